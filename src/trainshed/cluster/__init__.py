@@ -1,0 +1,1 @@
+"""The embedded cluster: store, API server, scheduler, node, network, storage and controllers."""

@@ -1,0 +1,75 @@
+"""What the API server asks of nodes: logs, exec, attach, port-forward.
+
+The API server calls these after it has found the pod and authorised the user; the node implements them
+(`cluster.node`). On a real cluster this is the kubelet's HTTP API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from trainshed.kube.resources import Object
+
+
+class LogOptions(msgspec.Struct, frozen=True):
+    """Query of `pods/log`. `since` is an instant in seconds since the epoch."""
+
+    container: str
+    follow: bool = False
+    previous: bool = False
+    tail_lines: int | None = None
+    since: float | None = None
+    timestamps: bool = False
+    limit_bytes: int | None = None
+
+
+class ExecSession(Protocol):
+    """A process inside a container, with its streams. All methods are safe to call after it ended."""
+
+    async def write_stdin(self, data: bytes) -> None: ...
+    async def close_stdin(self) -> None: ...
+    async def resize(self, width: int, height: int) -> None: ...
+    def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield (1, stdout bytes) and (2, stderr bytes) until both are closed."""
+        ...
+
+    async def wait(self) -> int:
+        """Return the exit code (128 + signal when killed)."""
+        ...
+
+    async def close(self) -> None:
+        """Hang up: the process group gets SIGHUP, then SIGKILL."""
+        ...
+
+
+class ByteStream(Protocol):
+    """A TCP connection to a port of a pod."""
+
+    async def read(self) -> bytes:
+        """Return the next bytes; empty at end of stream."""
+        ...
+
+    async def write(self, data: bytes) -> None: ...
+    async def write_eof(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class NodeBackend(Protocol):
+    """Access to running pods. Raises `kube.errors.ApiError` with the kubelet's texts."""
+
+    def logs(self, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
+        """Yield log bytes; with `follow`, until the container ends."""
+        ...
+
+    async def exec(
+        self, pod: Object, container: str, command: Sequence[str], *, stdin: bool, tty: bool
+    ) -> ExecSession: ...
+
+    async def attach(self, pod: Object, container: str, *, stdin: bool, tty: bool) -> ExecSession: ...
+
+    async def port_forward(self, pod: Object, port: int) -> ByteStream:
+        """Connect to `port` of the pod. Raises OSError when nothing listens there."""
+        ...
