@@ -1,0 +1,329 @@
+"""Typed-enough access to any Kubernetes API: one method per verb, objects as decoded JSON.
+
+    Error         what happened                      what to do
+    ApiError      the server answered with a Status  look at `.code` and `.reason`
+    TransportError nothing came back                 try again later
+
+A namespaced resource without a namespace means all namespaces in `list` and `watch`, and the client's own
+namespace in `get`, `patch` and `delete`. Writes take the namespace of the object first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from trainshed.client.transport import Query, Response, Transport
+from trainshed.client.watching import WatchEvent, decode_events, status_error
+from trainshed.kube.resources import PODS, SERVICEACCOUNTS, Object, Resource
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+"""JSON is YAML, so an apply body is sent as JSON under this type."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class ObjectList(msgspec.Struct, frozen=True):
+    """A list at one `resource_version`. Items always carry apiVersion and kind.
+
+    `continue_token` is not empty when the server holds more pages.
+    """
+
+    items: list[Object]
+    resource_version: str
+    continue_token: str = ""
+
+
+class Client:
+    """A Kubernetes API as one user sees it.
+
+    `user_agent` also names the field manager of writes that do not name one (the part before the slash, as
+    kubectl does). Must be closed.
+    """
+
+    def __init__(
+        self, transport: Transport, *, user_agent: str = "trainshed", namespace: str = "default"
+    ) -> None:
+        self.transport = transport
+        self.namespace = namespace
+        self.field_manager = user_agent.partition("/")[0]
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        """Return one object; ApiError 404 when absent."""
+        return await self._object("GET", self._path(resource, namespace, name))
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int | None = None,
+        continue_token: str = "",
+    ) -> ObjectList:
+        """Return what matches now; with `limit`, one page of at most that many (see `continue_token`)."""
+        query = _query(
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            limit="" if limit is None else str(limit),
+            **{"continue": continue_token},
+        )
+        document = await self._object("GET", resource.path(namespace), query=query)
+        metadata = document.get("metadata") or {}
+        items: list[Object] = document.get("items") or []
+        for item in items:
+            # Built-in items come without their type: add it so that an object always says what it is.
+            item.setdefault("apiVersion", resource.api_version)
+            item.setdefault("kind", resource.kind)
+        return ObjectList(items, str(metadata.get("resourceVersion", "")), metadata.get("continue") or "")
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: Object,
+        *,
+        namespace: str | None = None,
+        field_manager: str = "",
+        dry_run: bool = False,
+        field_validation: str = "",
+    ) -> Object:
+        """Return the created object; ApiError 409 AlreadyExists when the name is taken."""
+        path = resource.path(self._write_namespace(resource, obj, namespace))
+        query = self._write_query(field_manager, dry_run, fieldValidation=field_validation)
+        return await self._object("POST", path, query=query, body=_encode(obj), content_type=JSON)
+
+    async def update(
+        self,
+        resource: Resource,
+        obj: Object,
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Replace the object, or its `subresource`; ApiError 409 Conflict when its resourceVersion is old."""
+        namespace = self._write_namespace(resource, obj, None)
+        path = resource.path(namespace, obj["metadata"]["name"], subresource)
+        query = self._write_query(field_manager, dry_run)
+        return await self._object("PUT", path, query=query, body=_encode(obj), content_type=JSON)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        patch: Any,
+        *,
+        patch_type: str = MERGE_PATCH,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Object:
+        """Return the object after `patch` (a dict, or a list for a JSON patch)."""
+        query = self._write_query(field_manager, dry_run, force="true" if force else "")
+        path = self._path(resource, namespace, name, subresource)
+        return await self._object("PATCH", path, query=query, body=_encode(patch), content_type=patch_type)
+
+    async def apply(
+        self,
+        resource: Resource,
+        obj: Object,
+        *,
+        field_manager: str,
+        force: bool = True,
+        dry_run: bool = False,
+        field_validation: str = "",
+    ) -> Object:
+        """Server-side apply `obj`, creating it if needed; ApiError 409 names the fields that others own."""
+        path = resource.path(self._write_namespace(resource, obj, None), obj["metadata"]["name"])
+        query = self._write_query(
+            field_manager, dry_run, force="true" if force else "false", fieldValidation=field_validation
+        )
+        body = _encode({"apiVersion": resource.api_version, "kind": resource.kind, **obj})
+        return await self._object("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace_period_seconds: int | None = None,
+        propagation_policy: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> Object:
+        """Delete; return a Status, or the object when it stays until its finalizers or grace period end.
+
+        `uid` and `resource_version` are preconditions: ApiError 409 when another object has the name now.
+        """
+        options: dict[str, Any] = {}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        if propagation_policy is not None:
+            options["propagationPolicy"] = propagation_policy
+        preconditions = {
+            key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value
+        }
+        if preconditions:
+            options["preconditions"] = preconditions
+        body = _encode({"kind": "DeleteOptions", "apiVersion": "v1", **options}) if options else None
+        path = self._path(resource, namespace, name)
+        return await self._object("DELETE", path, body=body, content_type=JSON if options else None)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int | None = None,
+        bookmarks: bool = True,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Yield events after `resource_version` until the server closes the stream.
+
+        BOOKMARK events are yielded too when asked for. ApiError 410: list again. Not resumed here: see
+        `client.informer`. Whoever stops early closes the generator (`contextlib.aclosing`), or the
+        connection stays until it is collected.
+        """
+        query = _query(
+            watch="true",
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            timeoutSeconds="" if timeout_seconds is None else str(timeout_seconds),
+            allowWatchBookmarks="true" if bookmarks else "",
+        )
+        async with self.transport.stream("GET", resource.path(namespace), query=query) as stream:
+            if stream.status != 200:
+                raise status_error(stream.status, await stream.read())
+            async with aclosing(decode_events(stream.chunks())) as events:
+                async for event in events:
+                    yield event
+
+    async def logs(
+        self,
+        name: str,
+        namespace: str | None = None,
+        *,
+        container: str = "",
+        follow: bool = False,
+        previous: bool = False,
+        tail_lines: int | None = None,
+        since_seconds: int | None = None,
+        timestamps: bool = False,
+        limit_bytes: int | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield a container's log in chunks, not aligned to lines; with `follow`, until it ends."""
+        query = _query(
+            container=container,
+            follow="true" if follow else "",
+            previous="true" if previous else "",
+            timestamps="true" if timestamps else "",
+            tailLines="" if tail_lines is None else str(tail_lines),
+            sinceSeconds="" if since_seconds is None else str(since_seconds),
+            limitBytes="" if limit_bytes is None else str(limit_bytes),
+        )
+        path = self._path(PODS, namespace, name, "log")
+        async with self.transport.stream("GET", path, query=query, accept="*/*") as stream:
+            if stream.status != 200:
+                raise status_error(stream.status, await stream.read())
+            async for chunk in stream.chunks():
+                yield chunk
+
+    async def bind(self, pod_name: str, namespace: str, node: str) -> None:
+        """Assign a pod to a node; ApiError 409 when it has one already."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod_name, "namespace": namespace},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = PODS.path(namespace, pod_name, "binding")
+        await self._object("POST", path, body=_encode(binding), content_type=JSON)
+
+    async def create_token(
+        self,
+        service_account: str,
+        namespace: str,
+        *,
+        audiences: Sequence[str] = (),
+        expiration_seconds: int = 3600,
+        bound_pod: Mapping[str, str] | None = None,
+    ) -> Object:
+        """Return the TokenRequest: `status.token`, `status.expirationTimestamp`.
+
+        `bound_pod` has the pod's `name` and `uid`; the token dies with it.
+        """
+        spec: dict[str, Any] = {"audiences": list(audiences), "expirationSeconds": expiration_seconds}
+        if bound_pod is not None:
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", **bound_pod}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = SERVICEACCOUNTS.path(namespace, service_account, "token")
+        return await self._object("POST", path, body=_encode(body), content_type=JSON)
+
+    async def raw_get(self, path: str, *, accept: str = "*/*", query: Query = ()) -> bytes:
+        """Return the body at an absolute path such as `/version`."""
+        return (await self._send("GET", path, query=query, accept=accept)).body
+
+    async def close(self) -> None:
+        await self.transport.close()
+
+    def _path(self, resource: Resource, namespace: str | None, name: str, subresource: str = "") -> str:
+        return resource.path(namespace or self.namespace, name, subresource)
+
+    def _write_namespace(self, resource: Resource, obj: Object, namespace: str | None) -> str | None:
+        if not resource.namespaced:
+            return None
+        return (obj.get("metadata") or {}).get("namespace") or namespace or self.namespace
+
+    def _write_query(self, field_manager: str, dry_run: bool, **extra: str) -> Query:
+        return _query(
+            fieldManager=field_manager or self.field_manager, dryRun="All" if dry_run else "", **extra
+        )
+
+    async def _object(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str | None = None,
+    ) -> Object:
+        response = await self._send(method, path, query=query, body=body, content_type=content_type)
+        document = _decode(response.body) if response.body else {}
+        return document if isinstance(document, dict) else {}
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str | None = None,
+        accept: str = JSON,
+    ) -> Response:
+        response = await self.transport.request(
+            method, path, query=query, body=body, content_type=content_type, accept=accept
+        )
+        if response.status >= 400:
+            raise status_error(response.status, response.body, response.headers)
+        return response
+
+
+def _query(**parameters: str) -> Query:
+    return [(name, value) for name, value in parameters.items() if value]

@@ -1,0 +1,227 @@
+"""Requests over HTTPS, with pooled connections.
+
+The only module that imports aiohttp; import it only where a connection to a remote server is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from yarl import URL
+
+from trainshed.client.credentials import Credentials, StaticToken, TokenFile
+from trainshed.client.transport import Query, Response, TransportError
+
+CONNECT_SECONDS = 10.0
+REQUEST_SECONDS = 60.0
+"""A request without a whole answer by then is lost. Streams have no such limit."""
+CONNECTIONS = 100
+_FAILURES = (aiohttp.ClientError, OSError, TimeoutError, ssl.SSLError)
+
+
+class HttpTransport:
+    """Sends requests to `base_url`. Satisfies `client.transport.Transport`.
+
+    Args:
+        token: a fixed bearer token.
+        token_file: a bearer token that rotates: read again whenever the file changes.
+        credentials: any other source of a bearer token (an exec plugin).
+        ca_data, ca_file: PEM of the authorities that may sign the server's certificate; without both, the
+            system's.
+        client_cert, client_key: paths of a client certificate and its key.
+        server_name: name to verify the certificate against instead of the URL's host.
+        insecure: accept any certificate. For `insecure-skip-tls-verify` in a kubeconfig only.
+        proxy: URL of an HTTP proxy.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        token: str | None = None,
+        token_file: str | None = None,
+        credentials: Credentials | None = None,
+        ca_data: str | None = None,
+        ca_file: str | None = None,
+        client_cert: str | None = None,
+        client_key: str | None = None,
+        server_name: str | None = None,
+        insecure: bool = False,
+        proxy: str | None = None,
+        user_agent: str = "trainshed",
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        if credentials is None and token_file is not None:
+            credentials = TokenFile(token_file, initial=token)
+        elif credentials is None and token is not None:
+            credentials = StaticToken(token)
+        self._credentials = credentials
+        self._ssl: ssl.SSLContext | bool = True
+        if self.base_url.startswith("https:"):
+            self._ssl = _ssl_context(ca_data, ca_file, client_cert, client_key, insecure)
+        self._server_name = server_name
+        self._proxy = proxy
+        self._user_agent = user_agent
+        self._session: aiohttp.ClientSession | None = None
+        self._timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
+        self._stream_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str | None = None,
+        accept: str = "application/json",
+    ) -> Response:
+        """Return the whole response. After a 401 the credentials are renewed and the request sent again."""
+        headers = {"Accept": accept}
+        if content_type is not None:
+            headers["Content-Type"] = content_type
+        response = await self._once(method, path, query, body, headers)
+        if response.status == 401 and self._credentials is not None and await self._credentials.renew():
+            response = await self._once(method, path, query, body, headers)
+        return response
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
+    ) -> AsyncIterator[_HttpStream]:
+        """Yield the response as soon as its headers are here; leaving the block closes the connection."""
+        response = await self._open_stream(method, path, query, accept)
+        if response.status == 401 and self._credentials is not None and await self._credentials.renew():
+            response.close()
+            response = await self._open_stream(method, path, query, accept)
+        try:
+            yield _HttpStream(response)
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            # TLS connections finish closing in the next turns of the loop.
+            await asyncio.sleep(0)
+            self._session = None
+
+    async def _once(
+        self, method: str, path: str, query: Query, body: bytes | None, headers: dict[str, str]
+    ) -> Response:
+        try:
+            async with self._open().request(
+                method,
+                self._url(path, query),
+                data=body,
+                headers=await self._authorized(headers),
+                timeout=self._timeout,
+                allow_redirects=False,
+                **self._options(),
+            ) as answer:
+                return Response(
+                    answer.status,
+                    {name.lower(): value for name, value in answer.headers.items()},
+                    await answer.read(),
+                    tuple(answer.headers.getall("Warning", ())),
+                )
+        except _FAILURES as error:
+            raise self._lost(error) from error
+
+    async def _open_stream(self, method: str, path: str, query: Query, accept: str) -> aiohttp.ClientResponse:
+        try:
+            response = await self._open().request(
+                method,
+                self._url(path, query),
+                headers=await self._authorized({"Accept": accept}),
+                timeout=self._stream_timeout,
+                allow_redirects=False,
+                **self._options(),
+            )
+        except _FAILURES as error:
+            raise self._lost(error) from error
+        if response.connection is not None and response.connection.transport is not None:
+            _keep_alive(response.connection.transport)
+        return response
+
+    def _open(self) -> aiohttp.ClientSession:
+        """The session binds to the running loop, so it is made at the first request."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._ssl, limit=CONNECTIONS, ttl_dns_cache=30),
+                headers={"User-Agent": self._user_agent},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=("Content-Type",),
+                read_bufsize=1 << 18,
+            )
+        return self._session
+
+    def _url(self, path: str, query: Query) -> URL:
+        text = self.base_url + path
+        return URL(f"{text}?{urlencode(list(query))}" if query else text, encoded=True)
+
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        if self._server_name is not None:
+            options["server_hostname"] = self._server_name
+        if self._proxy is not None:
+            options["proxy"] = self._proxy
+        return options
+
+    async def _authorized(self, headers: dict[str, str]) -> dict[str, str]:
+        if self._credentials is not None and (value := await self._credentials.authorization()):
+            return {**headers, "Authorization": value}
+        return headers
+
+    def _lost(self, error: BaseException) -> TransportError:
+        return TransportError(f"{self.base_url}: {error or type(error).__name__}")
+
+
+class _HttpStream:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except _FAILURES as error:
+            raise TransportError(f"stream broken: {error or type(error).__name__}") from error
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.read()
+        except _FAILURES as error:
+            raise TransportError(f"stream broken: {error or type(error).__name__}") from error
+
+
+def _ssl_context(
+    ca_data: str | None, ca_file: str | None, cert: str | None, key: str | None, insecure: bool
+) -> ssl.SSLContext:
+    """Trust exactly the given authorities (a cluster's own CA), or the system's when none is given."""
+    context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if cert is not None:
+        context.load_cert_chain(cert, key)
+    return context
+
+
+def _keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Notice a dead peer on an idle watch within about a minute: no byte may come for hours."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
