@@ -1,0 +1,33 @@
+"""Where objects live: a revisioned, durable key-value store with watches.
+
+Knows keys, JSON objects and revisions; nothing of Kubernetes beyond `metadata.resourceVersion`.
+"""
+
+from trainshed.cluster.store.errors import (
+    Compacted,
+    FutureRevision,
+    KeyExists,
+    KeyMissing,
+    RevisionMismatch,
+    StoreError,
+)
+from trainshed.cluster.store.model import ADDED, DELETED, MODIFIED, Stored, StoreEvent
+from trainshed.cluster.store.store import RETAIN, Store
+from trainshed.cluster.store.window import Watch
+
+__all__ = [
+    "ADDED",
+    "DELETED",
+    "MODIFIED",
+    "RETAIN",
+    "Compacted",
+    "FutureRevision",
+    "KeyExists",
+    "KeyMissing",
+    "RevisionMismatch",
+    "Store",
+    "StoreError",
+    "StoreEvent",
+    "Stored",
+    "Watch",
+]

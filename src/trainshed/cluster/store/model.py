@@ -1,0 +1,76 @@
+"""A stored object and a change of one."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from trainshed.kube.resources import Object
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+_decode = msgspec.json.Decoder(dict).decode
+
+
+class Stored:
+    """One version of an object. Immutable, `obj` included: copy before you change it.
+
+    `encoded` is the object's JSON with its resourceVersion. `obj` is decoded from it when first asked for, so
+    that objects nobody looks into, and old versions kept for watchers, cost their bytes only.
+    """
+
+    __slots__ = ("_obj", "create_revision", "encoded", "key", "revision")
+
+    def __init__(
+        self, key: str, revision: int, create_revision: int, encoded: bytes, obj: Object | None = None
+    ) -> None:
+        self.key = key
+        self.revision = revision
+        self.create_revision = create_revision
+        self.encoded = encoded
+        self._obj = obj
+
+    @property
+    def obj(self) -> Object:
+        """The decoded object, shared by all readers."""
+        if self._obj is None:
+            self._obj = _decode(self.encoded)
+        return self._obj
+
+    def release(self) -> None:
+        """Forget the decoded form; it comes back when asked for."""
+        self._obj = None
+
+    def __repr__(self) -> str:
+        return f"Stored({self.key}@{self.revision})"
+
+
+class StoreEvent:
+    """A committed change: `stored` is the state it led to (for DELETED the last state, at a new revision)."""
+
+    __slots__ = ("key", "previous", "revision", "stored", "type")
+
+    def __init__(self, type_: EventType, stored: Stored, previous: Stored | None) -> None:
+        self.type = type_
+        self.key = stored.key
+        self.revision = stored.revision
+        self.stored = stored
+        self.previous = previous
+
+    def __repr__(self) -> str:
+        return f"StoreEvent({self.type} {self.key}@{self.revision})"
+
+
+def prefixes(key: str) -> list[str]:
+    """Return every prefix of `key` that ends in a slash: where watchers of it may wait."""
+    out = []
+    at = key.find("/")
+    while at >= 0:
+        out.append(key[: at + 1])
+        at = key.find("/", at + 1)
+    return out

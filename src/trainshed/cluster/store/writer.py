@@ -1,0 +1,196 @@
+"""The single writer: a thread that checks, numbers and commits writes in the order they came.
+
+Group commit: everything that queued up while the last commit was on its way to the disk goes into the next
+one. Only after the commit are the writes published, on the event loop and in revision order, so what a reader
+sees is always durable. When a commit fails, each of its writers gets a `StoreError` and the state is as before.
+"""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from trainshed.cluster.store.errors import KeyExists, KeyMissing, RevisionMismatch, StoreError
+from trainshed.cluster.store.log import Log, Row, explain
+from trainshed.cluster.store.model import ADDED, DELETED, MODIFIED, Stored, StoreEvent
+from trainshed.kube.resources import Object
+
+MAX_BATCH = 256
+"""Writes per commit: bounds how long the first of them waits for the last to be encoded."""
+COMPACT_STEP = 1000
+"""Revisions compacted per transaction: writers wait for at most one step."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Write(NamedTuple):
+    """A request to the writer. `expected` is 0 for a create; `obj` is None for a plain delete."""
+
+    key: str
+    obj: Object | None
+    expected: int
+    delete: bool
+    done: Future[Stored]
+
+
+Outcome = tuple[Write, StoreEvent | Exception]
+Outcomes = list[Outcome]
+Publish = Callable[[Outcomes], None]
+
+
+class Writer:
+    """Owns the log and the thread. `publish` runs on the event loop, once per commit."""
+
+    def __init__(
+        self,
+        log: Log,
+        heads: dict[str, Stored],
+        revision: int,
+        *,
+        compacted: int,
+        retain: int,
+        loop: AbstractEventLoop,
+        publish: Publish,
+    ) -> None:
+        self._log = log
+        self._heads = heads
+        self._revision = revision
+        self._compacted = compacted
+        self._retain = retain
+        self._loop = loop
+        self._publish = publish
+        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._broken = False
+        self.closed: Future[None] = loop.create_future()
+        self.commits = 0
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="store-writer", daemon=True).start()
+
+    def submit(self, write: Write) -> None:
+        self._queue.put(write)
+
+    def stop(self) -> None:
+        """Ask the thread to finish what is queued and close the file; `closed` is set when it has."""
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            batch: list[Write] = []
+            first = self._queue.get()
+            stopping = first is None
+            if first is not None:
+                batch.append(first)
+            while not stopping and len(batch) < MAX_BATCH:
+                try:
+                    following = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                stopping = following is None
+                if following is not None:
+                    batch.append(following)
+            if batch:
+                self._hand_over(self._commit(batch))
+                self._compact_some()
+        self._log.close()
+        self._loop.call_soon_threadsafe(_finish, self.closed)
+
+    def _hand_over(self, outcomes: list[Outcome]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._publish, outcomes)
+        except RuntimeError:
+            # The loop is closed: nobody waits any more. What was committed is in the log.
+            pass
+
+    def _commit(self, batch: list[Write]) -> list[Outcome]:
+        """Return what each write came to, after the commit of those that pass their checks."""
+        outcomes: list[Outcome] = []
+        rows: list[Row] = []
+        overlay: dict[str, Stored | None] = {}
+        revision = self._revision
+        for write in batch:
+            current = overlay[write.key] if write.key in overlay else self._heads.get(write.key)
+            try:
+                event = _apply(write, current, revision + 1)
+            except Exception as error:
+                outcomes.append((write, error))
+                continue
+            revision += 1
+            stored = event.stored
+            overlay[write.key] = None if write.delete else stored
+            previous = current.revision if current else 0
+            rows.append(
+                Row(revision, write.key, stored.create_revision, previous, write.delete, stored.encoded)
+            )
+            outcomes.append((write, event))
+        if not rows:
+            return outcomes
+        try:
+            self._append(rows)
+        except (sqlite3.Error, StoreError) as error:
+            failure = error if isinstance(error, StoreError) else explain(self._log.path, error)
+            return [(write, failure if isinstance(o, StoreEvent) else o) for write, o in outcomes]
+        self._revision = revision
+        for key, head in overlay.items():
+            if head is None:
+                del self._heads[key]
+            else:
+                self._heads[key] = head
+        self.commits += 1
+        return outcomes
+
+    def _append(self, rows: list[Row]) -> None:
+        if self._broken:
+            self._log.reopen()
+            self._broken = False
+        try:
+            self._log.append(rows)
+        except sqlite3.Error:
+            # Whatever state the connection is in, the next write starts from a fresh one.
+            self._broken = True
+            raise
+
+    def _compact_some(self) -> None:
+        """Drop history beyond twice the retained window, one step per commit."""
+        if self._broken or self._revision - self._compacted <= 2 * self._retain:
+            return
+        upto = min(self._compacted + COMPACT_STEP, self._revision - self._retain)
+        try:
+            self._log.compact(self._compacted, upto)
+        except sqlite3.Error:
+            self._broken = True
+            return
+        self._compacted = upto
+
+
+def _finish(closed: Future[None]) -> None:
+    if not closed.done():
+        closed.set_result(None)
+
+
+def _apply(write: Write, current: Stored | None, revision: int) -> StoreEvent:
+    """Return the event that `write` makes of `current` at `revision`, or raise why it may not."""
+    if current is None:
+        if write.expected or write.delete:
+            raise KeyMissing(write.key)
+        assert write.obj is not None
+        return StoreEvent(ADDED, _stored(write.key, write.obj, revision, revision), None)
+    if not write.delete and not write.expected:
+        raise KeyExists(current)
+    if write.expected != current.revision:
+        raise RevisionMismatch(current)
+    obj = current.obj if write.obj is None else write.obj
+    stored = _stored(write.key, obj, revision, current.create_revision)
+    return StoreEvent(DELETED if write.delete else MODIFIED, stored, current)
+
+
+def _stored(key: str, obj: Object, revision: int, create_revision: int) -> Stored:
+    obj = {**obj, "metadata": {**obj.get("metadata", {}), "resourceVersion": str(revision)}}
+    return Stored(key, revision, create_revision, _encode(obj), obj)
