@@ -1,0 +1,107 @@
+"""Light typed views of the parts of core Kubernetes objects that a training job reads.
+
+A view never owns data: it reads the raw document, and a part that is missing or null reads as empty.
+Nothing here rejects a document; the API server has done that already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+Object: TypeAlias = dict[str, Any]
+"""A Kubernetes object as decoded JSON; fields that we do not model stay in it."""
+
+
+def section(obj: Mapping[str, Any], *path: str) -> Object:
+    """Return the object at `path`, or an empty one where any step is missing, null or no object."""
+    here: Any = obj
+    for step in path:
+        here = here.get(step) if isinstance(here, Mapping) else None
+    return here if isinstance(here, dict) else {}
+
+
+def objects(parent: Mapping[str, Any], field: str) -> list[Object]:
+    """Return the list of objects in `parent[field]`; entries that are no objects are left out."""
+    value = parent.get(field)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def texts(parent: Mapping[str, Any], field: str) -> dict[str, str]:
+    """Return a map of strings such as labels or annotations; other values are left out."""
+    return {k: v for k, v in section(parent, field).items() if isinstance(v, str)}
+
+
+def name_of(obj: Mapping[str, Any]) -> str:
+    """Return `metadata.name`, empty when unset."""
+    return str(section(obj, "metadata").get("name") or "")
+
+
+def namespace_of(obj: Mapping[str, Any]) -> str:
+    """Return `metadata.namespace`, empty when unset."""
+    return str(section(obj, "metadata").get("namespace") or "")
+
+
+def uid_of(obj: Mapping[str, Any]) -> str:
+    """Return `metadata.uid`, empty when unset."""
+    return str(section(obj, "metadata").get("uid") or "")
+
+
+def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
+    """Return `metadata.labels`, empty when unset."""
+    return texts(section(obj, "metadata"), "labels")
+
+
+def is_terminating(obj: Mapping[str, Any]) -> bool:
+    """Say whether a delete of the object was accepted and is still under way."""
+    return bool(section(obj, "metadata").get("deletionTimestamp"))
+
+
+def controller_uid(obj: Mapping[str, Any]) -> str:
+    """Return the uid of the owner that controls the object, empty when there is none."""
+    for owner in objects(section(obj, "metadata"), "ownerReferences"):
+        if owner.get("controller") is True:
+            return str(owner.get("uid") or "")
+    return ""
+
+
+def pod_phase(pod: Mapping[str, Any]) -> str:
+    """Return `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`; a pod without status is Pending."""
+    return str(section(pod, "status").get("phase") or "Pending")
+
+
+def is_active(pod: Mapping[str, Any]) -> bool:
+    """Say whether the pod still has work to do: neither finished nor terminating."""
+    return pod_phase(pod) not in ("Succeeded", "Failed") and not is_terminating(pod)
+
+
+def container_statuses(pod: Mapping[str, Any]) -> list[Object]:
+    """Return the statuses of the regular containers."""
+    return objects(section(pod, "status"), "containerStatuses")
+
+
+def init_container_statuses(pod: Mapping[str, Any]) -> list[Object]:
+    """Return the statuses of the init containers."""
+    return objects(section(pod, "status"), "initContainerStatuses")
+
+
+def container_named(pod_spec: Mapping[str, Any], name: str) -> Object | None:
+    """Return the first regular container called `name`."""
+    return next((c for c in objects(pod_spec, "containers") if c.get("name") == name), None)
+
+
+def port_named(container: Mapping[str, Any], name: str) -> int | None:
+    """Return the number of the container's port called `name`."""
+    for port in objects(container, "ports"):
+        number = port.get("containerPort")
+        if port.get("name") == name and isinstance(number, int):
+            return number
+    return None
+
+
+def terminated_states(pod: Mapping[str, Any], container: str) -> Iterator[Object]:
+    """Yield the `terminated` state of every container status called `container`."""
+    for status in container_statuses(pod):
+        ended = section(status, "state", "terminated")
+        if status.get("name") == container and ended:
+            yield ended
