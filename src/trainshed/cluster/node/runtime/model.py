@@ -1,0 +1,179 @@
+"""The data that crosses the boundary between the node agent and the sandbox runtime.
+
+    RuntimeUnavailable   this machine cannot run sandboxes; says what to change       the user acts
+    RuntimeLost          a daemon or a shim does not answer                           retry, or `start()` again
+    SandboxNotFound      no such pod, container or process                            the caller's view is old
+    StartError           the container's command could not be started                 the user fixes the pod
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A recursive bind mount of the host's `source` (file or directory) at `path`.
+
+    Parents of `path` are created in the container's private root.
+    """
+
+    source: str
+    path: str
+    read_only: bool = False
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """A host directory that appears at `path` as a read-only lower layer; writes go to the container.
+
+    A layer at `/` is a whole root: each of its directories is laid over the host's of the same name.
+    """
+
+    source: str
+    path: str
+
+
+class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod: what its containers share. `hosts` adds lines to /etc/hosts: (IP, names).
+
+    Without `nameservers` the pod's /etc/resolv.conf is a copy of the host's.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    hostname: str
+    host_network: bool = False
+    searches: tuple[str, ...] = ()
+    nameservers: tuple[str, ...] = ()
+    dns_options: tuple[str, ...] = ()
+    hosts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to run a container.
+
+    `argv` is looked up with PATH of `env` inside the container. `uid` and `gid` None mean 0.
+    `log_path` is appended to in CRI format; rotated files are `<log_path>.1` (newest) to `.4`.
+    `masked` paths are hidden by an empty read-only tmpfs; the sources of `mounts` may lie below them.
+    `devices` are paths below the host's /dev. Capabilities are written without `CAP_`; `ALL` is allowed.
+    `supplemental_gids` are ignored where the user namespace has no such groups.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    log_path: str
+    attempt: int = 0
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = "/"
+    mounts: tuple[Mount, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    uid: int | None = None
+    gid: int | None = None
+    supplemental_gids: tuple[int, ...] = ()
+    read_only_root: bool = False
+    no_new_privs: bool = False
+    privileged: bool = False
+    drop_caps: tuple[str, ...] = ()
+    add_caps: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    tty: bool = False
+    stdin: bool = False
+    stdin_once: bool = False
+    masked: tuple[str, ...] = ()
+    termination_message_path: str = "/dev/termination-log"
+
+
+class ContainerState(msgspec.Struct, frozen=True):
+    """What became of one attempt. Times are seconds since the epoch.
+
+    Running while `finished_at` is None. `exit_code` is 128 + `signal` when a signal ended it.
+    `message` is the content of the termination message file (at most 4096 bytes), or why it did not start.
+    """
+
+    name: str
+    attempt: int
+    pid: int | None
+    started_at: float
+    finished_at: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+
+
+class SandboxState(msgspec.Struct, frozen=True):
+    """A pod as found: every attempt of every container, the newest of each first.
+
+    `ip` is empty with `host_network`. `alive` is False when only files are left: the pod was stopped,
+    its shim was killed, or the machine was restarted; `pid` is then 0.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    ip: str
+    pid: int
+    containers: tuple[ContainerState, ...] = ()
+    alive: bool = True
+
+
+class DnsRecords(msgspec.Struct, frozen=True):
+    """The cluster zone. `services` maps names without trailing dot to their IPv4 addresses.
+
+    `pending` names are known but have no ready address yet: an answer is held until one arrives, at most 1.5 s.
+    """
+
+    services: dict[str, tuple[str, ...]]
+    pending: tuple[str, ...] = ()
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Use of a pod since its containers started: CPU seconds, and anonymous plus shared memory in bytes."""
+
+    cpu_seconds: float
+    memory_bytes: int
+
+
+class RuntimePaths(msgspec.Struct, frozen=True):
+    """Where the runtime keeps its files. Created with mode 0700.
+
+    run    sockets and locks of the daemons
+    pods   `<uid>/sandbox` and `<uid>/containers` belong to the runtime; the rest of `<uid>` to the agent
+    log    what the daemons have to say
+    """
+
+    run: Path
+    pods: Path
+    log: Path
+
+    @classmethod
+    def under(cls, home: Path) -> RuntimePaths:
+        """Return the paths below the state directory `home`."""
+        return cls(run=home / "run", pods=home / "pods", log=home / "log")
+
+
+class RuntimeUnavailable(Exception):
+    """Sandboxes cannot be made on this machine: one sentence of diagnosis, and what to change."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class RuntimeLost(Exception):
+    """A daemon or shim does not answer. `Runtime.start()` brings the daemons back."""
+
+
+class SandboxNotFound(Exception):
+    """No sandbox, container or running process of that name."""
+
+
+class StartError(Exception):
+    """The command of a container did not start. 127: not found, 126: not executable, 128: anything else."""
+
+    def __init__(self, exit_code: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.message = message
