@@ -1,0 +1,1 @@
+"""Fashion-MNIST classification with PyTorch DDP: data, model and training loop of the example jobs."""

@@ -1,0 +1,59 @@
+"""What every command shares: streams, errors in one line with a hint, exit codes.
+
+Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 refused or failed, 2 wrong usage,
+3 the local node cannot do it (`trainshed doctor` says why), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+REFUSED = 1
+UNAVAILABLE = 3
+
+
+class UserError(Exception):
+    """Something that the user can mend. `hint` says how; `exit_code` is one of this module's."""
+
+    def __init__(self, message: str, hint: str = "", exit_code: int = REFUSED) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+def fail(error: UserError) -> NoReturn:
+    """Print the error in one line, its hint in another, and leave."""
+    err.print(f"[bold red]error:[/] {escape(str(error))}")
+    if error.hint:
+        err.print(f"[cyan]hint:[/] {escape(error.hint)}")
+    raise typer.Exit(error.exit_code)
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Turn expected failures into one line and an exit code; anything else is our bug and keeps its traceback."""
+    from trainshed.client.transport import TransportError
+    from trainshed.kube.errors import ApiError
+
+    try:
+        yield
+    except UserError as error:
+        fail(error)
+    except ApiError as error:
+        fail(UserError(f"{error.message} ({error.reason})"))
+    except TransportError as error:
+        fail(UserError(f"the API server does not answer: {error}", "trainshed up starts the local cluster"))
+
+
+def note(text: str) -> None:
+    """Say something on stderr."""
+    err.print(text)

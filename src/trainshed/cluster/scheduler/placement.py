@@ -1,0 +1,112 @@
+"""Where a pod goes: the least loaded node of those that meet every rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+import msgspec
+
+from trainshed.cluster.scheduler.predicates import allocatable, unmet
+from trainshed.cluster.scheduler.requests import Resources, pod_requests, used_by
+from trainshed.kube import quantity
+from trainshed.kube.resources import Object
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A decision: the node's name, or why there is none in the words of `kubectl describe pod`."""
+
+    node: str = ""
+    why_not: str = ""
+
+
+def place(
+    pod: Object,
+    nodes: Sequence[Object],
+    pods_by_node: Mapping[str, Sequence[Object]],
+    claims: Mapping[str, Object],
+) -> Placement:
+    """Return where the pod goes.
+
+    Args:
+        pods_by_node: pods bound to each node, including those bound but not yet seen back.
+        claims: PersistentVolumeClaims of the pod's namespace by name.
+    """
+    blocked = unusable_claim(pod, claims)
+    if blocked:
+        return Placement(why_not=f"0/{len(nodes)} nodes are available: {blocked}.")
+    reasons: Counter[str] = Counter()
+    candidates: list[tuple[Decimal, str]] = []
+    for node in nodes:
+        name = node["metadata"]["name"]
+        used = used_by(pods_by_node.get(name, ()))
+        problems = unmet(pod, node, used)
+        if problems:
+            reasons.update(problems)
+        else:
+            candidates.append((load_after(pod, node, used), name))
+    if candidates:
+        return Placement(node=min(candidates)[1])
+    if not nodes:
+        return Placement(why_not="no nodes available to schedule pods")
+    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    return Placement(
+        why_not=f"0/{len(nodes)} nodes are available: {listed}.{_offers(pod, nodes, reasons, pods_by_node)}"
+    )
+
+
+def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
+    """Return why a claimed volume keeps the pod waiting, or an empty string."""
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        reference = volume.get("persistentVolumeClaim")
+        if reference is None:
+            continue
+        name = reference.get("claimName", "")
+        claim = claims.get(name)
+        if claim is None:
+            return f'persistentvolumeclaim "{name}" not found'
+        if claim["metadata"].get("deletionTimestamp"):
+            return f'persistentvolumeclaim "{name}" is being deleted'
+        phase = (claim.get("status") or {}).get("phase")
+        if phase == "Lost":
+            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume'
+        if phase != "Bound":
+            return "pod has unbound immediate PersistentVolumeClaims"
+    return ""
+
+
+def load_after(pod: Object, node: Object, used: Resources) -> Decimal:
+    """Return the highest share of any resource in use once the pod is there, 0 to 1 (least-allocated score)."""
+    offered = allocatable(node)
+    needs = pod_requests(pod)
+    shares = [
+        (used.get(name, Decimal(0)) + needs.get(name, Decimal(0))) / amount
+        for name, amount in offered.items()
+        if amount
+    ]
+    return max(shares, default=Decimal(0))
+
+
+def _offers(
+    pod: Object, nodes: Sequence[Object], reasons: Mapping[str, int], pods_by_node: Mapping[str, Sequence[Object]]
+) -> str:
+    """Return what the nodes have of each resource that is short, so that the reader sees the gap at once."""
+    needs = pod_requests(pod)
+    parts = []
+    for name, amount in sorted(needs.items()):
+        if f"Insufficient {name}" not in reasons:
+            continue
+        free = [
+            max(
+                allocatable(node).get(name, Decimal(0))
+                - used_by(pods_by_node.get(node["metadata"]["name"], ())).get(name, Decimal(0)),
+                Decimal(0),
+            )
+            for node in nodes
+        ]
+        parts.append(f"{name}: requested {quantity.canonical(str(amount))}, most free on one node "
+                     f"{quantity.canonical(str(max(free)))}")
+    return f" ({'; '.join(parts)})" if parts else ""

@@ -1,0 +1,108 @@
+"""Rules that a node must meet, one function per rule, each returning why not.
+
+Texts are those of kube-scheduler's plugins, since people search for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from trainshed.cluster.scheduler.requests import Resources, parse_all, pod_requests
+from trainshed.kube.resources import Object
+
+
+def unmet(pod: Object, node: Object, used: Mapping[str, Decimal]) -> list[str]:
+    """Return every reason why the pod does not fit on the node; empty when it does."""
+    return [
+        *_unschedulable(pod, node),
+        *_taints(pod, node),
+        *_selector(pod, node),
+        *_resources(pod, node, used),
+    ]
+
+
+def _unschedulable(pod: Object, node: Object) -> Iterator[str]:
+    if (node.get("spec") or {}).get("unschedulable"):
+        taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+        if not tolerated(taint, (pod.get("spec") or {}).get("tolerations") or ()):
+            yield "node(s) were unschedulable"
+    ready = next((c for c in (node.get("status") or {}).get("conditions") or () if c["type"] == "Ready"), None)
+    if ready is None or ready.get("status") != "True":
+        yield "node(s) were not ready"
+
+
+def _taints(pod: Object, node: Object) -> Iterator[str]:
+    tolerations = (pod.get("spec") or {}).get("tolerations") or ()
+    for taint in (node.get("spec") or {}).get("taints") or ():
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations):
+            yield f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+
+
+def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether one of the tolerations covers the taint (core/v1 Toleration)."""
+    for toleration in tolerations:
+        if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+            continue
+        if toleration.get("key") and toleration["key"] != taint["key"]:
+            continue
+        if toleration.get("operator", "Equal") == "Exists":
+            return True
+        if toleration.get("key") and toleration.get("value", "") == taint.get("value", ""):
+            return True
+    return False
+
+
+def _selector(pod: Object, node: Object) -> Iterator[str]:
+    spec = pod.get("spec") or {}
+    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
+    wanted = spec.get("nodeSelector") or {}
+    required = (
+        ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    ) or {}
+    terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or ()
+    fields = {"metadata.name": node["metadata"]["name"]}
+    matches_terms = not terms or any(
+        all(_expression(e, labels) for e in term.get("matchExpressions") or ())
+        and all(_expression(e, fields) for e in term.get("matchFields") or ())
+        for term in terms
+        if term.get("matchExpressions") or term.get("matchFields")
+    )
+    if not matches_terms or any(labels.get(key) != value for key, value in wanted.items()):
+        yield "node(s) didn't match Pod's node affinity/selector"
+
+
+def _expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, operator = expression["key"], expression["operator"]
+    values = expression.get("values") or ()
+    value = labels.get(key)
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            try:
+                have, bound = int(value or ""), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return have > bound if operator == "Gt" else have < bound
+        case _:
+            return False
+
+
+def _resources(pod: Object, node: Object, used: Mapping[str, Decimal]) -> Iterator[str]:
+    offered = allocatable(node)
+    for name, amount in sorted(pod_requests(pod).items()):
+        if amount and amount > offered.get(name, Decimal(0)) - used.get(name, Decimal(0)):
+            yield "Too many pods" if name == "pods" else f"Insufficient {name}"
+
+
+def allocatable(node: Object) -> Resources:
+    """Return what the node offers to pods."""
+    return parse_all((node.get("status") or {}).get("allocatable") or {})
