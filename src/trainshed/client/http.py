@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -35,7 +36,8 @@ class HttpTransport:
         credentials: any other source of a bearer token (an exec plugin).
         ca_data, ca_file: PEM of the authorities that may sign the server's certificate; without both, the
             system's.
-        client_cert, client_key: paths of a client certificate and its key.
+        client_cert, client_key: paths of a client certificate and its key; `client_cert_data` and
+            `client_key_data` are the same as PEM texts.
         server_name: name to verify the certificate against instead of the URL's host.
         insecure: accept any certificate. For `insecure-skip-tls-verify` in a kubeconfig only.
         proxy: URL of an HTTP proxy.
@@ -52,6 +54,8 @@ class HttpTransport:
         ca_file: str | None = None,
         client_cert: str | None = None,
         client_key: str | None = None,
+        client_cert_data: str | None = None,
+        client_key_data: str | None = None,
         server_name: str | None = None,
         insecure: bool = False,
         proxy: str | None = None,
@@ -65,7 +69,14 @@ class HttpTransport:
         self._credentials = credentials
         self._ssl: ssl.SSLContext | bool = True
         if self.base_url.startswith("https:"):
-            self._ssl = _ssl_context(ca_data, ca_file, client_cert, client_key, insecure)
+            self._ssl = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
+            if insecure:
+                self._ssl.check_hostname = False
+                self._ssl.verify_mode = ssl.CERT_NONE
+            if client_cert_data is not None and client_key_data is not None:
+                _load_pem_pair(self._ssl, client_cert_data, client_key_data)
+            elif client_cert is not None:
+                self._ssl.load_cert_chain(client_cert, client_key)
         self._server_name = server_name
         self._proxy = proxy
         self._user_agent = user_agent
@@ -203,17 +214,12 @@ class _HttpStream:
             raise TransportError(f"stream broken: {error or type(error).__name__}") from error
 
 
-def _ssl_context(
-    ca_data: str | None, ca_file: str | None, cert: str | None, key: str | None, insecure: bool
-) -> ssl.SSLContext:
-    """Trust exactly the given authorities (a cluster's own CA), or the system's when none is given."""
-    context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
-    if insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if cert is not None:
-        context.load_cert_chain(cert, key)
-    return context
+def _load_pem_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Load a certificate that is not in a file. OpenSSL reads files only: a private one, gone at once."""
+    with tempfile.NamedTemporaryFile("w", prefix="trainshed-", suffix=".pem") as file:
+        file.write(certificate.rstrip() + "\n" + key)
+        file.flush()
+        context.load_cert_chain(file.name)
 
 
 def _keep_alive(transport: asyncio.BaseTransport) -> None:
