@@ -15,7 +15,7 @@ VERSION = "v1"
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One job kind.
 
-    `replica_types` is in the order in which replicas are reconciled: the type whose success ends the job first.
+    `replica_types` is in reconcile order: the type whose success ends the job comes first.
     `controller_name` is the value of the operator-name label and the source component of events.
     """
 

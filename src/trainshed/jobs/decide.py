@@ -1,4 +1,4 @@
-"""`decide(observed) -> Plan`: the whole of the job controller's judgement, in the order in which it is made."""
+"""`decide(observed) -> Plan`: the job controller's judgement, in the order in which it is made."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class DeleteService(Action, frozen=True):
 
 
 class ApplyHPA(Action, frozen=True):
-    """Create the HorizontalPodAutoscaler, or bring the existing one to this state (server-side apply, forced)."""
+    """Bring the HorizontalPodAutoscaler to this state, creating it if need be: a forced server-side apply."""
 
     hpa: Object
 

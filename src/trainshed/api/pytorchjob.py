@@ -1,0 +1,118 @@
+"""PyTorchJob: distributed PyTorch training with a master and workers, or elastic with workers alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from trainshed.api.fields import CORE_TYPE, INT32, doc
+from trainshed.api.jobstatus import JobStatus
+from trainshed.api.replicas import ReplicaSpec
+from trainshed.api.runpolicy import RunPolicy
+
+
+class RDZVConf(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """One setting of the rendezvous backend."""
+
+    key: Annotated[str | None, doc("key is the name of the setting, e.g. last_call_timeout.")] = None
+    value: Annotated[str | None, doc("value is its value as text.")] = None
+
+
+class ElasticPolicy(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """Training that goes on with a varying number of workers; read by torchrun from the environment."""
+
+    min_replicas: Annotated[
+        int | None,
+        doc(
+            "minReplicas is the least number of workers to train with. Default: maxReplicas, or"
+            " Worker.replicas.",
+            **INT32,
+        ),
+    ] = None
+    max_replicas: Annotated[
+        int | None,
+        doc(
+            "maxReplicas is the largest number of workers. Default: minReplicas, or Worker.replicas.", **INT32
+        ),
+    ] = None
+    rdzv_backend: Annotated[
+        str | None,
+        doc("rdzvBackend is how workers find each other: c10d, etcd or etcd-v2. Default: c10d."),
+    ] = None
+    rdzv_port: Annotated[
+        int | None,
+        doc("rdzvPort is the port of the rendezvous. Default: the job's port on the first worker.", **INT32),
+    ] = None
+    rdzv_host: Annotated[
+        str | None,
+        doc("rdzvHost is the host of the rendezvous. Default: the first worker."),
+    ] = None
+    rdzv_id: Annotated[
+        str | None,
+        doc("rdzvId names the rendezvous; workers with the same id meet. Default: torchrun's."),
+    ] = None
+    rdzv_conf: Annotated[
+        list[RDZVConf] | None,
+        doc("rdzvConf are further settings of the backend."),
+    ] = None
+    standalone: Annotated[
+        bool | None,
+        doc("standalone makes each worker its own rendezvous, for a job on one node. Default: false."),
+    ] = None
+    n_proc_per_node: Annotated[
+        int | None,
+        doc("nProcPerNode is deprecated; use spec.nprocPerNode. The two exclude each other.", **INT32),
+    ] = None
+    max_restarts: Annotated[
+        int | None,
+        doc(
+            "maxRestarts is how often torchrun restarts its group of processes. Default: torchrun's.", **INT32
+        ),
+    ] = None
+    metrics: Annotated[
+        list[dict[str, Any]] | None,
+        doc(
+            "metrics makes a HorizontalPodAutoscaler that scales the workers between minReplicas and"
+            " maxReplicas by"
+            " these metrics. Default: no autoscaling.",
+            items={CORE_TYPE: "autoscaling.v2.MetricSpec"},
+        ),
+    ] = None
+
+
+class PyTorchJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """Desired state of a PyTorchJob."""
+
+    run_policy: Annotated[
+        RunPolicy | None,
+        doc("runPolicy says when the job ends, what stays of it, and whether it may run now."),
+    ] = None
+    elastic_policy: Annotated[
+        ElasticPolicy | None,
+        doc(
+            "elasticPolicy lets the number of workers vary while the job runs. Needs Worker. Default:"
+            " fixed size."
+        ),
+    ] = None
+    pytorch_replica_specs: Annotated[
+        dict[str, ReplicaSpec],
+        doc("pytorchReplicaSpecs are the pods by replica type: Master (exactly 1, optional) and Worker."),
+    ]
+    nproc_per_node: Annotated[
+        str | None,
+        doc("nprocPerNode is the number of processes in each pod, or auto, cpu or gpu. Default: auto."),
+    ] = None
+
+
+class PyTorchJob(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """PyTorchJob runs one distributed PyTorch training."""
+
+    api_version: Annotated[str | None, doc("apiVersion is kubeflow.org/v1.")] = None
+    kind: Annotated[str | None, doc("kind is PyTorchJob.")] = None
+    metadata: Annotated[
+        dict[str, Any] | None,
+        doc("metadata is the standard object metadata. The name must be a DNS-1035 label."),
+    ] = None
+    spec: Annotated[PyTorchJobSpec | None, doc("spec is the desired state.")] = None
+    status: Annotated[JobStatus | None, doc("status is the observed state, written by the operator.")] = None
