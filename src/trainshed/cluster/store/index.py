@@ -33,7 +33,7 @@ class Index:
     def list(self, prefix: str) -> list[Stored]:
         """Return the objects whose key starts with `prefix`, sorted bytewise by key."""
         name = bucket_of(prefix)
-        if name != prefix and prefix.count("/") < 3:
+        if prefix.count("/") < 3:
             # Shorter than a resource: everything of a group, or of the store.
             out: list[Stored] = []
             for each in sorted(b for b in self._buckets if b.startswith(prefix)):

@@ -58,7 +58,8 @@ class Log:
     def _connect(self) -> sqlite3.Connection:
         db = None
         try:
-            db = sqlite3.connect(self.path, isolation_level=None, timeout=1.0)
+            # Opened by one thread, then used by the writer alone: never by two at a time.
+            db = sqlite3.connect(self.path, isolation_level=None, timeout=1.0, check_same_thread=False)
             db.execute("PRAGMA locking_mode=EXCLUSIVE")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
@@ -91,7 +92,10 @@ class Log:
 
     def rows(self) -> Iterator[Row]:
         """Yield every retained row, oldest first."""
-        query = "SELECT revision, key, create_revision, previous_revision, deleted, value FROM log ORDER BY revision"
+        query = (
+            "SELECT revision, key, create_revision, previous_revision, deleted, value FROM log"
+            " ORDER BY revision"
+        )
         for revision, key, created, previous, deleted, value in self._db.execute(query):
             yield Row(revision, key, created, previous, bool(deleted), value)
 

@@ -1,8 +1,8 @@
 """Recent events, and the watchers that wait for the next ones.
 
 Queues: the window (all recent events, `retain` of them, the oldest dropped first) and one queue of
-references per watcher. A watcher whose queue is full is dropped and told `Compacted`: it has to list again. A slow reader
-therefore never holds up a write, and memory stays bounded.
+references per watcher. A watcher whose queue is full is dropped and told `Compacted`: it has to list again.
+A slow reader therefore never holds up a write, and memory stays bounded.
 """
 
 from __future__ import annotations

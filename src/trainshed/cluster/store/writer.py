@@ -2,7 +2,8 @@
 
 Group commit: everything that queued up while the last commit was on its way to the disk goes into the next
 one. Only after the commit are the writes published, on the event loop and in revision order, so what a reader
-sees is always durable. When a commit fails, each of its writers gets a `StoreError` and the state is as before.
+sees is always durable. When a commit fails, each of its writers gets a `StoreError` and the state is as it
+was before.
 """
 
 from __future__ import annotations
@@ -99,8 +100,10 @@ class Writer:
             if batch:
                 self._hand_over(self._commit(batch))
                 self._compact_some()
-        self._log.close()
-        self._loop.call_soon_threadsafe(_finish, self.closed)
+        try:
+            self._log.close()
+        finally:
+            self._loop.call_soon_threadsafe(_finish, self.closed)
 
     def _hand_over(self, outcomes: list[Outcome]) -> None:
         try:

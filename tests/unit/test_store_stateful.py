@@ -1,0 +1,149 @@
+"""Searches for a sequence of calls that breaks a guarantee of the store.
+
+The model is a dict and a list of every change ever made; after each step the store must agree with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from trainshed.cluster.store import Compacted, KeyExists, KeyMissing, RevisionMismatch, Store
+
+RETAIN = 12
+KEYS = st.sampled_from([f"/core/things/{ns}/{name}" for ns in ("a", "b") for name in ("x", "y")])
+PREFIXES = st.sampled_from(["/core/things/", "/core/things/a/", "/core/things/b/"])
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Creates, updates, deletes, lists, watches and restarts, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+        self.path = Path(self.directory.name) / "s.db"
+        self.loop = asyncio.new_event_loop()
+        self.state: dict[str, tuple[int, int]] = {}  # key -> (revision, value)
+        self.history: list[tuple[int, str, str, int]] = []  # (revision, type, key, value)
+        self.revision = 1
+        self.counter = 0
+
+    def run(self, coroutine: Any) -> Any:
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 20))
+
+    @initialize()
+    def open(self) -> None:
+        self.store = self.run(Store.open(self.path, retain=RETAIN))
+
+    def _record(self, type_: str, key: str, value: int, stored: Any) -> None:
+        assert stored.revision == self.revision + 1, "Ordered: one revision per write, no gaps"
+        self.revision = stored.revision
+        self.history.append((stored.revision, type_, key, value))
+
+    @rule(key=KEYS)
+    def create(self, key: str) -> None:
+        self.counter += 1
+        try:
+            stored = self.run(self.store.create(key, {"metadata": {}, "value": self.counter}))
+        except KeyExists:
+            assert key in self.state
+            return
+        assert key not in self.state
+        self._record("ADDED", key, self.counter, stored)
+        self.state[key] = (stored.revision, self.counter)
+
+    @rule(key=KEYS, stale=st.booleans())
+    def update(self, key: str, stale: bool) -> None:
+        self.counter += 1
+        current = self.state.get(key)
+        expected = (current[0] if current else 1) - (1 if stale and current else 0)
+        try:
+            stored = self.run(
+                self.store.update(key, {"metadata": {}, "value": self.counter}, max(expected, 1))
+            )
+        except KeyMissing:
+            assert current is None
+            return
+        except RevisionMismatch:
+            assert stale
+            return
+        assert current is not None and not stale
+        self._record("MODIFIED", key, self.counter, stored)
+        self.state[key] = (stored.revision, self.counter)
+
+    @rule(key=KEYS)
+    def delete(self, key: str) -> None:
+        current = self.state.get(key)
+        try:
+            stored = self.run(self.store.delete(key, current[0] if current else 1))
+        except KeyMissing:
+            assert current is None
+            return
+        assert current is not None
+        self._record("DELETED", key, current[1], stored)
+        del self.state[key]
+
+    @rule()
+    def restart(self) -> None:
+        self.run(self.store.close())
+        self.store = self.run(Store.open(self.path, retain=RETAIN))
+
+    @rule(prefix=PREFIXES, back=st.integers(0, 3 * RETAIN))
+    def watch(self, prefix: str, back: int) -> None:
+        since = max(1, self.revision - back)
+        expected = [h for h in self.history if h[0] > since and h[2].startswith(prefix)]
+        try:
+            watch = self.store.watch(prefix, since)
+        except Compacted:
+            assert self.revision - since > RETAIN, "Reliable: what is retained can be replayed"
+            return
+        got = self.run(watch.batch()) if expected else []
+        watch.close()
+        seen = [(e.revision, e.type, e.key, e.stored.obj["value"]) for e in got]
+        assert seen == expected, "Ordered, Unique, Reliable: every change after `since`, once, in order"
+
+    @rule(prefix=PREFIXES, back=st.integers(0, 2 * RETAIN))
+    def snapshot_is_resumable(self, prefix: str, back: int) -> None:
+        at = max(1, self.revision - back)
+        try:
+            state = {s.key: s.obj["value"] for s in self.store.snapshot(prefix, at)}
+        except Compacted:
+            assert self.revision - at > RETAIN
+            return
+        for _, type_, key, value in (h for h in self.history if h[0] > at and h[2].startswith(prefix)):
+            if type_ == "DELETED":
+                del state[key]
+            else:
+                state[key] = value
+        now = {k: v for k, (_, v) in self.state.items() if k.startswith(prefix)}
+        assert state == now, "Resumable: list at N and the changes after N give the list now"
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        items, revision = self.store.list("/core/things/")
+        assert revision == self.revision
+        found = {s.key: (s.revision, s.obj["value"]) for s in items}
+        assert found == self.state
+        assert [s.key for s in items] == sorted(self.state)
+        assert all(s.obj["metadata"]["resourceVersion"] == str(s.revision) for s in items)
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.run(self.store.close())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+        self.directory.cleanup()
+
+
+TestStore = StoreMachine.TestCase
+TestStore.settings = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
