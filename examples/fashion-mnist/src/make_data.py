@@ -1,6 +1,6 @@
 """Write the stand-in for Fashion-MNIST, as IDX files and as a Hugging Face Arrow dataset.
 
-    python3 make_data.py DIRECTORY          # DIRECTORY/idx and DIRECTORY/fashion_mnist_arrow
+python3 make_data.py DIRECTORY          # DIRECTORY/idx and DIRECTORY/fashion_mnist_arrow
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from fashion_mnist import arrow, data, standin
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("directory", type=Path, help="where the data goes")
     parser.add_argument("--train", type=int, default=60_000, help="training images (default: 60000)")
     parser.add_argument("--test", type=int, default=10_000, help="test images (default: 10000)")

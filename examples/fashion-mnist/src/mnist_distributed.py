@@ -14,9 +14,13 @@ from fashion_mnist.training import Settings, run
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Elastic PyTorch Fashion-MNIST example")
-    parser.add_argument("--checkpoint_path", type=Path, required=True, help="checkpoint to resume from and to write")
+    parser.add_argument(
+        "--checkpoint_path", type=Path, required=True, help="checkpoint to resume from and to write"
+    )
     parser.add_argument("--log_path", type=Path, required=True, help="where TensorBoard logs go")
-    parser.add_argument("--data_path", type=Path, required=True, help="Hugging Face Arrow folder or IDX files")
+    parser.add_argument(
+        "--data_path", type=Path, required=True, help="Hugging Face Arrow folder or IDX files"
+    )
     parser.add_argument("--epochs", type=int, default=1, help="epochs to train from here (default: 1)")
     parser.add_argument("--batch_size", type=int, default=64, help="images per step and rank (default: 64)")
     parser.add_argument("--lr", type=float, default=0.02, help="learning rate (default: 0.02)")

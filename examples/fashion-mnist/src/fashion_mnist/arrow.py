@@ -64,7 +64,10 @@ def write(root: Path, splits: dict[str, tuple[Images, Labels]]) -> None:
         with pa.OSFile(str(folder / name), "wb") as sink, pa.ipc.new_stream(sink, schema) as stream:
             for start in range(0, len(images), 1000):
                 cells = [{"bytes": _png(image), "path": None} for image in images[start : start + 1000]]
-                batch = [pa.array(cells, schema.field("image").type), pa.array(labels[start : start + 1000], pa.int64())]
+                batch = [
+                    pa.array(cells, schema.field("image").type),
+                    pa.array(labels[start : start + 1000], pa.int64()),
+                ]
                 stream.write_batch(pa.record_batch(batch, schema=schema))
         (folder / "state.json").write_text(
             json.dumps(

@@ -43,7 +43,9 @@ def prepare(root: Path, *, download: bool = True) -> str:
 def write_standin(root: Path, counts: dict[str, int] = standin.COUNTS) -> None:
     """Write both splits of the stand-in as IDX files; `counts` gives the images per split."""
     root.mkdir(parents=True, exist_ok=True)
-    (root / _MARKER).write_text("Synthetic images in the shape of Fashion-MNIST, made by fashion_mnist/standin.py\n")
+    (root / _MARKER).write_text(
+        "Synthetic images in the shape of Fashion-MNIST, made by fashion_mnist/standin.py\n"
+    )
     for split, names in idx.FILES.items():
         for name, values in zip(names, standin.make(split, counts[split]), strict=True):
             partial = root / f".{name}.partial"
@@ -76,7 +78,10 @@ def _download(name: str, path: Path) -> None:
         return
     print(f"Downloading {MIRROR}{name}", flush=True)
     partial = path.with_name(f".{name}.partial")
-    with urllib.request.urlopen(MIRROR + name, timeout=_TIMEOUT_SECONDS) as source, partial.open("wb") as target:
+    with (
+        urllib.request.urlopen(MIRROR + name, timeout=_TIMEOUT_SECONDS) as source,
+        partial.open("wb") as target,
+    ):
         shutil.copyfileobj(source, target)
     idx.read(partial)  # an error page must not become the data set
     partial.rename(path)

@@ -36,7 +36,8 @@ def selected(service: Object, pods: Sequence[Object]) -> list[Object]:
 def is_ready(pod: Object) -> bool:
     """Return whether the pod's Ready condition is true."""
     return any(
-        c["type"] == "Ready" and c["status"] == "True" for c in (pod.get("status") or {}).get("conditions") or ()
+        c["type"] == "Ready" and c["status"] == "True"
+        for c in (pod.get("status") or {}).get("conditions") or ()
     )
 
 
@@ -143,7 +144,10 @@ class EndpointsController:
     def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
         if change == "MODIFIED" and old is not None and _relevant(old) == _relevant(new):
             return
-        labels = [new["metadata"].get("labels") or {}, ((old or {}).get("metadata") or {}).get("labels") or {}]
+        labels = [
+            new["metadata"].get("labels") or {},
+            ((old or {}).get("metadata") or {}).get("labels") or {},
+        ]
         for service in self._services.items():
             selector = service["spec"].get("selector")
             if (
@@ -155,7 +159,11 @@ class EndpointsController:
 
     async def _reconcile(self, key: tuple[str, str]) -> float | None:
         service = self._services.get(*key)
-        if service is None or not service["spec"].get("selector") or service["metadata"].get("deletionTimestamp"):
+        if (
+            service is None
+            or not service["spec"].get("selector")
+            or service["metadata"].get("deletionTimestamp")
+        ):
             self._written.pop(key, None)
             return None
         pods = selected(service, list(self._pods.items()))

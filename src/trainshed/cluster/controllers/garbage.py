@@ -43,7 +43,9 @@ class GarbageCollector:
             for stored in items:
                 self._seen(stored)
             for stored in items:
-                if stored.obj["metadata"].get("ownerReferences") or stored.obj["metadata"].get("deletionTimestamp"):
+                if stored.obj["metadata"].get("ownerReferences") or stored.obj["metadata"].get(
+                    "deletionTimestamp"
+                ):
                     self._controller.enqueue(stored.key)
             try:
                 async for event in self._store.watch("/", revision):
@@ -110,11 +112,15 @@ class GarbageCollector:
         metadata = stored.obj["metadata"]
         finalizers = metadata.get("finalizers") or []
         dependents = [
-            found for key in sorted(self._dependents.get(metadata["uid"], ())) if (found := self._store.get(key))
+            found
+            for key in sorted(self._dependents.get(metadata["uid"], ()))
+            if (found := self._store.get(key))
         ]
         if ORPHAN in finalizers:
             for dependent in dependents:
-                left = [r for r in dependent.obj["metadata"]["ownerReferences"] if r["uid"] != metadata["uid"]]
+                left = [
+                    r for r in dependent.obj["metadata"]["ownerReferences"] if r["uid"] != metadata["uid"]
+                ]
                 await self._patch(dependent, {"metadata": {"ownerReferences": left or None}})
             await self._drop_finalizer(stored, ORPHAN)
         elif FOREGROUND in finalizers:

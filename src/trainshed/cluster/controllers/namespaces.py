@@ -25,7 +25,9 @@ class NamespaceController:
         self._namespaces = informers.of(NAMESPACES)
         self._accounts = informers.of(SERVICEACCOUNTS)
         self._controller: Controller[str] = Controller("namespaces", self._reconcile, workers=2)
-        self._namespaces.add_handler(lambda change, old, new: self._controller.enqueue(new["metadata"]["name"]))
+        self._namespaces.add_handler(
+            lambda change, old, new: self._controller.enqueue(new["metadata"]["name"])
+        )
         self._accounts.add_handler(self._account_changed)
 
     async def run(self) -> None:
@@ -44,7 +46,11 @@ class NamespaceController:
             return await self._empty(namespace)
         await self._ensure(
             SERVICEACCOUNTS,
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}},
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "default", "namespace": name},
+            },
         )
         await self._ensure(
             CONFIGMAPS,
@@ -78,7 +84,9 @@ class NamespaceController:
             if obj["metadata"].get("deletionTimestamp"):
                 continue
             try:
-                await self._client.delete(resource, obj["metadata"]["name"], name, propagation_policy="Background")
+                await self._client.delete(
+                    resource, obj["metadata"]["name"], name, propagation_policy="Background"
+                )
             except ApiError as error:
                 if error.code not in (404, 405, 409):
                     raise

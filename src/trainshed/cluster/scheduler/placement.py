@@ -91,7 +91,10 @@ def load_after(pod: Object, node: Object, used: Resources) -> Decimal:
 
 
 def _offers(
-    pod: Object, nodes: Sequence[Object], reasons: Mapping[str, int], pods_by_node: Mapping[str, Sequence[Object]]
+    pod: Object,
+    nodes: Sequence[Object],
+    reasons: Mapping[str, int],
+    pods_by_node: Mapping[str, Sequence[Object]],
 ) -> str:
     """Return what the nodes have of each resource that is short, so that the reader sees the gap at once."""
     needs = pod_requests(pod)
@@ -107,6 +110,8 @@ def _offers(
             )
             for node in nodes
         ]
-        parts.append(f"{name}: requested {quantity.canonical(str(amount))}, most free on one node "
-                     f"{quantity.canonical(str(max(free)))}")
+        parts.append(
+            f"{name}: requested {quantity.canonical(str(amount))}, most free on one node "
+            f"{quantity.canonical(str(max(free)))}"
+        )
     return f" ({'; '.join(parts)})" if parts else ""

@@ -28,7 +28,9 @@ def _unschedulable(pod: Object, node: Object) -> Iterator[str]:
         taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
         if not tolerated(taint, (pod.get("spec") or {}).get("tolerations") or ()):
             yield "node(s) were unschedulable"
-    ready = next((c for c in (node.get("status") or {}).get("conditions") or () if c["type"] == "Ready"), None)
+    ready = next(
+        (c for c in (node.get("status") or {}).get("conditions") or () if c["type"] == "Ready"), None
+    )
     if ready is None or ready.get("status") != "True":
         yield "node(s) were not ready"
 
@@ -59,7 +61,9 @@ def _selector(pod: Object, node: Object) -> Iterator[str]:
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     wanted = spec.get("nodeSelector") or {}
     required = (
-        ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+        ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        )
     ) or {}
     terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or ()
     fields = {"metadata.name": node["metadata"]["name"]}

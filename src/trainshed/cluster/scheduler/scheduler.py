@@ -74,7 +74,9 @@ class Scheduler:
             return None
         if pod["spec"].get("schedulingGates"):
             return None
-        claims = {c["metadata"]["name"]: c for c in self._claims.items() if c["metadata"].get("namespace") == key[0]}
+        claims = {
+            c["metadata"]["name"]: c for c in self._claims.items() if c["metadata"].get("namespace") == key[0]
+        }
         placement = place(pod, list(self._nodes.items()), self._pods_by_node(), claims)
         if not placement.node:
             self._waiting.add(key)

@@ -122,7 +122,9 @@ class StorageController:
                 text += f' and no storage class "{class_name}" is set up to provision one'
             elif storage_class is not None:
                 text = f'waiting for the external provisioner "{storage_class.get("provisioner")}" to create a volume'
-            self._events.event(claim, "Normal", "FailedBinding", f"{text} ({looked_at})" if looked_at else text)
+            self._events.event(
+                claim, "Normal", "FailedBinding", f"{text} ({looked_at})" if looked_at else text
+            )
             return
         if claim["spec"].get("selector"):
             self._events.event(
@@ -134,7 +136,10 @@ class StorageController:
             return
         if storage_class.get("volumeBindingMode") == "WaitForFirstConsumer" and not self._users(claim):
             self._events.event(
-                claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding"
+                claim,
+                "Normal",
+                "WaitForFirstConsumer",
+                "waiting for first consumer to be created before binding",
             )
             return
         directory = await asyncio.to_thread(directories.create, self._root, claim)
@@ -207,7 +212,10 @@ class StorageController:
             PERSISTENTVOLUMECLAIMS, name, namespace, {"status": {"phase": "Lost"}}, subresource="status"
         )
         self._events.event(
-            claim, "Warning", "ClaimLost", f"Bound claim has lost its PersistentVolume {volume}. Its data may be lost"
+            claim,
+            "Warning",
+            "ClaimLost",
+            f"Bound claim has lost its PersistentVolume {volume}. Its data may be lost",
         )
 
     async def _let_claim_go(self, claim: Object) -> None:
@@ -241,7 +249,9 @@ class StorageController:
         if volume["metadata"].get("deletionTimestamp"):
             finalizers = volume["metadata"].get("finalizers") or []
             if PV_PROTECTION in finalizers and not self._claim_of(volume):
-                await self._client.patch(PERSISTENTVOLUMES, name, None, without_finalizer(volume, PV_PROTECTION))
+                await self._client.patch(
+                    PERSISTENTVOLUMES, name, None, without_finalizer(volume, PV_PROTECTION)
+                )
             return
         if not reference or not reference.get("uid"):
             if phase != "Available":
@@ -283,7 +293,9 @@ class StorageController:
             await self._client.delete(PERSISTENTVOLUMES, name)
 
     async def _volume_phase(self, name: str, phase: str) -> None:
-        await self._client.patch(PERSISTENTVOLUMES, name, None, {"status": {"phase": phase}}, subresource="status")
+        await self._client.patch(
+            PERSISTENTVOLUMES, name, None, {"status": {"phase": phase}}, subresource="status"
+        )
 
 
 def claim_names(pod: Object) -> list[str]:
@@ -296,5 +308,3 @@ def without_finalizer(obj: Object, finalizer: str) -> Object:
     """Return a merge patch that drops one finalizer, valid for exactly this version of the object."""
     left = [f for f in obj["metadata"].get("finalizers") or () if f != finalizer]
     return {"metadata": {"finalizers": left or None, "resourceVersion": obj["metadata"]["resourceVersion"]}}
-
-

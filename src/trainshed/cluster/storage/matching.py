@@ -68,7 +68,9 @@ def mismatch(claim: Object, volume: Object) -> str:
     if selector and not LabelSelector.from_object(selector).matches(volume["metadata"].get("labels") or {}):
         return "labels do not match the claim's selector"
     if capacity(volume) < requested(claim):
-        return f"capacity {offer['capacity']['storage']} is less than {spec['resources']['requests']['storage']}"
+        return (
+            f"capacity {offer['capacity']['storage']} is less than {spec['resources']['requests']['storage']}"
+        )
     return ""
 
 

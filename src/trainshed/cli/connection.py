@@ -1,0 +1,53 @@
+"""Which cluster a command talks to: the local one, or any that a kubeconfig names."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import msgspec
+import typer
+
+from trainshed.client.client import Client
+from trainshed.cluster.paths import StatePaths
+
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option("--kubeconfig", help="Use the cluster of this kubeconfig instead of the local one."),
+]
+Context = Annotated[str | None, typer.Option("--context", help="Use this context of the kubeconfig.")]
+Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the request.")]
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where to connect; with neither `kubeconfig` nor `context`, the local cluster."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is the cluster that `trainshed up` starts."""
+        return self.kubeconfig is None and self.context is None
+
+
+@asynccontextmanager
+async def connected(target: Target) -> AsyncIterator[Client]:
+    """Yield a client of the target, closed at the end.
+
+    Raises:
+        TransportError: nothing answers there.
+        ConfigError: the kubeconfig is missing or malformed.
+    """
+    from trainshed.client.config import connect, load_kubeconfig
+
+    path = str(StatePaths.default().kubeconfig) if target.is_local else target.kubeconfig
+    client = connect(load_kubeconfig(path, target.context))
+    if target.namespace:
+        client.namespace = target.namespace
+    try:
+        yield client
+    finally:
+        await client.close()

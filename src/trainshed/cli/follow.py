@@ -1,0 +1,166 @@
+"""Follows a job: mirrors it and its pods, merges their logs, ends when it is finished."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from typing import Protocol
+
+import msgspec
+
+from trainshed.cli import jobstate
+from trainshed.cli.logs import follow_container
+from trainshed.cli.progress import Progress, advance, epochs_of
+from trainshed.client.client import Client
+from trainshed.client.informer import Informer
+from trainshed.kube.resources import PODS, Object, Resource
+
+_KEPT_LINES = 25
+_DRAIN_SECONDS = 5.0
+"""How long the last log lines may take to arrive once the job is finished."""
+
+
+class Snapshot(msgspec.Struct):
+    """All that a view shows."""
+
+    job: Object
+    replicas: list[jobstate.Replica]
+    progress: Progress
+    started_at: float
+
+
+class View(Protocol):
+    """Where a follow shows what it sees."""
+
+    def line(self, replica: str, line: str) -> None:
+        """A log line of a replica."""
+
+    def update(self, snapshot: Snapshot) -> None:
+        """The job, a pod or the progress changed."""
+
+    def event(self, text: str) -> None:
+        """Something worth a line of its own: a condition, a restart, a Pending reason."""
+
+
+class Outcome(msgspec.Struct):
+    """How the job ended. `tails` holds each replica's last lines."""
+
+    job: Object | None
+    pods: list[Object]
+    progress: Progress
+    tails: dict[str, list[str]]
+
+
+class Follower:
+    """Follows one job until it is finished or gone."""
+
+    def __init__(self, client: Client, resource: Resource, job: Object, view: View) -> None:
+        metadata = job["metadata"]
+        self._client = client
+        self._view = view
+        self._name, self._namespace = metadata["name"], metadata["namespace"]
+        self._uid = metadata["uid"]
+        self._jobs = Informer(
+            client, resource, namespace=self._namespace, field_selector=f"metadata.name={self._name}"
+        )
+        self._pods = Informer(
+            client, PODS, namespace=self._namespace, label_selector=f"{jobstate.JOB_NAME}={self._name}"
+        )
+        self._job: Object | None = job
+        self._seen_pods: dict[str, Object] = {}
+        self._progress = Progress(epochs=_epochs(job))
+        self._tails: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=_KEPT_LINES))
+        self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
+        self._told: set[str] = set()
+        self._finished = asyncio.Event()
+        self._started_at = time.time()
+
+    async def run(self) -> Outcome:
+        """Return how the job ended. Cancelling it detaches: the job goes on."""
+        self._jobs.add_handler(self._job_changed)
+        self._pods.add_handler(self._pod_changed)
+        tasks = [asyncio.create_task(self._jobs.run()), asyncio.create_task(self._pods.run())]
+        try:
+            await self._finished.wait()
+            if self._streams:
+                await asyncio.wait(self._streams.values(), timeout=_DRAIN_SECONDS)
+        finally:
+            for task in (*tasks, *self._streams.values()):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._streams.values(), return_exceptions=True)
+        tails = {replica: list(lines) for replica, lines in self._tails.items()}
+        return Outcome(self._job, jobstate.rank_order(list(self._seen_pods.values())), self._progress, tails)
+
+    def _job_changed(self, change: str, old: Object | None, new: Object) -> None:
+        if new["metadata"]["uid"] != self._uid:
+            return
+        if change == "DELETED":
+            self._job = None
+            self._finished.set()
+            return
+        self._job = new
+        for condition in (new.get("status") or {}).get("conditions") or ():
+            if condition["status"] == "True":
+                self._tell(
+                    f"{condition['type']}: {condition.get('message', '')}", condition["lastUpdateTime"]
+                )
+        if jobstate.is_finished(new):
+            self._finished.set()
+        self._show()
+
+    def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
+        owners = new["metadata"].get("ownerReferences") or ()
+        if not any(owner["uid"] == self._uid for owner in owners):
+            return
+        name, replica = new["metadata"]["name"], jobstate.replica(new)
+        self._seen_pods[name] = new
+        if replica.detail:
+            self._tell(f"{replica.name} {replica.state}: {replica.detail}")
+        if change != "DELETED":
+            for container, attempt in jobstate.started_instances(new):
+                self._stream(name, new["metadata"]["uid"], container, attempt, replica.name)
+        self._show()
+
+    def _stream(self, pod: str, uid: str, container: str, attempt: int, replica: str) -> None:
+        key = (uid, container, attempt)
+        if key not in self._streams:
+            if attempt:
+                self._tell(f"{replica} restarts, attempt {attempt + 1}", f"{uid}/{attempt}")
+            self._streams[key] = asyncio.create_task(
+                follow_container(self._client, pod, self._namespace, container, replica, self._line)
+            )
+
+    def _line(self, replica: str, line: str) -> None:
+        self._tails[replica].append(line)
+        before = self._progress
+        self._progress = advance(before, line, time.time())
+        self._view.line(replica, line)
+        if self._progress is not before:
+            self._show()
+
+    def _tell(self, text: str, when: str = "") -> None:
+        """Say something once."""
+        if text + when not in self._told:
+            self._told.add(text + when)
+            self._view.event(text)
+
+    def _show(self) -> None:
+        if self._job is None:
+            return
+        pods = [
+            self._seen_pods[p["metadata"]["name"]]
+            for p in jobstate.rank_order(list(self._seen_pods.values()))
+        ]
+        replicas = [jobstate.replica(pod) for pod in pods]
+        self._view.update(Snapshot(self._job, replicas, self._progress, self._started_at))
+
+
+def _epochs(job: Object) -> int:
+    """Return the largest number of epochs that a replica's command asks for."""
+    counts = [1]
+    for spec in jobstate.replica_specs(job).values():
+        for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ():
+            words = [*(container.get("command") or ()), *(container.get("args") or ())]
+            counts.append(epochs_of(" ".join(map(str, words))))
+    return max(counts)

@@ -1,0 +1,136 @@
+"""What the CLI reads from a training job and its pods. Pure views of the objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from trainshed.kube.resources import Object
+
+JOB_NAME = "training.kubeflow.org/job-name"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+REPLICA_INDEX = "training.kubeflow.org/replica-index"
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """One pod as the live view shows it. `state` is what kubectl's STATUS column would say."""
+
+    name: str
+    pod: str
+    state: str
+    detail: str = ""
+    restarts: int = 0
+
+
+def replica_specs(job: Object) -> Mapping[str, Any]:
+    """Return the map from replica type to its spec; empty for a kind without one."""
+    for name, value in (job.get("spec") or {}).items():
+        if name.endswith("ReplicaSpecs") and isinstance(value, dict):
+            return value
+    return {}
+
+
+def is_training_job(obj: Object) -> bool:
+    """Return whether the object is one of the kinds with replica specs."""
+    return str(obj.get("apiVersion", "")).startswith("kubeflow.org/") and bool(replica_specs(obj))
+
+
+def true_condition(job: Object) -> Mapping[str, Any]:
+    """Return the last condition that holds; empty before the first."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    holding = [c for c in conditions if c.get("status") == "True"]
+    return holding[-1] if holding else {}
+
+
+def condition(job: Object, kind: str) -> Mapping[str, Any] | None:
+    """Return the condition of that type if it holds."""
+    for entry in (job.get("status") or {}).get("conditions") or ():
+        if entry.get("type") == kind and entry.get("status") == "True":
+            return dict(entry)
+    return None
+
+
+def is_finished(job: Object) -> bool:
+    """Return whether the job has succeeded or failed."""
+    return condition(job, "Succeeded") is not None or condition(job, "Failed") is not None
+
+
+def replica_name(pod: Object) -> str:
+    """Return `worker-0` for a replica's pod, the pod's name for any other."""
+    labels = pod["metadata"].get("labels") or {}
+    if REPLICA_TYPE in labels and REPLICA_INDEX in labels:
+        return f"{labels[REPLICA_TYPE]}-{labels[REPLICA_INDEX]}"
+    return str(pod["metadata"]["name"])
+
+
+def replica(pod: Object) -> Replica:
+    """Return how the pod is doing, with the reason when it waits or failed."""
+    status = pod.get("status") or {}
+    state, detail, restarts = str(status.get("phase", "Pending")), "", 0
+    for entry in status.get("conditions") or ():
+        if entry["type"] == "PodScheduled" and entry["status"] == "False":
+            detail = entry.get("message", "")
+    if pod["metadata"].get("deletionTimestamp"):
+        state = "Terminating"
+    for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        restarts += int(entry.get("restartCount", 0))
+        waiting = (entry.get("state") or {}).get("waiting") or {}
+        ended = (entry.get("state") or {}).get("terminated") or {}
+        if waiting.get("reason") and waiting["reason"] not in ("PodInitializing", "ContainerCreating"):
+            state, detail = waiting["reason"], waiting.get("message", "")
+        elif ended.get("exitCode"):
+            state, detail = f"{ended.get('reason', 'Error')} ({ended['exitCode']})", ended.get("message", "")
+    return Replica(replica_name(pod), pod["metadata"]["name"], state, detail, restarts)
+
+
+def rank_order(pods: Sequence[Object]) -> list[Object]:
+    """Return the pods master first, then by index."""
+
+    def order(pod: Object) -> tuple[int, str, int]:
+        labels = pod["metadata"].get("labels") or {}
+        kind = labels.get(REPLICA_TYPE, "")
+        return (
+            0 if kind in ("master", "chief", "launcher") else 1,
+            kind,
+            int(labels.get(REPLICA_INDEX, 0) or 0),
+        )
+
+    return sorted(pods, key=order)
+
+
+def started_instances(pod: Object) -> list[tuple[str, int]]:
+    """Return (container, restart count) of every container instance whose log exists."""
+    found = []
+    for entry in (pod.get("status") or {}).get("containerStatuses") or ():
+        state = entry.get("state") or {}
+        if "running" in state or "terminated" in state:
+            found.append((entry["name"], int(entry.get("restartCount", 0))))
+    return found
+
+
+def first_failure(pods: Sequence[Object]) -> tuple[Object, Mapping[str, Any]] | None:
+    """Return the pod that failed first and how its container ended.
+
+    The first by finish time is the cause; the others mostly fail because their peer is gone.
+    """
+    ended: list[tuple[str, int, Object, Mapping[str, Any]]] = []
+    for position, pod in enumerate(rank_order(pods)):
+        status = pod.get("status") or {}
+        for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+            for where in ("state", "lastState"):
+                terminated = (entry.get(where) or {}).get("terminated")
+                if terminated and terminated.get("exitCode"):
+                    ended.append(
+                        (
+                            terminated.get("finishedAt") or "",
+                            position,
+                            pod,
+                            {**terminated, "container": entry["name"]},
+                        )
+                    )
+    if not ended:
+        return None
+    _, _, pod, terminated = min(ended, key=lambda e: (e[0], e[1]))
+    return pod, terminated

@@ -1,0 +1,75 @@
+"""Follows the logs of all replicas of a job as one stream, without losing or repeating a line.
+
+Each line is asked for with its timestamp, so that after a lost connection (the control plane was killed, say)
+the stream resumes after the last line seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from trainshed.client.client import Client
+from trainshed.client.transport import TransportError
+from trainshed.kube.errors import ApiError
+
+_RETRY_SECONDS = 0.5
+
+LineHandler = Callable[[str, str], None]
+"""Called with (replica, line)."""
+
+
+class LineSplitter:
+    """Cuts chunks into lines and drops what was seen before. Pure apart from its own state."""
+
+    def __init__(self) -> None:
+        self.last_timestamp = ""
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Return the new complete lines in the chunk, without their timestamps."""
+        *complete, self._rest = (self._rest + chunk).split(b"\n")
+        return [text for line in complete if (text := self._new(line)) is not None]
+
+    def restart(self) -> None:
+        """Forget an incomplete line: the stream starts over."""
+        self._rest = b""
+
+    def finish(self) -> list[str]:
+        """Return what is left when the log has ended without a newline."""
+        rest, self._rest = self._rest, b""
+        text = self._new(rest) if rest else None
+        return [] if text is None else [text]
+
+    def _new(self, line: bytes) -> str | None:
+        timestamp, _, text = line.decode("utf-8", "replace").partition(" ")
+        # RFC 3339 with a fixed number of digits in one zone orders like text.
+        if timestamp <= self.last_timestamp:
+            return None
+        self.last_timestamp = timestamp
+        return text
+
+
+async def follow_container(
+    client: Client, pod: str, namespace: str, container: str, replica: str, handle: LineHandler
+) -> None:
+    """Hand on every line of one container instance; returns when its log has ended."""
+    splitter = LineSplitter()
+    while True:
+        try:
+            stream = client.logs(pod, namespace, container=container, follow=True, timestamps=True)
+            async with aclosing(stream) as chunks:
+                async for chunk in chunks:
+                    for line in splitter.feed(chunk):
+                        handle(replica, line)
+            for line in splitter.finish():
+                handle(replica, line)
+            return
+        except ApiError as error:
+            if error.code in (400, 404):  # not started yet, or gone: the pod's next state decides
+                return
+        except TransportError:
+            pass
+        splitter.restart()
+        await asyncio.sleep(_RETRY_SECONDS)

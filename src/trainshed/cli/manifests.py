@@ -1,0 +1,96 @@
+"""Manifest files: YAML or JSON documents as objects, with errors that name file and line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainshed.cli.console import UserError
+from trainshed.kube.resources import Object
+
+
+class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
+    """YAML as kubectl reads it: timestamps stay text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+def load(paths: Iterable[str]) -> list[Object]:
+    """Return the objects of all files in order; `-` is standard input, a directory stands for its *.yaml and *.json.
+
+    Raises:
+        UserError: a file that is missing, is not YAML, or holds something other than Kubernetes objects.
+    """
+    objects: list[Object] = []
+    for path in paths:
+        for source in _sources(path):
+            objects.extend(parse(_read(source), source))
+    if not objects:
+        raise UserError("no objects in " + ", ".join(paths))
+    return objects
+
+
+def parse(text: str, source: str) -> list[Object]:
+    """Return the objects in the text; `source` names it in errors. A `kind: List` is taken apart."""
+    try:
+        documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]  # noqa: S506 - a safe loader
+    except yaml.MarkedYAMLError as error:
+        where = f"{source}:{error.problem_mark.line + 1}" if error.problem_mark else source
+        raise UserError(f"{where}: not YAML: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{source}: not YAML: {error}") from error
+    objects: list[Object] = []
+    for number, document in enumerate(documents, 1):
+        where = f"{source}, document {number}" if len(documents) > 1 else source
+        objects.extend(_objects(document, where))
+    return objects
+
+
+def _objects(document: Any, where: str) -> list[Object]:
+    if not isinstance(document, dict):
+        raise UserError(
+            f"{where}: not a Kubernetes object but {_kind_of(document)}",
+            "a manifest starts with apiVersion and kind",
+        )
+    if document.get("kind") == "List" and isinstance(document.get("items"), list):
+        return [obj for item in document["items"] for obj in _objects(item, where)]
+    for field in ("apiVersion", "kind"):
+        if not isinstance(document.get(field), str) or not document[field]:
+            raise UserError(f"{where}: {field}: Required value", "a manifest starts with apiVersion and kind")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        raise UserError(f"{where}: metadata.name: Required value")
+    return [document]
+
+
+def _kind_of(value: Any) -> str:
+    names = {str: "a string", list: "a list", int: "a number", float: "a number", bool: "a boolean"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _sources(path: str) -> list[str]:
+    if path == "-":
+        return ["-"]
+    found = Path(path)
+    if found.is_dir():
+        return [str(p) for p in sorted(found.iterdir()) if p.suffix in (".yaml", ".yml", ".json")]
+    return [path]
+
+
+def _read(source: str) -> str:
+    if source == "-":
+        return sys.stdin.read()
+    try:
+        return Path(source).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UserError(f"{source}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{source}: cannot be read: {error}") from error
