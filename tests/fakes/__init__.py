@@ -1,0 +1,1 @@
+"""Small models of the outside world for tests in process."""

@@ -1,0 +1,225 @@
+"""A model of an API server as a Transport: one revisioned log, lists, watches, and faults on demand.
+
+It exists to make an informer's or a controller's connection misbehave in ways that a real server cannot be
+asked to. It knows no validation and no defaulting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from trainshed.client.transport import Query, Response, TransportError
+from trainshed.kube import errors
+from trainshed.kube.errors import ApiError
+from trainshed.kube.resources import Object
+
+
+COLLECTIONS = {"things", "leases", "events"}
+
+
+class FakeApi:
+    """Serves GET, POST, PUT, DELETE, merge PATCH, list and watch of any path.
+
+    Faults: `compact()` makes old positions answer 410; `drop_streams()` breaks every open watch;
+    `fail_requests` refuses that many requests without an answer.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 10
+        self.objects: dict[str, Object] = {}
+        self.log: list[tuple[int, str, str, Object]] = []
+        self.compacted = 0
+        self.fail_requests = 0
+        self.page_size = 500
+        self.calls: list[tuple[str, str]] = []
+        self._changed = asyncio.Condition()
+        self._generation = 0
+        self._close_cleanly = False
+        self.watching = 0
+
+    # What the world does.
+
+    async def put(self, path: str, **fields: Any) -> Object:
+        """Create or change the object at `path`."""
+        old = self.objects.get(path)
+        name = path.rpartition("/")[2]
+        namespace = path.split("/namespaces/")[1].partition("/")[0] if "/namespaces/" in path else None
+        self.revision += 1
+        metadata = dict((old or {}).get("metadata") or {"uid": f"uid-{self.revision}"})
+        metadata.update(name=name, resourceVersion=str(self.revision))
+        if namespace:
+            metadata["namespace"] = namespace
+        obj = {"apiVersion": "v1", "kind": "Thing", **(old or {}), **fields, "metadata": metadata}
+        self.objects[path] = obj
+        await self._append("MODIFIED" if old else "ADDED", path, obj)
+        return obj
+
+    async def remove(self, path: str) -> None:
+        """Delete the object at `path`."""
+        old = self.objects.pop(path)
+        self.revision += 1
+        final = {**old, "metadata": {**old["metadata"], "resourceVersion": str(self.revision)}}
+        await self._append("DELETED", path, final)
+
+    def compact(self) -> None:
+        """Forget history: positions before now answer 410."""
+        self.compacted = self.revision
+
+    async def drop_streams(self, *, cleanly: bool = False) -> None:
+        """End every open watch, with or without an error."""
+        async with self._changed:
+            self._generation += 1
+            self._close_cleanly = cleanly
+            self._changed.notify_all()
+
+    # Transport.
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str | None = None,
+        accept: str = "application/json",
+    ) -> Response:
+        await asyncio.sleep(0)
+        self.calls.append((method, path))
+        if self.fail_requests:
+            self.fail_requests -= 1
+            raise TransportError("refused by the test")
+        try:
+            document = await self._handle(method, unquote(path), dict(query), body)
+        except ApiError as error:
+            return Response(error.code, {}, msgspec.json.encode(error.status()))
+        return Response(200, {}, msgspec.json.encode(document))
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
+    ) -> AsyncIterator[FakeStream]:
+        await asyncio.sleep(0)
+        self.calls.append(("WATCH", path))
+        if self.fail_requests:
+            self.fail_requests -= 1
+            raise TransportError("refused by the test")
+        self.watching += 1
+        try:
+            yield FakeStream(self, path, int(dict(query)["resourceVersion"]))
+        finally:
+            self.watching -= 1
+
+    async def close(self) -> None:
+        pass
+
+    # Inside.
+
+    async def _handle(self, method: str, path: str, query: dict[str, str], body: bytes | None) -> Any:
+        sent = msgspec.json.decode(body) if body else {}
+        collection, _, name = path.rpartition("/")
+        if method == "GET" and name in COLLECTIONS:
+            return self._list(path, query)
+        if method == "GET":
+            if path not in self.objects:
+                raise errors.not_found(collection.rpartition("/")[2], "", name)
+            return self.objects[path]
+        if method == "POST":
+            target = f"{path}/{sent['metadata']['name']}"
+            if target in self.objects:
+                raise errors.already_exists(name, "", sent["metadata"]["name"])
+            return await self.put(target, **{k: v for k, v in sent.items() if k != "metadata"})
+        if path not in self.objects:
+            raise errors.not_found(collection.rpartition("/")[2], "", name)
+        if method == "PUT":
+            expected = sent["metadata"].get("resourceVersion")
+            if expected and expected != self.objects[path]["metadata"]["resourceVersion"]:
+                raise errors.conflict(collection.rpartition("/")[2], "", name)
+            return await self.put(path, **{k: v for k, v in sent.items() if k != "metadata"})
+        if method == "PATCH":
+            return await self.put(path, **{k: v for k, v in sent.items() if k != "metadata"})
+        await self.remove(path)
+        return {"kind": "Status", "status": "Success"}
+
+    def _list(self, path: str, query: dict[str, str]) -> Any:
+        start, revision = query.get("continue", ""), self.revision
+        if start:
+            at, _, start = start.partition(":")
+            if int(at) < self.compacted:
+                raise errors.expired("the continue token is too old")
+            revision = int(at)
+        state = self._state_at(revision)
+        items = sorted((key, obj) for key, obj in state.items() if _under(key, path) and key > start)
+        page, rest = items[: self.page_size], items[self.page_size :]
+        metadata = {"resourceVersion": str(revision)}
+        if rest:
+            metadata["continue"] = f"{revision}:{page[-1][0]}"
+        return {"metadata": metadata, "items": [obj for _, obj in page]}
+
+    def _state_at(self, revision: int) -> dict[str, Object]:
+        state: dict[str, Object] = {}
+        for at, kind, key, obj in self.log:
+            if at <= revision:
+                if kind == "DELETED":
+                    state.pop(key, None)
+                else:
+                    state[key] = obj
+        return state
+
+    async def _append(self, kind: str, path: str, obj: Object) -> None:
+        self.log.append((self.revision, kind, path, obj))
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _events(self, path: str, since: int) -> AsyncIterator[bytes]:
+        generation = self._generation
+        position = since
+        if since < self.compacted:
+            status = errors.expired("too old resource version").status()
+            yield msgspec.json.encode({"type": "ERROR", "object": status}) + b"\n"
+            return
+        while True:
+            for at, kind, key, obj in list(self.log):
+                if at > position:
+                    position = at
+                    if _under(key, path):
+                        yield msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
+            if generation != self._generation:
+                if self._close_cleanly:
+                    return
+                raise TransportError("stream dropped by the test")
+            async with self._changed:
+                await self._changed.wait_for(lambda: self.revision > position or generation != self._generation)
+
+
+class FakeStream:
+    """One open watch."""
+
+    status = 200
+
+    def __init__(self, api: FakeApi, path: str, since: int) -> None:
+        self._api, self._path, self._since = api, path, since
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        async for chunk in self._api._events(self._path, self._since):
+            # Split inside a frame: a reader must not depend on where chunks end.
+            yield chunk[:7]
+            yield chunk[7:]
+
+    async def read(self) -> bytes:
+        return b"".join([chunk async for chunk in self.chunks()])
+
+
+def _under(key: str, path: str) -> bool:
+    """Whether the object at `key` belongs to the collection `path`, of a namespace or of all."""
+    collection = key.rpartition("/")[0]
+    if collection == path:
+        return True
+    prefix, separator, rest = collection.partition("/namespaces/")
+    return bool(separator) and f"{prefix}/{rest.partition('/')[2]}" == path
