@@ -17,7 +17,7 @@ import functools
 import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -55,6 +55,9 @@ _KEY_DEFAULTS: dict[tuple[str, str], Any] = {
 }
 
 
+PythonType: TypeAlias = type[Any]
+
+
 class SchemaNode:
     """One place of a schema. Read its attributes; never write them.
 
@@ -66,7 +69,8 @@ class SchemaNode:
         map_type: `atomic`, `granular` or None.
         int_or_string, quantity, time: values that JSON types alone do not describe. `time` is `Time`,
             `MicroTime` or empty.
-        preserve_unknown: unknown fields stay.
+        preserve_unknown: unknown fields stay; `keeps_all` when no known field below needs a look either.
+        verbatim: the Python type whose every value fits as it is, or None when values need a look.
         default: `msgspec.UNSET` when there is none (None is a default).
         builtin: whether this is part of a built-in definition; `name` is set where it is one by itself.
     """
@@ -88,6 +92,7 @@ class SchemaNode:
         "format",
         "int_or_string",
         "items",
+        "keeps_all",
         "list_map_keys",
         "list_type",
         "map_type",
@@ -115,6 +120,7 @@ class SchemaNode:
         "type",
         "unique_items",
         "validations",
+        "verbatim",
     )
 
     type: str
@@ -130,6 +136,8 @@ class SchemaNode:
     quantity: bool
     time: str
     preserve_unknown: bool
+    keeps_all: bool
+    verbatim: PythonType | None
     embedded_resource: bool
     nullable: bool
     name: str
@@ -163,7 +171,7 @@ class SchemaNode:
     _rules: bool
 
     def __init__(self, source: Callable[[], tuple[Mapping[str, Any], str]]) -> None:
-        """`source` returns the raw schema and the built-in definition's name; it is called once, on first read."""
+        """`source` returns the raw schema and the built-in definition's name; called once, on first read."""
         self._source = source
 
     def __getattr__(self, attribute: str) -> Any:
@@ -222,6 +230,7 @@ def _fill(node: SchemaNode, raw: Mapping[str, Any], name: str) -> None:
     if node.embedded_resource:
         # ObjectMeta replaces what the schema says of metadata, as upstream does: a CRD cannot retype it.
         node.properties.update(_type_and_metadata())
+    node.keeps_all = node.preserve_unknown and not node.properties
     items = get("items")
     node.items = make(items, name, "[]") if isinstance(items, Mapping) else None
     additional = get("additionalProperties")
@@ -235,6 +244,11 @@ def _fill(node: SchemaNode, raw: Mapping[str, Any], name: str) -> None:
     node.patch_strategy = get("x-kubernetes-patch-strategy") or ""
     node.map_type = get("x-kubernetes-map-type")
     node.format = get("format") or ""
+    if node.type == "boolean":
+        node.verbatim = bool
+    else:
+        checked = node.time or node.format == "byte"
+        node.verbatim = str if node.type == "string" and not checked else None
     node.description = "" if name else get("description") or ""
     node.default = get("default", UNSET)
     enum = get("enum")
