@@ -41,7 +41,7 @@ def load(paths: Iterable[str]) -> list[Object]:
 def parse(text: str, source: str) -> list[Object]:
     """Return the objects in the text; `source` names it in errors. A `kind: List` is taken apart."""
     try:
-        documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]  # noqa: S506 - a safe loader
+        documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]
     except yaml.MarkedYAMLError as error:
         where = f"{source}:{error.problem_mark.line + 1}" if error.problem_mark else source
         raise UserError(f"{where}: not YAML: {error.problem or error.context}") from error

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import msgspec
 
-_STEP = re.compile(
-    r"Train Epoch:\s*(?P<epoch>\d+)\s*\[(?P<seen>\d+)/(?P<total>\d+)[^\]]*\]\s*(?:.*?\bloss[=:]\s*(?P<loss>[-+.\deE]+|nan|inf))?",
-    re.IGNORECASE,
-)
+_STEP = re.compile(r"Train Epoch:\s*(?P<epoch>\d+)\s*\[(?P<seen>\d+)/(?P<total>\d+)", re.IGNORECASE)
 _LOSS = re.compile(r"\bloss[=:]\s*(?P<loss>[-+]?\d[\d.]*(?:[eE][-+]?\d+)?)", re.IGNORECASE)
 _ACCURACY = re.compile(r"\baccuracy[=:]\s*(?P<accuracy>\d[\d.]*)\s*(?P<percent>%)?", re.IGNORECASE)
 _EPOCHS = re.compile(r"--epochs?[= ](\d+)")
@@ -98,7 +96,7 @@ def sparkline(values: tuple[float, ...], width: int) -> str:
         return ""
     if len(finite) > width:
         edges = [round(i * len(finite) / width) for i in range(width + 1)]
-        finite = [sum(finite[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+        finite = [sum(finite[a:b]) / (b - a) for a, b in pairwise(edges) if b > a]
     low, high = min(finite), max(finite)
     span = (high - low) or 1.0
     return "".join(_BARS[round((v - low) / span * (len(_BARS) - 1))] for v in finite)

@@ -131,7 +131,8 @@ class StorageController:
                 claim,
                 "Warning",
                 "ProvisioningFailed",
-                "a claim with spec.selector is never provisioned: create a PersistentVolume that matches, or drop the selector",
+                "a claim with spec.selector is never provisioned: "
+                "create a PersistentVolume that matches, or drop the selector",
             )
             return
         if storage_class.get("volumeBindingMode") == "WaitForFirstConsumer" and not self._users(claim):

@@ -1,0 +1,180 @@
+"""Starts, finds and stops the control plane, which runs detached from the command that started it.
+
+A started control plane reports over a pipe: one JSON line per step, then `ready` or `error`. What it says after
+that goes to its log. `controlplane.json` in the state directory says which process it is; a file whose process
+is gone (kill -9, power loss) is simply out of date.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from trainshed.cluster.paths import StatePaths
+
+START_SECONDS = 60.0
+STOP_SECONDS = 15.0
+
+
+class Info(msgspec.Struct, frozen=True):
+    """A running control plane. `start_ticks` tells its process from a later one with the same number."""
+
+    pid: int
+    start_ticks: int
+    port: int
+    started_at: float
+    version: str
+
+
+class Report(msgspec.Struct, omit_defaults=True):
+    """One line from a starting control plane."""
+
+    step: str = ""
+    ready: bool = False
+    error: str = ""
+    hint: str = ""
+
+
+class StartFailed(Exception):
+    """The control plane did not come up. `hint` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def running(paths: StatePaths) -> Info | None:
+    """Return the control plane that runs on this state directory."""
+    try:
+        info = msgspec.json.decode(paths.info.read_bytes(), type=Info)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return info if start_ticks(info.pid) == info.start_ticks else None
+
+
+def start(paths: StatePaths, arguments: list[str], progress: Callable[[str], None]) -> Info:
+    """Start the control plane and return once it serves requests; `progress` is told each step.
+
+    Raises:
+        StartFailed: with what the control plane said, or the end of its log when it said nothing.
+    """
+    read_end, write_end = os.pipe()
+    log = paths.log / "controlplane.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "trainshed.cluster",
+                "--home",
+                str(paths.root),
+                "--report-fd",
+                str(write_end),
+                *arguments,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(write_end,),
+            start_new_session=True,
+            cwd="/",
+        )
+    os.close(write_end)
+    try:
+        _await_ready(read_end, process, log, progress)
+    finally:
+        os.close(read_end)
+    info = running(paths)
+    if info is None:
+        raise StartFailed("the control plane ended right after it was ready", f"its log: {log}")
+    return info
+
+
+def _await_ready(
+    read_end: int, process: subprocess.Popen[bytes], log: Path, progress: Callable[[str], None]
+) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    pending = b""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([read_end], [], [], left)[0]:
+            process.kill()
+            raise StartFailed(f"the control plane was not ready after {START_SECONDS:.0f} s", f"its log: {log}")
+        chunk = os.read(read_end, 65536)
+        if not chunk:
+            raise StartFailed(_last_line(log) or "the control plane ended without a word", f"its log: {log}")
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            report = msgspec.json.decode(line, type=Report)
+            if report.error:
+                raise StartFailed(report.error, report.hint)
+            if report.ready:
+                return
+            progress(report.step)
+
+
+def stop(paths: StatePaths) -> bool:
+    """End the control plane; return whether one was running. Pods are not touched.
+
+    Raises:
+        TimeoutError: it is still there after SIGKILL.
+    """
+    info = running(paths)
+    if info is None:
+        return False
+    for number, patience in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 5.0)):
+        try:
+            os.kill(info.pid, number)
+        except ProcessLookupError:
+            return True
+        if _wait_gone(info, patience):
+            return True
+    raise TimeoutError(f"process {info.pid} does not end")
+
+
+def _wait_gone(info: Info, seconds: float) -> bool:
+    try:
+        descriptor = os.pidfd_open(info.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if start_ticks(info.pid) != info.start_ticks:
+            return True
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when the process started, in clock ticks since boot (proc(5), field 22); None when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def rss_bytes(pid: int) -> int:
+    """Return the resident memory of a process; 0 when it is gone."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGESIZE")
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
