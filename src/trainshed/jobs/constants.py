@@ -32,7 +32,8 @@ RESTARTING = "Restarting"
 SUCCEEDED = "Succeeded"
 SUSPENDED = "Suspended"
 FAILED = "Failed"
-RESUMED = "Resumed"  # only as a reason: the Suspended condition turned False
+RESUMED = "Resumed"  # only in reasons: the Suspended condition turned False
+FAILED_VALIDATION = "FailedValidation"  # only in event reasons: a stored job that cannot run
 
 # Event reasons: written on the job, read by people and by `kubectl describe`.
 SUCCESSFUL_CREATE_POD = "SuccessfulCreatePod"

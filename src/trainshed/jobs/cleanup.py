@@ -1,0 +1,58 @@
+"""What is deleted when: cleanPodPolicy for pods and services, time to live for the job.
+
+A service is found through the pod of the same name, and goes first: were the operator stopped between the two
+deletes, the pod would still be there to lead the next one to its service.
+"""
+
+from __future__ import annotations
+
+from trainshed.api.core import Object, is_terminating, name_of, pod_phase
+from trainshed.jobs.children import Children
+from trainshed.jobs.job import Job
+from trainshed.jobs.plan import Action, DeleteJob, DeletePod, DeleteService
+from trainshed.jobs.status import Draft
+
+
+def delete_everything(job: Job, children: Children) -> list[Action]:
+    """Return the deletion of all pods with their services: a job that must not run has none."""
+    return _delete(job, children, children.pods)
+
+
+def delete_after_finish(job: Job, children: Children) -> list[Action]:
+    """Return the deletions that cleanPodPolicy asks for; an unknown policy is All."""
+    policy = job.run_policy.clean_pod_policy
+    if policy == "None":
+        return []
+    if policy == "Running":
+        unfinished = [pod for pod in children.pods if pod_phase(pod) in ("Running", "Pending")]
+        return _delete(job, children, unfinished)
+    return _delete(job, children, children.pods)
+
+
+def time_to_live(job: Job, draft: Draft) -> float | None:
+    """Return the seconds until a finished job is to be deleted, at least 0; None if it is kept.
+
+    A suspended job is kept whatever its time to live.
+    """
+    ttl = job.run_policy.ttl_seconds_after_finished
+    finished_at = draft.finished_at()
+    if ttl is None or finished_at is None or job.is_suspended:
+        return None
+    return max(finished_at + ttl - draft.now, 0.0)
+
+
+def delete_job(job: Job) -> DeleteJob:
+    """Return the deletion of the job; its children follow by garbage collection."""
+    return DeleteJob(job.name, job.namespace, job.uid)
+
+
+def _delete(job: Job, children: Children, pods: list[Object]) -> list[Action]:
+    services = {name_of(service): service for service in children.services}
+    actions: list[Action] = []
+    for pod in pods:
+        service = services.get(name_of(pod))
+        if service is not None and not is_terminating(service):
+            actions.append(DeleteService.of(service, job.namespace))
+        if not is_terminating(pod):
+            actions.append(DeletePod.of(pod, job.namespace))
+    return actions

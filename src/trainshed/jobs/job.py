@@ -1,0 +1,131 @@
+"""A job as the policies read it: defaulted, typed, with the names of its children."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from trainshed.api.core import Object, is_terminating, name_of, namespace_of, section, uid_of
+from trainshed.api.kinds import Kind
+from trainshed.api.replicas import ReplicaSpec
+from trainshed.api.runpolicy import RunPolicy
+from trainshed.jobs import constants as c
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """One replica type of one job: `count` pods from `template`."""
+
+    type: str
+    count: int
+    restart_policy: str
+    template: Object
+
+    @classmethod
+    def of(cls, type_: str, spec: ReplicaSpec) -> Replica:
+        """Return the replica of a defaulted spec; a negative count is none."""
+        return cls(type_, max(spec.replicas or 0, 0), spec.restart_policy or "", spec.template or {})
+
+    @property
+    def slug(self) -> str:
+        """The type as names and labels spell it, e.g. `worker`."""
+        return self.type.lower()
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One job. `spec` is the kind's typed spec; `replicas` are in the order in which they are reconciled."""
+
+    kind: Kind
+    name: str
+    namespace: str
+    uid: str
+    run_policy: RunPolicy
+    replicas: tuple[Replica, ...]
+    spec: Any
+    document: Object
+
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        document: Object,
+        spec: Any,
+        run_policy: RunPolicy | None,
+        specs: dict[str, ReplicaSpec],
+    ) -> Job:
+        """Return the view of a defaulted document; replica types that the kind does not know are ignored."""
+        return cls(
+            kind=kind,
+            name=name_of(document),
+            namespace=namespace_of(document),
+            uid=uid_of(document),
+            run_policy=run_policy or RunPolicy(),
+            replicas=tuple(Replica.of(t, specs[t]) for t in kind.replica_types if t in specs),
+            spec=spec,
+            document=document,
+        )
+
+    @property
+    def is_terminating(self) -> bool:
+        """Say whether the job is being deleted; its children then go with the garbage collector."""
+        return is_terminating(self.document)
+
+    @property
+    def is_managed_elsewhere(self) -> bool:
+        """Say whether another controller was named; an empty name is another one too."""
+        manager = self.run_policy.managed_by
+        return manager is not None and manager != c.MANAGED_BY_OPERATOR
+
+    @property
+    def is_suspended(self) -> bool:
+        """Say whether the job must not run now."""
+        return bool(self.run_policy.suspend)
+
+    @property
+    def status(self) -> Object:
+        """The stored status, empty before the first write."""
+        return section(self.document, "status")
+
+    @property
+    def total_replicas(self) -> int:
+        """The number of pods over all replica types."""
+        return sum(replica.count for replica in self.replicas)
+
+    def replica(self, type_: str) -> Replica | None:
+        """Return the replica type, None when the job does not have it."""
+        return next((replica for replica in self.replicas if replica.type == type_), None)
+
+    def child_name(self, type_: str, index: int) -> str:
+        """Return the name of the pod and of its service: `<job>-<type>-<index>`."""
+        return f"{self.name}-{type_.lower()}-{index}".replace("/", "-")
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels that every child has."""
+        return {
+            c.LABEL_OPERATOR_NAME: self.kind.controller_name,
+            c.LABEL_JOB_NAME: self.name.replace("/", "-"),
+        }
+
+    def child_labels(self, type_: str, index: int) -> dict[str, str]:
+        """Return the labels that pick out one replica; also the selector of its service."""
+        return {
+            **self.labels(),
+            c.LABEL_REPLICA_TYPE: type_.lower(),
+            c.LABEL_REPLICA_INDEX: str(index),
+        }
+
+    def selector(self, type_: str) -> str:
+        """Return the label selector of all pods of one replica type as text, keys in order."""
+        labels = {**self.labels(), c.LABEL_REPLICA_TYPE: type_.lower()}
+        return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+
+    def owner_reference(self) -> Object:
+        """Return the reference that makes this job the controller of a child."""
+        return {
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.name,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }

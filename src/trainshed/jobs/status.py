@@ -1,0 +1,166 @@
+"""The status that a plan writes: a draft that starts as the stored one and takes each policy's contribution.
+
+A draft also gathers what to say and count once the status is written. Fields that we do not know survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from trainshed.api.core import Object, is_terminating, objects, pod_phase, section
+from trainshed.jobs import conditions as algebra
+from trainshed.jobs import constants as c
+from trainshed.jobs.children import Slot
+from trainshed.jobs.frameworks.framework import Tally
+from trainshed.jobs.job import Job
+from trainshed.jobs.plan import Action, Counter, Event, EventType, Plan
+from trainshed.jobs.timestamps import seconds, wire
+
+
+class Draft(msgspec.Struct):
+    """The status to be, owned by one run of `decide`. `now` is in seconds since the epoch."""
+
+    job: Job
+    now: float
+    conditions: list[Object]
+    replica_statuses: dict[str, Object]
+    start_time: str | None
+    completion_time: str | None
+    events: list[Event] = []
+    counters: list[Counter] = []
+
+    @classmethod
+    def of(cls, job: Job, now: float) -> Draft:
+        """Return a draft equal to the stored status."""
+        stored = job.status
+        return cls(
+            job=job,
+            now=now,
+            conditions=objects(stored, "conditions"),
+            replica_statuses={
+                k: dict(v) for k, v in section(stored, "replicaStatuses").items() if v is not None
+            },
+            start_time=stored.get("startTime"),
+            completion_time=stored.get("completionTime"),
+        )
+
+    def is_true(self, type_: str) -> bool:
+        """Say whether the condition of this type holds."""
+        return algebra.is_true(self.conditions, type_)
+
+    def set(self, type_: str, message: str, *, status: str = "True", outcome: str | None = None) -> bool:
+        """Set a condition whose reason is the kind and `outcome` (default: the type); say if that changed it."""
+        before = self.conditions
+        reason = c.reason(self.job.kind.name, outcome or type_)
+        self.conditions = algebra.set_condition(before, type_, status, reason, message, wire(self.now))
+        return self.conditions is not before
+
+    def say(self, type_: EventType, outcome: str, message: str) -> None:
+        """Add an event whose reason is the kind and `outcome`."""
+        self.events.append(Event(type_, c.reason(self.job.kind.name, outcome), message))
+
+    def mark_created(self) -> None:
+        """Say that the job was accepted: the first thing that is ever written."""
+        if algebra.find(self.conditions, c.CREATED) is None:
+            self.set(c.CREATED, f"{self.job.kind.name} {self.job.name} is created.")
+            self.counters.append("created")
+
+    def start(self) -> None:
+        """Set startTime to now."""
+        self.start_time = wire(self.now)
+
+    def succeed(self, message: str) -> None:
+        """End the job well."""
+        self._finish(c.SUCCEEDED, message, "Normal", "successful")
+
+    def fail(self, message: str, type_: EventType = "Normal") -> None:
+        """End the job badly."""
+        self._finish(c.FAILED, message, type_, "failed")
+
+    def _finish(self, outcome: str, message: str, type_: EventType, counter: Counter) -> None:
+        self.set(outcome, message)
+        self.completion_time = self.completion_time or wire(self.now)
+        self.say(type_, outcome, message)
+        self.counters.append(counter)
+
+    def count(self, tallies: Mapping[str, Tally]) -> None:
+        """Write the counts of every replica type, with the selector that autoscalers use."""
+        self.replica_statuses = {
+            type_: {**_counts(tally), "selector": self.job.selector(type_)}
+            for type_, tally in tallies.items()
+        }
+
+    def fold_active_into_succeeded(self) -> None:
+        """Count what still ran when the job succeeded as succeeded: nobody waits for it any more."""
+        for counts in self.replica_statuses.values():
+            active = counts.pop("active", 0)
+            if active:
+                counts["succeeded"] = counts.get("succeeded", 0) + active
+
+    def clear_active(self) -> None:
+        """Count nothing as running."""
+        for counts in self.replica_statuses.values():
+            counts.pop("active", None)
+
+    def started_at(self) -> float | None:
+        """Return startTime in seconds since the epoch."""
+        return seconds(self.start_time)
+
+    def finished_at(self) -> float | None:
+        """Return completionTime in seconds; for a job that another operator left without, when it ended."""
+        for type_ in (c.SUCCEEDED, c.FAILED):
+            ended = algebra.find(self.conditions, type_) or {}
+            if self.completion_time is None and ended.get("status") == "True":
+                return seconds(ended.get("lastTransitionTime"))
+        return seconds(self.completion_time)
+
+    def wire(self) -> Object:
+        """Return the status object; parts without content are left out."""
+        parts = {
+            "conditions": self.conditions,
+            "replicaStatuses": self.replica_statuses,
+            "startTime": self.start_time,
+            "completionTime": self.completion_time,
+        }
+        unknown = {k: v for k, v in self.job.status.items() if k not in parts}
+        return {**unknown, **{k: v for k, v in parts.items() if v}}
+
+    def changed(self) -> bool:
+        """Say whether the status differs from the stored one."""
+        return self.wire() != {k: v for k, v in self.job.status.items() if v not in (None, [], {})}
+
+    def plan(self, actions: Iterable[Action] = (), requeue_after: float | None = None) -> Plan:
+        """Return the plan with this status, written only if it differs from the stored one."""
+        return Plan(
+            actions=tuple(actions),
+            status=self.wire() if self.changed() else None,
+            events=tuple(self.events),
+            counters=tuple(self.counters),
+            requeue_after=requeue_after,
+        )
+
+
+def tally(slots: Iterable[Slot]) -> Tally:
+    """Return how the pods of one replica type are doing.
+
+    A running pod that is being deleted counts as failed: it will not finish its work.
+    """
+    active = succeeded = failed = 0
+    for slot in slots:
+        if slot.pod is None:
+            continue
+        phase = pod_phase(slot.pod)
+        if phase == "Running" and not is_terminating(slot.pod):
+            active += 1
+        elif phase == "Succeeded":
+            succeeded += 1
+        elif phase in ("Running", "Failed"):
+            failed += 1
+    return Tally(active=active, succeeded=succeeded, failed=failed)
+
+
+def _counts(tally: Tally) -> Object:
+    """Return the counts as the wire has them: zeros are left out."""
+    return {name: n for name, n in msgspec.to_builtins(tally).items() if n}
