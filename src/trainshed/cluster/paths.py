@@ -1,0 +1,134 @@
+"""Where the cluster keeps its state: one private directory per user.
+
+    pki/  store.db  kubeconfig  controlplane.json  run/  pods/<uid>/  volumes/  images/  log/
+
+It holds credentials and everything that pods wrote, so nobody else may look into it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+HOME_VARIABLE = "TRAINSHED_HOME"
+DEFAULT_HOME = "~/.local/state/trainshed"
+
+
+class StateError(Exception):
+    """The state directory cannot be used. `hint` says what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class StatePaths(msgspec.Struct, frozen=True):
+    """Names below the state directory `root`. Nothing is created before `prepare`."""
+
+    root: Path
+
+    @classmethod
+    def default(cls, environ: Mapping[str, str] | None = None) -> StatePaths:
+        """Return the paths below `$TRAINSHED_HOME`, or the default place. An absolute path either way."""
+        chosen = (os.environ if environ is None else environ).get(HOME_VARIABLE) or DEFAULT_HOME
+        return cls(Path(chosen).expanduser().absolute())
+
+    @property
+    def pki(self) -> Path:
+        return self.root / "pki"
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store.db"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.root / "kubeconfig"
+
+    @property
+    def info(self) -> Path:
+        """Which process the control plane is."""
+        return self.root / "controlplane.json"
+
+    @property
+    def run(self) -> Path:
+        """Sockets of the daemons."""
+        return self.root / "run"
+
+    @property
+    def pods(self) -> Path:
+        return self.root / "pods"
+
+    @property
+    def volumes(self) -> Path:
+        return self.root / "volumes"
+
+    @property
+    def images(self) -> Path:
+        return self.root / "images"
+
+    @property
+    def images_file(self) -> Path:
+        return self.images / "images.json"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    def prepare(self) -> StatePaths:
+        """Create the directories with mode 0700; return self.
+
+        Raises:
+            StateError: the directory belongs to somebody else, others may enter it, or it cannot be made.
+        """
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_private(self.root)
+            for directory in (self.pki, self.run, self.pods, self.volumes, self.images, self.log):
+                directory.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StateError(
+                f"cannot use the state directory {self.root}: {error.strerror}",
+                f"set {HOME_VARIABLE} to a directory that you may write to",
+            ) from error
+        return self
+
+
+def _check_private(root: Path) -> None:
+    """Refuse a directory that another user planted or may change: it would get our credentials."""
+    found = root.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        if not root.is_dir():
+            raise StateError(f"{root} is not a directory", f"set {HOME_VARIABLE} to a directory")
+        found = root.stat()
+    if found.st_uid != os.getuid():
+        raise StateError(
+            f"the state directory {root} belongs to user {found.st_uid}, not to you ({os.getuid()})",
+            f"set {HOME_VARIABLE} to a directory of your own",
+        )
+    if found.st_mode & 0o077:
+        raise StateError(
+            f"other users may enter the state directory {root} (mode {stat.S_IMODE(found.st_mode):04o})",
+            f"run: chmod 700 {root}",
+        )
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file with mode 0600, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
