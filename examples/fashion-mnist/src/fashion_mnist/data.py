@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import urllib.error
 import urllib.request
@@ -21,14 +22,22 @@ _TIMEOUT_SECONDS = 5
 def prepare(root: Path, *, download: bool = True) -> str:
     """Make sure `root` holds both splits and return one line that says what data it is.
 
-    Only one process may call this for a directory at a time: rank 0, while the others wait at a barrier.
-    Files appear under their names only when complete.
+    Every rank calls this: the directory may be its pod's own or one that all share. Where it is shared, the
+    first one does the work under a lock and the others find it done.
     """
+    if not arrow.is_dataset(root) and not complete(root):
+        root.mkdir(parents=True, exist_ok=True)
+        with (root / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return _prepare(root, download)
+    return _prepare(root, download)
+
+
+def _prepare(root: Path, download: bool) -> str:
     if arrow.is_dataset(root):
         return f"Hugging Face Arrow dataset in {root}{_standin_note(root)}"
     if complete(root):
         return f"IDX files in {root}{_standin_note(root)}"
-    root.mkdir(parents=True, exist_ok=True)
     if download:
         try:
             for name in (name for pair in idx.FILES.values() for name in pair):

@@ -58,10 +58,9 @@ def run(settings: Settings) -> float:
 def _train(settings: Settings, rank: int, world_size: int) -> float:
     torch.manual_seed(settings.seed)
     device = _device(settings)
+    found = data.prepare(settings.data, download=settings.download)
     if rank == 0:
-        print(f"Data: {data.prepare(settings.data, download=settings.download)}", flush=True)
-    if world_size > 1:
-        dist.barrier()
+        print(f"Data: {found}", flush=True)
     training = data.load(settings.data, "train")
     sampler: DistributedSampler[TensorDataset] = DistributedSampler(
         training, num_replicas=world_size, rank=rank, seed=settings.seed

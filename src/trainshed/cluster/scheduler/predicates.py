@@ -61,10 +61,7 @@ def _selector(pod: Object, node: Object) -> Iterator[str]:
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     wanted = spec.get("nodeSelector") or {}
     required = (
-        ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-            "requiredDuringSchedulingIgnoredDuringExecution"
-        )
-    ) or {}
+X
     terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or ()
     fields = {"metadata.name": node["metadata"]["name"]}
     matches_terms = not terms or any(
@@ -79,7 +76,7 @@ def _selector(pod: Object, node: Object) -> Iterator[str]:
 
 def _expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     key, operator = expression["key"], expression["operator"]
-    values = expression.get("values") or ()
+    values: Sequence[str] = expression.get("values") or ()
     value = labels.get(key)
     match operator:
         case "In":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import defaultdict
 from datetime import UTC, datetime
@@ -42,9 +41,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._events.run())
-            tasks.create_task(self._controller.run())
+        await self._controller.run()
 
     def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
         key = key_of(new)

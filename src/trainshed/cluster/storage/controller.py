@@ -50,9 +50,7 @@ class StorageController:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._events.run())
-            tasks.create_task(self._controller.run())
+        await self._controller.run()
 
     def _claim_changed(self, change: str, old: Object | None, new: Object) -> None:
         self._controller.enqueue(("claim", *key_of(new)))
