@@ -21,6 +21,8 @@ K = TypeVar("K", bound=Hashable)
 
 log = logging.getLogger(__name__)
 
+UNAVAILABLE_SECONDS = 1.0
+
 
 class Controller(Generic[K]):
     """Runs `reconcile` for queued keys with `workers` concurrent tasks, never two for one key.
@@ -80,11 +82,13 @@ class Controller(Generic[K]):
         except ApiError as error:
             delay = self.queue.add_rate_limited(key)
             # A conflict means that the cache was old: normal, and the newer state is on its way.
-            result = "conflict" if error.code == 409 else "error"
-            level = logging.DEBUG if error.code == 409 else logging.WARNING
+            result = "conflict" if error.reason == "Conflict" else "error"
+            level = logging.DEBUG if error.reason == "Conflict" else logging.WARNING
             log.log(level, "reconcile refused", extra=self._about(key, error=str(error), retry_in=delay))
         except TransportError as error:
-            delay = self.queue.add_rate_limited(key)
+            # Not this key's fault: no growing backoff, so that all keys go on soon after the API is back.
+            delay = UNAVAILABLE_SECONDS
+            self.queue.add_after(key, delay)
             result = "unavailable"
             log.info("API unavailable", extra=self._about(key, error=str(error), retry_in=delay))
         except Exception:

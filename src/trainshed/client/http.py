@@ -74,7 +74,7 @@ class HttpTransport:
                 self._ssl.check_hostname = False
                 self._ssl.verify_mode = ssl.CERT_NONE
             if client_cert_data is not None and client_key_data is not None:
-                _load_pem_pair(self._ssl, client_cert_data, client_key_data)
+                load_pem_pair(self._ssl, client_cert_data, client_key_data)
             elif client_cert is not None:
                 self._ssl.load_cert_chain(client_cert, client_key)
         self._server_name = server_name
@@ -214,7 +214,7 @@ class _HttpStream:
             raise TransportError(f"stream broken: {error or type(error).__name__}") from error
 
 
-def _load_pem_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
+def load_pem_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
     """Load a certificate that is not in a file. OpenSSL reads files only: a private one, gone at once."""
     with tempfile.NamedTemporaryFile("w", prefix="trainshed-", suffix=".pem") as file:
         file.write(certificate.rstrip() + "\n" + key)

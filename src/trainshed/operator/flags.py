@@ -1,0 +1,177 @@
+"""Command-line flags of the operator: the names and defaults of the Kubeflow training operator v1.
+
+Go's flag syntax is accepted: one dash or two, `-flag=value` or `-flag value`, booleans as `-flag` or
+`-flag=false`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from trainshed.api.kinds import KINDS
+from trainshed.jobs.model import OperatorOptions
+
+DEFAULT_LEASE = "1ca428e5.training-operator.kubeflow.org"
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """How the process was started. Empty texts mean "not given"; bind addresses are `[host]:port` or `0` for none."""
+
+    metrics_bind_address: str = ":8080"
+    health_probe_bind_address: str = ":8081"
+    leader_elect: bool = False
+    leader_election_id: str = DEFAULT_LEASE
+    kinds: tuple[str, ...] = tuple(KINDS)
+    namespace: str = ""
+    operator_namespace: str = "kubeflow"
+    controller_threads: int = 1
+    kube_api_qps: float = 20.0
+    kube_api_burst: int = 30
+    enable_webhook: bool = False
+    webhook_server_port: int = 9443
+    webhook_service_name: str = "training-operator"
+    webhook_secret_name: str = "training-operator-webhook-cert"  # noqa: S105 - the name of a Secret
+    kubeconfig: str = ""
+    log_level: str = "info"
+    log_format: str = "json"
+    jobs: OperatorOptions = OperatorOptions()
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Flags:
+    """Return the flags; SystemExit 2 with a message on stderr for wrong ones."""
+    parser = _parser(environment)
+    found = parser.parse_args(arguments)
+    if found.gang_scheduler_name not in ("", "None"):
+        parser.error(
+            f"--gang-scheduler-name={found.gang_scheduler_name}: gang scheduling is not supported by this "
+            "operator; leave the flag away"
+        )
+    try:
+        jobs = _job_options(found, environment)
+    except (OSError, ValueError) as error:
+        parser.error(f"--pytorch-init-container-template-file: {error}")
+    return Flags(
+        metrics_bind_address=found.metrics_bind_address,
+        health_probe_bind_address=found.health_probe_bind_address,
+        leader_elect=found.leader_elect,
+        leader_election_id=found.leader_election_id,
+        kinds=tuple(dict.fromkeys(found.enable_scheme)) if found.enable_scheme else tuple(KINDS),
+        namespace=found.namespace,
+        operator_namespace=environment.get("MY_POD_NAMESPACE") or "kubeflow",
+        controller_threads=found.controller_threads,
+        kube_api_qps=found.kube_api_qps,
+        kube_api_burst=found.kube_api_burst,
+        enable_webhook=found.enable_webhook,
+        webhook_server_port=found.webhook_server_port,
+        webhook_service_name=found.webhook_service_name,
+        webhook_secret_name=found.webhook_secret_name,
+        kubeconfig=found.kubeconfig,
+        log_level=found.zap_log_level,
+        log_format=found.zap_encoder,
+        jobs=jobs,
+    )
+
+
+def _job_options(found: argparse.Namespace, environment: Mapping[str, str]) -> OperatorOptions:
+    """What the pure part needs. The default template file may be absent; one that was named may not."""
+    chosen: dict[str, object] = {}
+    template = Path(found.pytorch_init_container_template_file or "/etc/config/initContainer.yaml")
+    if found.pytorch_init_container_template_file or template.is_file():
+        chosen["init_container_template"] = template.read_text()
+    if domain := environment.get("CUSTOM_CLUSTER_DOMAIN", "").strip("."):
+        chosen["cluster_domain"] = domain
+    return msgspec.convert(
+        {
+            "legacy_labels": found.legacy_labels,
+            "init_container_image": found.pytorch_init_container_image,
+            "init_container_max_tries": found.pytorch_init_container_max_tries,
+            **chosen,
+        },
+        OperatorOptions,
+    )
+
+
+def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="trainshed-operator",
+        description="Runs Kubeflow training jobs on a Kubernetes API.",
+        allow_abbrev=False,
+    )
+
+    def flag(name: str, default: object, help: str, *, type: object = str, **more: object) -> None:
+        kind = {"nargs": "?", "const": True, "type": _boolean} if type is bool else {"type": type}
+        text = help if default in ("", None) else f"{help} (default: {default})"
+        parser.add_argument(f"--{name}", f"-{name}", default=default, help=text, **kind, **more)  # type: ignore[arg-type]
+
+    flag("metrics-bind-address", ":8080", "where /metrics is served; 0 turns it off")
+    flag("health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0 turns it off")
+    flag(
+        "leader-elect", False, "work only while holding a Lease, so that several replicas can wait", type=bool
+    )
+    flag("leader-election-id", DEFAULT_LEASE, "name of that Lease, in the operator's namespace")
+    flag(
+        "enable-scheme",
+        None,
+        "kind to reconcile; repeatable; all when not given",
+        type=_kind,
+        action="append",
+    )
+    flag("gang-scheduler-name", "", "not supported: only empty or None")
+    flag("namespace", environment.get("KUBEFLOW_NAMESPACE", ""), "only this namespace; empty for all")
+    flag("controller-threads", 1, "jobs of one kind reconciled at the same time", type=_positive)
+    flag("kube-api-qps", 20.0, "sustained requests per second to the API", type=float)
+    flag("kube-api-burst", 30, "requests that may be sent at once", type=_positive)
+    flag(
+        "pytorch-init-container-image",
+        OperatorOptions().init_container_image,
+        "image that waits for the master",
+    )
+    flag("pytorch-init-container-template-file", "", "YAML template of the init containers")
+    flag("pytorch-init-container-max-tries", 100, "how often it looks for the master", type=_positive)
+    flag("mpi-kubectl-delivery-image", "kubeflow/kubectl-delivery:latest", "read by MPIJob only")
+    flag("legacy-labels", True, "also write job-name, replica-type, replica-index and job-role", type=bool)
+    flag("enable-webhook", False, "serve the validating webhook and keep its certificate", type=bool)
+    flag("webhook-server-port", 9443, "where the webhook is served", type=_positive)
+    flag("webhook-service-name", "training-operator", "Service that leads to the webhook")
+    flag("webhook-secret-name", Flags.webhook_secret_name, "Secret that keeps the webhook's certificate")
+    flag("kubeconfig", "", "file to connect with; the pod's service account when not given")
+    flag("zap-log-level", "info", "debug, info or error", type=_log_level)
+    flag("zap-encoder", "json", "json or console", choices=["json", "console"])
+    # These change how Go formats a log. They are known, so that existing manifests start, and change nothing.
+    for name in ("zap-devel", "zap-stacktrace-level", "zap-time-encoding"):
+        parser.add_argument(f"--{name}", f"-{name}", nargs="?", help=argparse.SUPPRESS)
+    return parser
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "t", "1"):
+        return True
+    if text.lower() in ("false", "f", "0"):
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def _kind(text: str) -> str:
+    for name in KINDS:
+        if name.lower() == text.lower():
+            return name
+    raise argparse.ArgumentTypeError(f"scheme {text} is not supported yet")
+
+
+def _log_level(text: str) -> str:
+    """Numbers are zap's extra verbosity: all of them mean debug here."""
+    level = "debug" if text.isdigit() else text.lower()
+    if level not in ("debug", "info", "warn", "error"):
+        raise argparse.ArgumentTypeError(f"unknown level {text!r}")
+    return level

@@ -1,0 +1,156 @@
+"""Assembles the operator: informers, one controller per kind, events, metrics, and their order of start.
+
+    jobs  ─► informer ──────────────► queue of its kind ─► reconcile
+    pods, services ─► informer ─(labels: operator-name, job-name)─┘
+
+Pods and services are mirrored once for all kinds, restricted to those with the operator-name label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from trainshed.api.kinds import GROUP, KINDS, VERSION, Kind
+from trainshed.client.client import Client
+from trainshed.client.controller import Controller
+from trainshed.client.events import EventRecorder
+from trainshed.client.informer import Informer, Key
+from trainshed.jobs.constants import LABEL_OPERATOR_NAME
+from trainshed.jobs.model import OperatorOptions
+from trainshed.kube.resources import PODS, SERVICES, Object, Resource
+from trainshed.operator.execution import Executor
+from trainshed.operator.expectations import Expectations
+from trainshed.operator.metrics import Labels, Metrics
+from trainshed.operator.reconciler import Reconciler, index_value, job_key
+
+log = logging.getLogger(__name__)
+
+
+class Operator:
+    """The controllers of the given kinds over one client. `run` once; `stop` ends it in good order."""
+
+    def __init__(
+        self,
+        client: Client,
+        options: OperatorOptions,
+        *,
+        kinds: Iterable[str] = tuple(KINDS),
+        namespace: str = "",
+        threads: int = 1,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.metrics = Metrics()
+        self.metrics.declare(
+            "controller_runtime_reconcile_total", "counter", "Total number of reconciliations per controller"
+        )
+        self.metrics.declare(
+            "controller_runtime_reconcile_time_seconds_sum", "counter", "Seconds spent in reconciliations"
+        )
+        self.metrics.gauge("workqueue_depth", "Current depth of workqueue", self._queue_depths)
+        scope = namespace or None
+        self._pods = Informer(client, PODS, namespace=scope, label_selector=LABEL_OPERATOR_NAME)
+        self._services = Informer(client, SERVICES, namespace=scope, label_selector=LABEL_OPERATOR_NAME)
+        pod_index = self._pods.index(_index_children)
+        service_index = self._services.index(_index_children)
+        self._informers = [self._pods, self._services]
+        self._controllers: dict[str, Controller[Key]] = {}
+        self._recorders: list[EventRecorder] = []
+        for name in kinds:
+            kind = KINDS[name]
+            resource = Resource(GROUP, VERSION, kind.plural, kind.name)
+            jobs = Informer(client, resource, namespace=scope)
+            recorder = EventRecorder(client, kind.controller_name, now=now)
+            expectations = Expectations()
+            executor = Executor(
+                client,
+                kind,
+                resource,
+                recorder,
+                self.metrics,
+                expectations,
+                jobs=jobs,
+                pods=self._pods,
+                services=self._services,
+            )
+            reconciler = Reconciler(
+                kind,
+                client,
+                executor,
+                expectations,
+                options,
+                jobs=jobs,
+                pods=pod_index,
+                services=service_index,
+                now=now,
+            )
+            controller = Controller(
+                kind.controller_name, reconciler.reconcile, threads, on_result=self._result_counter(kind)
+            )
+            jobs.add_handler(_enqueue_job(controller))
+            self._informers.append(jobs)
+            self._recorders.append(recorder)
+            self._controllers[kind.controller_name] = controller
+        for informer in (self._pods, self._services):
+            informer.add_handler(self._enqueue_owner)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every informer holds a first list: before that, nothing is reconciled."""
+        return all(informer.synced for informer in self._informers)
+
+    async def run(self) -> None:
+        """Work until `stop` is called or the task is cancelled."""
+        mirrors = [asyncio.ensure_future(informer.run()) for informer in self._informers]
+        try:
+            # Jobs are listed before any of them is judged, and judged only with all children known.
+            await asyncio.gather(*(informer.wait_synced() for informer in self._informers))
+            log.info("caches synced", extra={"controllers": ",".join(self._controllers)})
+            async with asyncio.TaskGroup() as group:
+                for controller in self._controllers.values():
+                    group.create_task(controller.run())
+        finally:
+            for mirror in mirrors:
+                mirror.cancel()
+            await asyncio.gather(*mirrors, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Let running reconciles end; `run` then returns."""
+        for controller in self._controllers.values():
+            controller.stop()
+
+    async def close(self) -> None:
+        """Write the events that wait. The client stays open."""
+        await asyncio.gather(*(recorder.close() for recorder in self._recorders))
+
+    def _enqueue_owner(self, kind: str, old: Object | None, new: Object) -> None:
+        """A child changed: reconcile the job that its labels name, before and after."""
+        for child in (old, new):
+            if child is not None:
+                operator_name, namespace, name = job_key(child)
+                if (controller := self._controllers.get(operator_name)) is not None and name:
+                    controller.enqueue((namespace, name))
+
+    def _result_counter(self, kind: Kind) -> Callable[[str, float], None]:
+        def count(result: str, seconds: float) -> None:
+            name = kind.controller_name
+            self.metrics.count("controller_runtime_reconcile_total", controller=name, result=result)
+            self.metrics.count("controller_runtime_reconcile_time_seconds_sum", seconds, controller=name)
+
+        return count
+
+    def _queue_depths(self) -> Mapping[Labels, float]:
+        return {(("name", name),): len(c.queue) for name, c in self._controllers.items()}
+
+
+def _index_children(child: Object) -> list[str]:
+    return [index_value(*job_key(child))]
+
+
+def _enqueue_job(controller: Controller[Key]) -> Callable[[str, Object | None, Object], None]:
+    def handle(kind: str, old: Object | None, new: Object) -> None:
+        controller.enqueue((new["metadata"].get("namespace") or "", new["metadata"]["name"]))
+
+    return handle
