@@ -112,7 +112,7 @@ class Tutorial:
 
     def _execute(self, text: str) -> str:
         assignment = re.match(r"^([A-Z_]+)=\$\((.*)\)$", text)
-        script = f"{text}\necho \"${assignment[1]}\"" if assignment else text
+        script = f'{text}\necho "${assignment[1]}"' if assignment else text
         done = subprocess.run(
             ["bash", "-c", script],
             cwd=self._folder,
@@ -128,7 +128,9 @@ class Tutorial:
         return done.stdout
 
 
-def environment_for(kubectl: Path, tools: Path, home: Path, kubeconfig: Path, venv_bin: Path) -> dict[str, str]:
+def environment_for(
+    kubectl: Path, tools: Path, home: Path, kubeconfig: Path, venv_bin: Path
+) -> dict[str, str]:
     """Return the environment of a reader who has this kubectl, the project's environment and nothing else special."""
     tools.mkdir(exist_ok=True)
     link = tools / "kubectl"

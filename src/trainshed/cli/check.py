@@ -1,0 +1,87 @@
+"""`trainshed check`: what would happen to manifests, without changing anything."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+from rich.markup import escape
+
+from trainshed.cli import applying, jobstate, manifests
+from trainshed.cli.connection import Context, Kubeconfig, Namespace, Target, connected
+from trainshed.cli.console import REFUSED, UserError, err, out, user_errors
+from trainshed.cli.jobs import Files
+from trainshed.kube.errors import ApiError
+from trainshed.kube.resources import Object
+
+
+def check(
+    files: Files, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
+) -> None:
+    """Validate manifests as the server would and list the fields that the local node cannot honour.
+
+    Changes nothing. Exit code 1 when an object would be refused.
+    """
+    target = Target(kubeconfig, context, namespace)
+    with user_errors():
+        objects = manifests.load(files)
+        refused = asyncio.run(_validate(target, objects))
+        if target.is_local:
+            for obj in objects:
+                _unsupported(obj)
+        if refused:
+            raise typer.Exit(REFUSED)
+
+
+async def _validate(target: Target, objects: list[Object]) -> bool:
+    if target.is_local:
+        from trainshed.cli.cluster import ensure_up
+
+        await asyncio.to_thread(ensure_up)
+    refused = False
+    async with connected(target) as client:
+        kinds = applying.Kinds(client)
+        for obj in objects:
+            name = f"{obj['kind']} {obj['metadata'].get('name', '')}"
+            try:
+                resource = await kinds.resource(obj)
+                await client.apply(
+                    resource,
+                    obj,
+                    field_manager=applying.FIELD_MANAGER,
+                    dry_run=True,
+                    field_validation="Strict",
+                )
+            except (ApiError, UserError) as error:
+                refused = True
+                err.print(f"[red]✗[/] {escape(name)}: {escape(str(error))}")
+            else:
+                out.print(f"[green]✓[/] {escape(name)}: valid")
+    return refused
+
+
+def _unsupported(obj: Object) -> None:
+    from trainshed.cluster.node.unsupported import local_capabilities, unsupported_fields
+
+    capabilities = local_capabilities()
+    for path, template in _pod_templates(obj):
+        for field, why in unsupported_fields(template, capabilities):
+            out.print(f"[yellow]![/] {escape(path + field)}: {escape(why)}")
+
+
+def _pod_templates(obj: Object) -> list[tuple[str, Object]]:
+    """Return the pods in the object with the path that leads to each."""
+    if obj["kind"] == "Pod":
+        return [("", obj)]
+    found = [
+        (f"{field}[{kind}].template.", spec["template"])
+        for field, specs in (obj.get("spec") or {}).items()
+        if field.endswith("ReplicaSpecs") and jobstate.replica_specs(obj) is specs
+        for kind, spec in specs.items()
+        if isinstance(spec.get("template"), dict)
+    ]
+    template = (obj.get("spec") or {}).get("template")
+    return [
+        *((f"spec.{path}", t) for path, t in found),
+        *([("spec.template.", template)] if isinstance(template, dict) else []),
+    ]

@@ -1,0 +1,97 @@
+"""Commands about images: what stands for a name where nothing is pulled."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from trainshed.cli.console import UserError, note, out, user_errors
+from trainshed.cli.imagefile import register
+from trainshed.cluster.node.images import Image, ImageProblem, ImageRegistry
+from trainshed.cluster.node.runtime.model import Layer
+from trainshed.cluster.paths import StatePaths
+
+app = typer.Typer(
+    help="Say what stands for an image: this machine's root plus directories, environment and entrypoint.",
+    no_args_is_help=True,
+)
+Name = Annotated[str, typer.Argument(help="Image name as in the manifest.")]
+
+
+def _registry() -> ImageRegistry:
+    return ImageRegistry(StatePaths.default().prepare().images_file)
+
+
+@app.command()
+def add(
+    name: Name,
+    layer: Annotated[
+        list[str] | None, typer.Option(help="DIRECTORY:PATH, shown at PATH; may be repeated.")
+    ] = None,
+    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated.")] = None,
+    entrypoint: Annotated[
+        str, typer.Option(help="Command line to run when the container has no `command`.")
+    ] = "",
+    workdir: Annotated[str, typer.Option(help="Working directory.")] = "",
+) -> None:
+    """Register an image, replacing one of that name. Pods started from now on use it."""
+    with user_errors():
+        image = Image(
+            layers=tuple(map(_layer, layer or ())),
+            env=dict(map(_variable, env or ())),
+            entrypoint=tuple(shlex.split(entrypoint)),
+            workdir=workdir,
+        )
+        (normal,) = register({name: image}, _registry())
+        out.print(escape(f"{normal} registered"))
+
+
+@app.command()
+def remove(name: Name) -> None:
+    """Forget an image: containers that name it run on this machine's root alone."""
+    with user_errors():
+        try:
+            known = _registry().remove(name)
+        except ImageProblem as error:
+            raise UserError(str(error)) from error
+        if not known:
+            raise UserError(f"no image {name} is registered", "trainshed image list")
+        note(f"{escape(name)} removed")
+
+
+@app.command("list")
+def list_images(
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")] = "text",
+) -> None:
+    """List the registered images."""
+    with user_errors():
+        images = _registry().list()
+        if output == "json":
+            out.print_json(json.dumps(msgspec.to_builtins(images)))
+            return
+        table = Table("NAME", "LAYERS", "ENTRYPOINT", box=None, pad_edge=False)
+        for name, image in sorted(images.items()):
+            layers = "\n".join(f"{each.source} → {each.path}" for each in image.layers)
+            table.add_row(escape(name), escape(layers), escape(shlex.join(image.entrypoint)))
+        out.print(table)
+
+
+def _layer(text: str) -> Layer:
+    source, separator, path = text.partition(":")
+    if not separator or not path.startswith("/"):
+        raise UserError(f"--layer {text}: expected DIRECTORY:PATH with an absolute PATH")
+    return Layer(source=str(Path(source).resolve()), path=path)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UserError(f"--env {text}: expected NAME=VALUE")
+    return name, value

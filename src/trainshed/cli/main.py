@@ -1,0 +1,55 @@
+"""Entry point: every command, and nothing that takes time to import before one is chosen."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trainshed import __version__
+from trainshed.cli import cluster, images, jobs
+from trainshed.cli.check import check
+
+app = typer.Typer(
+    name="trainshed",
+    help="Run Kubeflow training jobs on this machine or on any Kubernetes, unchanged.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(jobs.run)
+app.command()(jobs.follow)
+app.command()(jobs.suspend)
+app.command()(jobs.resume)
+app.command()(jobs.delete)
+app.command()(check)
+app.command()(cluster.up)
+app.command()(cluster.down)
+app.command()(cluster.status)
+app.command()(cluster.doctor)
+app.command()(cluster.kubeconfig)
+app.add_typer(images.app, name="image")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"trainshed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Run Kubeflow training jobs on this machine or on any Kubernetes, unchanged."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

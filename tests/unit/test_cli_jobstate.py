@@ -1,0 +1,65 @@
+"""Views of a job and its pods."""
+
+from typing import Any
+
+from trainshed.cli import jobstate
+from trainshed.cli.logs import LineSplitter
+
+
+def make_pod(replica: str, index: int, **status: Any) -> Any:
+    labels = {jobstate.REPLICA_TYPE: replica, jobstate.REPLICA_INDEX: str(index)}
+    return {"metadata": {"name": f"job-{replica}-{index}", "labels": labels}, "status": status}
+
+
+def ended(code: int, at: str, **more: Any) -> list[Any]:
+    state = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": at, **more}}
+    return [{"name": "pytorch", "restartCount": 0, "state": state}]
+
+
+def test_the_first_to_fail_is_the_cause_not_the_first_by_rank() -> None:
+    pods = [
+        make_pod("master", 0, containerStatuses=ended(1, "2026-01-01T00:00:09Z")),
+        make_pod("worker", 1, containerStatuses=ended(7, "2026-01-01T00:00:05Z")),
+        make_pod("worker", 0, containerStatuses=ended(0, "2026-01-01T00:00:01Z")),
+    ]
+    found = jobstate.first_failure(pods)
+    assert found is not None
+    assert (found[0]["metadata"]["name"], found[1]["exitCode"]) == ("job-worker-1", 7)
+
+
+def test_a_failure_before_a_restart_counts() -> None:
+    status = {
+        "name": "pytorch",
+        "restartCount": 1,
+        "state": {"running": {}},
+        "lastState": ended(3, "x")[0]["state"],
+    }
+    found = jobstate.first_failure([make_pod("worker", 0, containerStatuses=[status])])
+    assert found is not None and found[1]["exitCode"] == 3
+
+
+def test_rank_order_is_master_first_then_numeric() -> None:
+    pods = [make_pod("worker", 10), make_pod("worker", 2), make_pod("master", 0)]
+    assert [jobstate.replica_name(p) for p in jobstate.rank_order(pods)] == [
+        "master-0",
+        "worker-2",
+        "worker-10",
+    ]
+
+
+def test_a_pending_replica_says_why() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
+    replica = jobstate.replica(make_pod("worker", 0, phase="Pending", conditions=[condition]))
+    assert (replica.state, replica.detail) == ("Pending", "0/1 nodes are available")
+
+
+def test_lines_survive_chunk_borders_and_reconnection_without_loss_or_repeat() -> None:
+    """A stream that starts over repeats what was seen; the splitter drops exactly that."""
+    log = b"".join(b"2026-01-01T00:00:00.%09dZ line %d\n" % (i, i) for i in range(1, 6))
+    for cut in range(len(log)):
+        splitter = LineSplitter()
+        lines = splitter.feed(log[:cut])
+        splitter.restart()
+        for start in range(0, len(log), 7):
+            lines += splitter.feed(log[start : start + 7])
+        assert lines == [f"line {i}" for i in range(1, 6)]

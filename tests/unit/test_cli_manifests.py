@@ -1,0 +1,50 @@
+"""Manifests as the CLI reads them, and what it says about those it cannot."""
+
+from pathlib import Path
+
+import pytest
+
+from trainshed.cli.console import UserError
+from trainshed.cli.manifests import load, parse
+
+CONFIGMAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+
+
+def test_documents_lists_and_empty_documents() -> None:
+    text = f"---\n{CONFIGMAP}---\n---\n" + '{"apiVersion": "v1", "kind": "List", "items": [%s]}' % (
+        '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}'
+    )
+    assert [obj["metadata"]["name"] for obj in parse(text, "x.yaml")] == ["a", "b"]
+
+
+def test_dates_stay_text_as_in_kubectl() -> None:
+    (obj,) = parse(CONFIGMAP + "data: {day: 2026-01-02}\n", "x.yaml")
+    assert obj["data"]["day"] == "2026-01-02"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: [unclosed", "x.yaml:1: not YAML"),
+        ("just words", "x.yaml: not a Kubernetes object but a string"),
+        ("- 1\n- 2", "x.yaml: not a Kubernetes object but a list"),
+        ("kind: Pod\nmetadata: {name: a}", "x.yaml: apiVersion: Required value"),
+        ("apiVersion: v1\nmetadata: {name: a}", "x.yaml: kind: Required value"),
+        ("apiVersion: v1\nkind: Pod", "x.yaml: metadata.name: Required value"),
+        (f"{CONFIGMAP}---\n7", "x.yaml, document 2: not a Kubernetes object but a number"),
+    ],
+)
+def test_what_is_wrong_and_where(text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse(text, "x.yaml")
+    assert str(caught.value).startswith(message)
+
+
+def test_missing_and_empty_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        load([str(tmp_path / "none.yaml")])
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    with pytest.raises(UserError, match="no objects in"):
+        load([str(tmp_path / "empty.yaml")])
+    (tmp_path / "b.yaml").write_text(CONFIGMAP)
+    assert len(load([str(tmp_path)])) == 1
