@@ -19,7 +19,6 @@ from trainshed.kube import errors
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import Object
 
-
 COLLECTIONS = {"things", "leases", "events"}
 
 
@@ -195,7 +194,8 @@ class FakeApi:
                     return
                 raise TransportError("stream dropped by the test")
             async with self._changed:
-                await self._changed.wait_for(lambda: self.revision > position or generation != self._generation)
+                while self.revision <= position and generation == self._generation:
+                    await self._changed.wait()
 
 
 class FakeStream:

@@ -102,7 +102,7 @@ def test_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         config.load_kubeconfig(tmp_path / "nope")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nope"))
-    with pytest.raises(ConfigError, match="no kubeconfig at .*nope"):
+    with pytest.raises(ConfigError, match=r"no kubeconfig at .*nope"):
         config.load_kubeconfig()
 
 
@@ -151,7 +151,7 @@ async def test_exec_plugin_is_asked_once_until_it_expires(tmp_path: Path) -> Non
 
 
 async def test_exec_plugin_failures_say_why(tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match="(?s)cannot run .*install it from"):
+    with pytest.raises(TransportError, match=r"(?s)cannot run .*install it from"):
         await ExecPlugin("no-such-plugin", install_hint="install it from example.org").authorization()
     failing = script(tmp_path / "failing", "import sys; sys.exit('please log in')")
     with pytest.raises(TransportError, match="exited with 1: please log in"):

@@ -98,6 +98,7 @@ def _job_options(found: argparse.Namespace, environment: Mapping[str, str]) -> O
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="trainshed-operator",
+        usage="trainshed-operator [flags]",
         description="Runs Kubeflow training jobs on a Kubernetes API.",
         allow_abbrev=False,
     )

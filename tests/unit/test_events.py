@@ -1,0 +1,119 @@
+"""Events: repeats raise a count, order is kept, outages and restarts lose nothing, callers never wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.fakes.api import FakeApi
+from tests.fakes.virtual_time import run_virtual
+from trainshed.client.client import Client
+from trainshed.client.events import EventRecorder
+
+JOB = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"name": "job", "namespace": "ns", "uid": "u1", "resourceVersion": "5"},
+}
+
+
+def events(api: FakeApi) -> list[tuple[str, str, int]]:
+    """Return (reason, message, count) of every event, in the order in which they were created."""
+    found = [obj for path, obj in api.objects.items() if "/events/" in path]
+    return [(e["reason"], e["message"], e["count"]) for e in found]
+
+
+async def eventually(expected: Any, api: FakeApi, seconds: int = 60) -> None:
+    for _ in range(seconds):
+        if events(api) == expected:
+            return
+        await asyncio.sleep(1)
+    assert events(api) == expected
+
+
+def test_repeats_are_counted_in_one_object() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        recorder = EventRecorder(Client(api), "controller", now=lambda: 1_700_000_000.5)
+        recorder.event(JOB, "Normal", "Created", "pod a")
+        recorder.event(JOB, "Warning", "Failed", "pod b")
+        recorder.event(JOB, "Normal", "Created", "pod a")
+        await eventually([("Created", "pod a", 2), ("Failed", "pod b", 1)], api)
+        writes = len(api.calls)
+        for _ in range(100):
+            recorder.event(JOB, "Normal", "Created", "pod a")
+        await eventually([("Created", "pod a", 102), ("Failed", "pod b", 1)], api)
+        assert len(api.calls) == writes + 1, "a burst of repeats costs one write"
+        event = next(o for p, o in api.objects.items() if "/events/" in p)
+        assert event["involvedObject"] == {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "name": "job",
+            "namespace": "ns",
+            "uid": "u1",
+            "resourceVersion": "5",
+        }
+        assert event["source"] == {"component": "controller"}
+        assert (event["type"], event["firstTimestamp"]) == ("Normal", "2023-11-14T22:13:20Z")
+        assert event["metadata"]["namespace"] == "ns"
+        await recorder.close()
+
+    run_virtual(main())
+
+
+def test_an_outage_delays_and_keeps_the_order() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        api.fail_requests = 5
+        recorder = EventRecorder(Client(api), "controller")
+        for number in range(4):
+            recorder.event(JOB, "Normal", "Step", str(number))
+        await eventually([("Step", str(n), 1) for n in range(4)], api)
+        await recorder.close()
+
+    run_virtual(main())
+
+
+def test_a_restarted_process_goes_on_counting() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        for _ in range(2):
+            recorder = EventRecorder(Client(api), "controller")
+            recorder.event(JOB, "Normal", "Created", "pod a")
+            await recorder.close()
+        assert events(api) == [("Created", "pod a", 2)]
+
+    run_virtual(main())
+
+
+def test_an_expired_event_is_written_anew() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        recorder = EventRecorder(Client(api), "controller")
+        recorder.event(JOB, "Normal", "Created", "pod a")
+        await eventually([("Created", "pod a", 1)], api)
+        await api.remove(next(path for path in api.objects if "/events/" in path))
+        recorder.event(JOB, "Normal", "Created", "pod a")
+        await eventually([("Created", "pod a", 1)], api)
+        await recorder.close()
+
+    run_virtual(main())
+
+
+def test_close_writes_what_waits_and_gives_up_in_time() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        recorder = EventRecorder(Client(api), "controller")
+        recorder.event(JOB, "Normal", "A", "first")
+        await eventually([("A", "first", 1)], api)
+        recorder.event(JOB, "Normal", "A", "first")  # would wait for its interval
+        await recorder.close()
+        assert events(api) == [("A", "first", 2)]
+        api.fail_requests = 10_000
+        stuck = EventRecorder(Client(api), "controller")
+        stuck.event(JOB, "Normal", "B", "never")
+        started = asyncio.get_running_loop().time()
+        await stuck.close(timeout=3)
+        assert asyncio.get_running_loop().time() - started <= 3
+
+    run_virtual(main())

@@ -1,0 +1,186 @@
+"""The small parts of the operator process: flags, metrics text, probes, throttle, admission reviews."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fakes.virtual_time import run_virtual
+from trainshed.api.kinds import PYTORCHJOB
+from trainshed.client.transport import Response
+from trainshed.operator import probes
+from trainshed.operator.certificates import is_usable, make_certificates
+from trainshed.operator.flags import parse
+from trainshed.operator.metrics import Metrics
+from trainshed.operator.throttle import ThrottledTransport
+from trainshed.operator.webhook import review
+
+
+def test_defaults_are_those_of_the_training_operator() -> None:
+    flags = parse([], {})
+    assert (flags.metrics_bind_address, flags.health_probe_bind_address) == (":8080", ":8081")
+    assert (flags.leader_elect, flags.controller_threads) == (False, 1)
+    assert (flags.kube_api_qps, flags.kube_api_burst) == (20, 30)
+    assert flags.leader_election_id == "1ca428e5.training-operator.kubeflow.org"
+    assert flags.operator_namespace == "kubeflow"
+    assert flags.jobs.legacy_labels is True
+    assert flags.jobs.init_container_image == "alpine:3.10"
+
+
+@pytest.mark.parametrize("dash", ["-", "--"])
+def test_go_syntax(dash: str) -> None:
+    flags = parse(
+        [
+            f"{dash}leader-elect",
+            f"{dash}legacy-labels=false",
+            f"{dash}namespace=team",
+            f"{dash}controller-threads",
+            "4",
+            f"{dash}enable-scheme=PYTORCHJOB",
+            f"{dash}enable-scheme=pytorchjob",
+            f"{dash}gang-scheduler-name=None",
+            f"{dash}zap-log-level=2",
+            f"{dash}zap-devel",
+        ],
+        {},
+    )
+    assert flags.leader_elect and not flags.jobs.legacy_labels
+    assert (flags.namespace, flags.controller_threads, flags.kinds) == ("team", 4, ("PyTorchJob",))
+    assert flags.log_level == "debug"
+
+
+def test_environment(tmp_path: Path) -> None:
+    flags = parse(
+        [],
+        {"KUBEFLOW_NAMESPACE": "team", "MY_POD_NAMESPACE": "ops", "CUSTOM_CLUSTER_DOMAIN": "example.org"},
+    )
+    assert (flags.namespace, flags.operator_namespace) == ("team", "ops")
+    assert flags.jobs.cluster_domain == "example.org"
+    assert parse(["--namespace="], {"KUBEFLOW_NAMESPACE": "team"}).namespace == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--enable-scheme=tfjob2"], "scheme tfjob2 is not supported yet"),
+        (["--gang-scheduler-name=volcano"], "gang scheduling is not supported"),
+        (["--controller-threads=0"], "not at least 1"),
+        (["--leader-elect=perhaps"], "neither true nor false"),
+        (["--pytorch-init-container-template-file=/nowhere"], "/nowhere"),
+        (["--no-such-flag"], "unrecognized"),
+    ],
+)
+def test_wrong_flags_stop_the_start(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(arguments, {})
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_broken_template_stops_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template = tmp_path / "template.yaml"
+    template.write_text("{{.Nonsense}}")
+    with pytest.raises(SystemExit):
+        parse([f"--pytorch-init-container-template-file={template}"], {})
+    assert "Nonsense" in capsys.readouterr().err
+
+
+def test_metrics_text() -> None:
+    metrics = Metrics()
+    metrics.count_job("created", 'name"space', "pytorch")
+    metrics.count_job("created", 'name"space', "pytorch")
+    metrics.gauge("workqueue_depth", "Depth", lambda: {(("name", "x"),): 3.0})
+    lines = metrics.text().splitlines()
+    assert "# TYPE training_operator_jobs_created_total counter" in lines
+    assert "# HELP training_operator_jobs_created_total Counts number of jobs created" in lines
+    assert 'training_operator_jobs_created_total{job_namespace="name\\"space",framework="pytorch"} 2' in lines
+    assert "# TYPE training_operator_jobs_restarted_total counter" in lines
+    assert 'workqueue_depth{name="x"} 3' in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [(":8080", (None, 8080)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2)), ("0", None)],
+)
+def test_bind_addresses(text: str, address: Any) -> None:
+    assert probes.parse_address(text) == address
+
+
+async def test_probes_answer_http() -> None:
+    server = await probes.serve(("127.0.0.1", 0), {"/healthz": lambda: probes.plain(200, "ok")})
+    port = server.sockets[0].getsockname()[1]
+
+    async def ask(request: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        return answer
+
+    async with server:
+        found = await ask(b"GET /healthz?verbose HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert found.startswith(b"HTTP/1.1 200 OK\r\n") and found.endswith(b"\r\n\r\nok")
+        assert (await ask(b"GET /other HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
+        assert (await ask(b"POST /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
+        assert (await ask(b"HEAD /healthz HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\n")
+        assert await ask(b"x" * 20_000 + b"\r\n\r\n") == b"", "too long: closed without an answer"
+
+
+def test_throttle_lets_a_burst_through_then_keeps_the_rate() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        sent: list[float] = []
+
+        class Recording:
+            async def request(self, method: str, path: str, **options: Any) -> Response:
+                sent.append(loop.time() - start)
+                return Response(200, {}, b"")
+
+        throttled = ThrottledTransport(Recording(), qps=10, burst=5)  # type: ignore[arg-type]
+        start = loop.time()
+        await asyncio.gather(*(throttled.request("GET", "/") for _ in range(25)))
+        assert sent[:5] == [0, 0, 0, 0, 0]
+        assert sent[5:] == pytest.approx([0.1 * n for n in range(1, 21)])
+        await asyncio.sleep(100)
+        sent.clear()
+        start = loop.time()
+        await asyncio.gather(*(throttled.request("GET", "/") for _ in range(6)))
+        assert sent == pytest.approx([0, 0, 0, 0, 0, 0.1]), "idle time refills the burst, no more"
+
+    run_virtual(main())
+
+
+def admission(operation: str, obj: Any, old: Any = None) -> Any:
+    request = {"uid": "123", "operation": operation, "object": obj, "oldObject": old}
+    body = msgspec.json.encode({"kind": "AdmissionReview", "request": request})
+    return review(PYTORCHJOB, body)["response"]
+
+
+def test_admission_review_denies_what_the_api_server_denies() -> None:
+    bad = {"metadata": {"name": "Bad_Name"}, "spec": {"pytorchReplicaSpecs": {}}}
+    answer = admission("CREATE", bad)
+    assert (answer["uid"], answer["allowed"]) == ("123", False)
+    assert answer["status"]["reason"] == "Forbidden"
+    assert "metadata.name: Invalid value" in answer["status"]["message"]
+    assert admission("DELETE", None, bad)["allowed"]
+    with pytest.raises(ValueError, match="not an AdmissionReview"):
+        review(PYTORCHJOB, b"{}")
+
+
+def test_certificates_serve_their_host_until_they_near_their_end() -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    pems = make_certificates("training-operator.kubeflow.svc", now)
+    assert is_usable(pems, "training-operator.kubeflow.svc", now)
+    assert not is_usable(pems, "other.kubeflow.svc", now)
+    assert not is_usable(pems, "training-operator.kubeflow.svc", now + datetime.timedelta(days=3600))
+    assert not is_usable(
+        {**pems, "ca.crt": make_certificates("x", now)["ca.crt"]}, "training-operator.kubeflow.svc", now
+    )
+    assert not is_usable({}, "training-operator.kubeflow.svc", now)
