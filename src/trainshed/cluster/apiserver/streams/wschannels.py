@@ -1,0 +1,96 @@
+"""Channels of a WebSocket: the first byte of every message says which stream it belongs to.
+
+`base64.channel.k8s.io` is the same in text: a digit, then base64. `CLOSE` frames exist in v5 only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import msgspec
+
+from trainshed.cluster.apiserver.streams.remotecommand import (
+    CLOSE,
+    ERROR,
+    RESIZE,
+    STDIN,
+    Input,
+    Resize,
+    parse_resize,
+)
+from trainshed.cluster.apiserver.streams.websocket import WebSocket
+from trainshed.kube.resources import Object
+
+PROTOCOLS = (
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v3.channel.k8s.io",
+    "v2.channel.k8s.io",
+    "channel.k8s.io",
+    "v4.base64.channel.k8s.io",
+    "base64.channel.k8s.io",
+)
+_WITH_STATUS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io")
+_PIECE = 32 * 1024
+
+
+def encode(protocol: str, channel: int, data: bytes) -> bytes | str:
+    """Return the message that carries data on a channel."""
+    if "base64" in protocol:
+        return f"{channel}{base64.b64encode(data).decode()}"
+    return bytes([channel]) + data
+
+
+def decode(message: bytes | str) -> tuple[int, bytes] | None:
+    """Return the channel and payload of a message, or None when it is malformed."""
+    if isinstance(message, bytes):
+        return (message[0], message[1:]) if message else None
+    if not message[:1].isdecimal():
+        return None
+    try:
+        return int(message[0]), base64.b64decode(message[1:], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+class WebSocketChannels:
+    """`Channels` over a WebSocket whose subprotocol is one of `PROTOCOLS` (none: `channel.k8s.io`)."""
+
+    def __init__(self, socket: WebSocket, *, stdin: bool) -> None:
+        self._socket = socket
+        self._stdin = stdin
+        self._protocol = socket.subprotocol or "channel.k8s.io"
+
+    async def receive(self) -> Input | Resize | None:
+        """Return what the client sends next; None when it has gone."""
+        while (message := await self._socket.read()) is not None:
+            decoded = decode(message)
+            if decoded is None:
+                continue
+            channel, payload = decoded
+            if channel == STDIN and self._stdin and payload:
+                return Input(payload)
+            if channel == CLOSE and self._stdin and payload[:1] == bytes([STDIN]):
+                return Input(b"")
+            if channel == RESIZE and (size := parse_resize(payload)) is not None:
+                return size
+        return None
+
+    async def send(self, channel: int, data: bytes) -> None:
+        """Send output in messages of at most 32 KiB."""
+        for at in range(0, len(data), _PIECE):
+            await self._socket.send(encode(self._protocol, channel, data[at : at + _PIECE]))
+
+    async def finish(self, status: Object) -> None:
+        """Send the exit status on the error channel and start closing."""
+        if self._protocol in _WITH_STATUS:
+            await self._socket.send(encode(self._protocol, ERROR, msgspec.json.encode(status)))
+        elif status.get("status") != "Success":
+            text = str(status.get("message", "")).encode()
+            await self._socket.send(encode(self._protocol, ERROR, text))
+        await self._socket.close()
+
+    async def close(self) -> None:
+        """Close; the second time nothing happens."""
+        await self._socket.close()
