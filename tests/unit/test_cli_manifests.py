@@ -25,7 +25,7 @@ def test_dates_stay_text_as_in_kubectl() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kind: [unclosed", "x.yaml:1: not YAML"),
+        ("kind: [unclosed", "x.yaml:2: not YAML"),
         ("just words", "x.yaml: not a Kubernetes object but a string"),
         ("- 1\n- 2", "x.yaml: not a Kubernetes object but a list"),
         ("kind: Pod\nmetadata: {name: a}", "x.yaml: apiVersion: Required value"),

@@ -1,0 +1,60 @@
+"""Measure the promises of the README and print them as a table.
+
+    .venv/bin/python -m bench.run [--quick] [--write docs/reference/benchmarks.md]
+
+Every ratio is against a baseline taken in the same run, alternating with it, since machines are shared and noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from bench import coldstart, gang, training
+from bench.measure import Figure, circumstances, table
+
+ROOT = Path(__file__).parent.parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="few repetitions: to see that it works")
+    parser.add_argument("--write", type=Path, help="also write the page")
+    args = parser.parse_args()
+    figures: list[Figure] = []
+    print("cold start and memory …", flush=True)
+    figures += coldstart.measure(repetitions=2 if args.quick else 7)
+    print("1 + 4 replicas to Running …", flush=True)
+    figures += asyncio.run(gang.measure(repetitions=5 if args.quick else 100))
+    print("training in pods against bare torchrun …", flush=True)
+    figures += training.measure(repetitions=1 if args.quick else 5)
+    text = f"{circumstances(ROOT)}\n\n{table(figures)}\n"
+    print(text)
+    if args.write:
+        args.write.write_text(PAGE.format(results=text))
+
+
+PAGE = """# Benchmarks
+
+What the project promises about speed and memory, and what it measured. Made by `python -m bench.run --write` on the
+machine named below; run it on yours. Ratios are against a baseline taken alternately in the same run.
+
+{results}
+How each figure is taken:
+
+- **cold start to Ready**: from an empty state directory, `trainshed up` as a user types it, until the API server is
+  ready; and until the operator's pod is Ready too.
+- **idle memory**: resident memory of the control plane, both daemons, the operator and its shim, 5 s after the start.
+- **1 + 4 replicas to Running**: a PyTorchJob whose containers sleep, from the request that creates it to the moment
+  a watch shows the last of its five pods Running.
+- **first training step**, **throughput**: the Fashion-MNIST example with three ranks, as a job and under bare
+  `torchrun` with the same three ranks; time to the first logged step, and images per second from the first to the last.
+- **shim**: resident memory of a pod's shim, and how long making its sandbox takes.
+"""
+
+
+if __name__ == "__main__":
+    main()
