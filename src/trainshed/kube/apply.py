@@ -68,7 +68,7 @@ def apply(
             kept = fieldset.union(kept, entry["fieldsV1"])
         merged = _prune(merged, own["fieldsV1"], kept, schema)
     changed, removed = fieldset.compare(live, merged, schema)
-    taken = [fieldset.intersect(changed, entry["fieldsV1"]) for entry in others]
+    taken = [fieldset.contested(changed, entry["fieldsV1"]) for entry in others]
     if any(taken) and not force:
         _refuse_conflicts(live, schema, manager, others, taken)
     left = []

@@ -264,22 +264,23 @@ def _without(mine: FieldSet, other: FieldSet) -> FieldSet | None:
     return _LEAF if len(left) == 1 and SELF in left else left
 
 
-def intersect(a: FieldSet, b: FieldSet) -> FieldSet:
-    """Return the fields that are in both sets; a leaf of either stands for what the other has below it."""
+def contested(changed: FieldSet, owned_by_other: FieldSet) -> FieldSet:
+    """Return the values in `changed` that the other set owns: what a forced apply takes away.
+
+    A value that changed as a whole takes what is below it along. Maps and lists that only came into being
+    (their own `.`) are nobody's loss.
+    """
     out: FieldSet = {}
-    for element, below in a.items():
-        other = b.get(element)
-        if other is None:
+    for element, below in changed.items():
+        other = owned_by_other.get(element)
+        if other is None or element == SELF:
             continue
-        if not below or not other:
-            # One side holds the element alone: both hold it if the other is a leaf or says so, and a leaf in
-            # `a` is a value that changed as a whole, which takes the fields below it along.
-            if not below or SELF in below:
-                out[element] = _LEAF
-            continue
-        both = intersect(below, other)
-        if both:
-            out[element] = _LEAF if len(both) == 1 and SELF in both else both
+        if not below:
+            out[element] = _LEAF
+        elif other:
+            inner = contested(below, other)
+            if inner:
+                out[element] = inner
     return out
 
 

@@ -20,7 +20,7 @@ _SLICE = re.compile(r"\[\s*(?P<start>-?\d*)\s*:\s*(?P<stop>-?\d*)\s*(?::\s*(?P<s
 _ALL = re.compile(r"\[\s*\*\s*\]")
 _QUOTED = re.compile(r"""\[\s*(?:'(?P<one>(?:\\.|[^'\\])*)'|"(?P<two>(?:\\.|[^"\\])*)")\s*\]""")
 _FILTER = re.compile(r"\[\?\(\s*(?P<inner>(?:'[^']*'|\"[^\"]*\"|[^()'\"])*)\)\s*\]")
-_COMPARISON = re.compile(r"@(?P<left>.*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>.+))?")
+_COMPARISON = re.compile(r"@(?P<left>[^=!<>]*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>.+))?")
 _ESCAPE = re.compile(r"\\(.)")
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

@@ -1,0 +1,247 @@
+"""Strategic merge patch against the real schemas of Pod, Deployment, Service and ObjectMeta."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from trainshed.kube.errors import ApiError
+from trainshed.kube.schema import SchemaNode, builtin
+from trainshed.kube.strategic import strategic_merge
+
+POD = builtin(("", "v1", "Pod"))
+DEPLOYMENT = builtin(("apps", "v1", "Deployment"))
+
+
+def merged(target: Any, patch: Any, schema: SchemaNode = POD) -> Any:
+    """Apply and check that nothing was changed in place."""
+    before = copy.deepcopy((target, patch))
+    result = strategic_merge(target, patch, schema)
+    assert (target, patch) == before
+    return result
+
+
+def pod_spec(**spec: Any) -> dict[str, Any]:
+    return {"spec": spec}
+
+
+def test_maps_merge_and_null_deletes() -> None:
+    target = {"metadata": {"labels": {"a": "1", "b": "2"}}}
+    assert merged(target, {"metadata": {"labels": {"a": None, "c": "3"}}}) == {
+        "metadata": {"labels": {"b": "2", "c": "3"}}
+    }
+
+
+def test_nulls_in_a_new_map_leave_nothing() -> None:
+    assert merged({}, {"metadata": {"labels": {"a": None, "b": "1"}}}) == {"metadata": {"labels": {"b": "1"}}}
+
+
+def test_keyed_list_merges_by_key_and_appends() -> None:
+    target = pod_spec(
+        containers=[{"name": "a", "image": "x", "env": [{"name": "E", "value": "1"}]}, {"name": "b"}]
+    )
+    patch = pod_spec(
+        containers=[{"name": "c"}, {"name": "a", "image": "y", "env": [{"name": "F", "value": "2"}]}]
+    )
+    assert merged(target, patch)["spec"]["containers"] == [
+        {"name": "a", "image": "y", "env": [{"name": "E", "value": "1"}, {"name": "F", "value": "2"}]},
+        {"name": "b"},
+        {"name": "c"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [
+        ("initContainers", "name"),
+        ("ephemeralContainers", "name"),
+        ("volumes", "name"),
+        ("imagePullSecrets", "name"),
+        ("schedulingGates", "name"),
+        ("resourceClaims", "name"),
+        ("hostAliases", "ip"),
+        ("topologySpreadConstraints", "topologyKey"),
+    ],
+)
+def test_keyed_lists_of_a_pod(field: str, key: str) -> None:
+    target = pod_spec(**{field: [{key: "a"}, {key: "b"}]})
+    result = merged(target, pod_spec(**{field: [{key: "b", "x": 1}]}))
+    assert result["spec"][field] == [{key: "a"}, {key: "b", "x": 1}]
+
+
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [
+        ("env", "name"),
+        ("ports", "containerPort"),
+        ("volumeMounts", "mountPath"),
+        ("volumeDevices", "devicePath"),
+    ],
+)
+def test_keyed_lists_of_a_container(field: str, key: str) -> None:
+    target = pod_spec(containers=[{"name": "c", field: [{key: 1}, {key: 2}]}])
+    result = merged(target, pod_spec(containers=[{"name": "c", field: [{key: 2, "x": 1}]}]))
+    assert result["spec"]["containers"][0][field] == [{key: 1}, {key: 2, "x": 1}]
+
+
+@pytest.mark.parametrize(
+    ("group", "version", "kind"),
+    [
+        ("", "v1", "Pod"),
+        ("", "v1", "Node"),
+        ("", "v1", "Namespace"),
+        ("", "v1", "Service"),
+        ("", "v1", "PersistentVolumeClaim"),
+        ("", "v1", "ReplicationController"),
+        ("batch", "v1", "Job"),
+        ("apps", "v1", "Deployment"),
+        ("apps", "v1", "ReplicaSet"),
+        ("apps", "v1", "DaemonSet"),
+        ("apps", "v1", "StatefulSet"),
+        ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+        ("policy", "v1", "PodDisruptionBudget"),
+    ],
+)
+def test_conditions_merge_by_type(group: str, version: str, kind: str) -> None:
+    target = {"status": {"conditions": [{"type": "A", "status": "True"}]}}
+    patch = {"status": {"conditions": [{"type": "B", "status": "True"}]}}
+    result = merged(target, patch, builtin((group, version, kind)))
+    assert [c["type"] for c in result["status"]["conditions"]] == ["A", "B"]
+
+
+@pytest.mark.parametrize("field", ["tolerations", "readinessGates"])
+def test_other_lists_are_replaced(field: str) -> None:
+    assert merged(pod_spec(**{field: [{"key": "a"}]}), pod_spec(**{field: [{"key": "b"}]}))["spec"][
+        field
+    ] == [{"key": "b"}]
+
+
+def test_args_are_replaced() -> None:
+    target = pod_spec(containers=[{"name": "c", "args": ["a", "b"], "envFrom": [{"prefix": "x"}]}])
+    patch = pod_spec(containers=[{"name": "c", "args": ["b"], "envFrom": []}])
+    assert merged(target, patch)["spec"]["containers"] == [{"name": "c", "args": ["b"], "envFrom": []}]
+
+
+def test_delete_directive_removes_an_item() -> None:
+    target = pod_spec(containers=[{"name": "a"}, {"name": "b"}])
+    assert merged(target, pod_spec(containers=[{"$patch": "delete", "name": "a"}])) == pod_spec(
+        containers=[{"name": "b"}]
+    )
+    assert merged(target, pod_spec(containers=[{"$patch": "delete", "name": "z"}])) == target
+
+
+def test_replace_directive() -> None:
+    target = pod_spec(containers=[{"name": "a"}, {"name": "b"}], nodeSelector={"x": "1", "y": "2"})
+    assert merged(target, pod_spec(containers=[{"$patch": "replace"}, {"name": "c"}]))["spec"][
+        "containers"
+    ] == [{"name": "c"}]
+    replaced = merged(target, pod_spec(nodeSelector={"$patch": "replace", "z": "3"}))
+    assert replaced["spec"]["nodeSelector"] == {"z": "3"}
+    item = merged(target, pod_spec(containers=[{"$patch": "replace", "name": "a", "image": "i"}]))
+    assert item["spec"]["containers"] == [{"name": "a", "image": "i"}, {"name": "b"}]
+
+
+def test_delete_and_merge_directives_of_a_map() -> None:
+    target = pod_spec(nodeSelector={"x": "1"})
+    assert merged(target, pod_spec(nodeSelector={"$patch": "delete"})) == pod_spec(nodeSelector={})
+    assert merged(target, pod_spec(nodeSelector={"$patch": "merge", "y": "2"})) == pod_spec(
+        nodeSelector={"x": "1", "y": "2"}
+    )
+
+
+def test_retain_keys_drops_the_other_members_of_a_union() -> None:
+    target = pod_spec(volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}])
+    patch = pod_spec(
+        volumes=[{"$retainKeys": ["name", "configMap"], "name": "v", "configMap": {"name": "c"}}]
+    )
+    assert merged(target, patch) == pod_spec(volumes=[{"name": "v", "configMap": {"name": "c"}}])
+    strategy = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
+    recreate = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
+    assert merged(strategy, recreate, DEPLOYMENT) == {"spec": {"strategy": {"type": "Recreate"}}}
+
+
+def test_finalizers_merge_as_a_set_and_are_deleted_by_directive() -> None:
+    target = {"metadata": {"finalizers": ["a/x", "b/x"]}}
+    assert merged(target, {"metadata": {"finalizers": ["b/x", "c/x"]}})["metadata"]["finalizers"] == [
+        "a/x",
+        "b/x",
+        "c/x",
+    ]
+    gone = merged(target, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a/x"]}})
+    assert gone == {"metadata": {"finalizers": ["b/x"]}}
+    swapped = merged(
+        target,
+        {
+            "metadata": {
+                "$deleteFromPrimitiveList/finalizers": ["a/x"],
+                "$setElementOrder/finalizers": ["c/x", "b/x"],
+                "finalizers": ["c/x"],
+            }
+        },
+    )
+    assert swapped == {"metadata": {"finalizers": ["c/x", "b/x"]}}
+
+
+@pytest.mark.parametrize(
+    ("live", "order", "result"),
+    [
+        ("abc", "cba", "cba"),
+        ("axb", "ba", "xba"),  # x, the server's own, stood before b and after a: it stays in front of b
+        ("xab", "ba", "xba"),
+        ("abx", "ba", "bax"),
+        ("ab", "bna", "bna"),
+        ("ab", "nab", "nab"),
+    ],
+)
+def test_element_order(live: str, order: str, result: str) -> None:
+    target = pod_spec(containers=[{"name": name} for name in live])
+    patch = {
+        "spec": {
+            "$setElementOrder/containers": [{"name": name} for name in order],
+            "containers": [{"name": name} for name in order if name not in live],
+        }
+    }
+    containers = merged(target, patch)["spec"]["containers"]
+    assert "".join(container["name"] for container in containers) == result
+
+
+def test_element_order_alone_reorders() -> None:
+    target = pod_spec(containers=[{"name": "a"}, {"name": "b"}])
+    patch = {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}}
+    assert merged(target, patch) == pod_spec(containers=[{"name": "b"}, {"name": "a"}])
+
+
+def test_replace_strategy_of_a_disruption_budget_selector() -> None:
+    budget = builtin(("policy", "v1", "PodDisruptionBudget"))
+    target = {"spec": {"selector": {"matchLabels": {"a": "1"}}}}
+    patch = {"spec": {"selector": {"matchLabels": {"b": "2"}}}}
+    assert merged(target, patch, budget) == patch
+
+
+def test_service_ports_merge_by_port() -> None:
+    service = builtin(("", "v1", "Service"))
+    target = {"spec": {"ports": [{"port": 80, "protocol": "TCP", "targetPort": 1}]}}
+    patch = {"spec": {"ports": [{"port": 80, "targetPort": 2}, {"port": 81}]}}
+    assert merged(target, patch, service)["spec"]["ports"] == [
+        {"port": 80, "protocol": "TCP", "targetPort": 2},
+        {"port": 81},
+    ]
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"spec": {"$patch": "bogus"}},
+        {"spec": {"containers": [{"image": "x"}]}},
+        {"spec": {"containers": ["x"]}},
+        {"spec": {"$setElementOrder/containers": "x"}},
+        {"spec": {"$retainKeys": "x"}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}},
+    ],
+)
+def test_malformed_patches_are_400(patch: Any) -> None:
+    with pytest.raises(ApiError) as caught:
+        strategic_merge(pod_spec(containers=[]), patch, POD)
+    assert caught.value.code == 400
