@@ -1,0 +1,128 @@
+"""Access to the pods of a node: logs, exec, attach, port-forward, usage, with the kubelet's error texts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from trainshed.cluster.backend import ByteStream, ExecSession, LogOptions
+from trainshed.cluster.node.logs import read_logs
+from trainshed.cluster.node.observed import Attempt, find_container
+from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, SandboxNotFound, StartError, Usage
+from trainshed.cluster.node.worker import PodWorker
+from trainshed.kube.errors import ApiError, bad_request, internal
+from trainshed.kube.resources import Object
+
+
+class NodeAccess:
+    """Implements `cluster.backend.NodeBackend`. `workers` is the agent's own table, by pod uid."""
+
+    def __init__(self, runtime: Runtime, paths: NodePaths, workers: Mapping[str, PodWorker]) -> None:
+        self._runtime = runtime
+        self._paths = paths
+        self._workers = workers
+
+    async def logs(self, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
+        """Yield log bytes; with `follow`, until the container ends. ApiError 400 while there is nothing."""
+        uid, name = pod["metadata"]["uid"], options.container
+        attempt = self._logged_attempt(pod, name, options.previous)
+        path = self._paths.log(uid, name, attempt.number)
+
+        def ended() -> bool:
+            worker = self._workers.get(uid)
+            if worker is None:
+                return True
+            now = worker.record.container(name).attempts.get(attempt.number)
+            return now is None or not now.running
+
+        async for block in read_logs(path, options, ended=ended):
+            yield block
+
+    async def exec(
+        self, pod: Object, container: str, command: Sequence[str], *, stdin: bool, tty: bool
+    ) -> ExecSession:
+        """Run a command in a running container."""
+        uid = self._running(pod, container)
+        try:
+            return await self._runtime.exec(uid, container, command, stdin=stdin, tty=tty)
+        except SandboxNotFound:
+            raise _container_not_found(container) from None
+        except (StartError, RuntimeLost) as error:
+            raise internal(f"error executing command in container: {error}") from error
+
+    async def attach(self, pod: Object, container: str, *, stdin: bool, tty: bool) -> ExecSession:
+        """Join the streams of a running container."""
+        uid = self._running(pod, container)
+        try:
+            return await self._runtime.attach(uid, container, stdin=stdin, tty=tty)
+        except SandboxNotFound:
+            raise _container_not_found(container) from None
+        except RuntimeLost as error:
+            raise internal(f"error attaching to container: {error}") from error
+
+    async def port_forward(self, pod: Object, port: int) -> ByteStream:
+        """Connect to `port` of the pod. Raises OSError when nothing listens there."""
+        metadata = pod["metadata"]
+        worker = self._workers.get(metadata["uid"])
+        if worker is None or worker.record.ip is None or worker.record.stopped:
+            raise ApiError(404, "NotFound", f'pod not found ("{metadata["name"]}_{metadata["namespace"]}")')
+        try:
+            return await self._runtime.dial(metadata["uid"], port)
+        except (SandboxNotFound, RuntimeLost) as error:
+            raise ConnectionRefusedError(str(error)) from error
+
+    async def usage(self, pod: Object) -> Usage | None:
+        """Return what a running pod has used, for metrics.k8s.io; None when it does not run."""
+        worker = self._workers.get(pod["metadata"]["uid"])
+        if worker is None or worker.record.ip is None or worker.record.stopped:
+            return None
+        try:
+            return await self._runtime.usage(pod["metadata"]["uid"])
+        except (SandboxNotFound, RuntimeLost):
+            return None
+
+    def _logged_attempt(self, pod: Object, name: str, previous: bool) -> Attempt:
+        """Return the attempt whose log is asked for (kubelet `validateContainerLogStatus`)."""
+        pod_name = pod["metadata"]["name"]
+        if find_container(pod, name) is None:
+            raise bad_request(f"container {name} is not valid for pod {pod_name}")
+        worker = self._workers.get(pod["metadata"]["uid"])
+        known = worker.seen().container(name) if worker is not None else None
+        attempts = known.attempts if known is not None else ()
+        waiting = self._waiting(worker, name) if worker is not None else None
+        if previous:
+            ended = attempts if waiting is not None else attempts[:-1]
+            if not ended:
+                raise bad_request(f'previous terminated container "{name}" in pod "{pod_name}" not found')
+            return ended[-1]
+        if attempts:
+            return attempts[-1]
+        if waiting is None:
+            raise bad_request(f'container "{name}" in pod "{pod_name}" is not available')
+        reason = waiting.get("reason", "ContainerCreating")
+        if reason in ("ErrImageNeverPull", "InvalidImageName"):
+            reason = "image can't be used" if reason == "InvalidImageName" else "image is never pulled"
+        raise bad_request(f'container "{name}" in pod "{pod_name}" is waiting to start: {reason}')
+
+    def _waiting(self, worker: PodWorker, name: str) -> Object | None:
+        status = worker.status()
+        for key in ("initContainerStatuses", "containerStatuses"):
+            for written in status.get(key) or ():
+                if written["name"] == name:
+                    waiting: Object | None = (written.get("state") or {}).get("waiting")
+                    return waiting
+        return {"reason": "ContainerCreating"}
+
+    def _running(self, pod: Object, container: str) -> str:
+        uid: str = pod["metadata"]["uid"]
+        if find_container(pod, container) is None:
+            raise bad_request(f"container {container} is not valid for pod {pod['metadata']['name']}")
+        worker = self._workers.get(uid)
+        if worker is None or not worker.seen().container(container).running:
+            raise _container_not_found(container)
+        return uid
+
+
+def _container_not_found(container: str) -> ApiError:
+    """The kubelet's answer when a container does not run."""
+    return ApiError(404, "NotFound", f'container not found ("{container}")')

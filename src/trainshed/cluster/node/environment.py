@@ -1,0 +1,233 @@
+"""The environment of a container: a pure function of the pod and of the objects that it refers to.
+
+From weakest to strongest, as the kubelet has it (pkg/kubelet/kubelet_pods.go `makeEnvironmentVariables`):
+
+    what an image would set   PATH, HOME, HOSTNAME; the egress proxy
+    service variables         KUBERNETES_SERVICE_*, and those of the namespace's services
+    envFrom                   in order, later wins
+    env                       in order, `$(NAME)` refers to what stands above
+
+Raises `ConfigError`, whose text becomes the message of CreateContainerConfigError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from trainshed.cluster.node import podfields
+from trainshed.cluster.node.expansion import expand
+from trainshed.cluster.node.podfields import FieldError, NodeFacts
+from trainshed.cluster.node.references import References
+from trainshed.kube.resources import Object
+
+_ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+
+class ConfigError(Exception):
+    """The container refers to something that is not there (yet)."""
+
+
+class Egress(msgspec.Struct, frozen=True):
+    """The HTTP CONNECT proxy through which pods reach the outside; `url` is empty when none is needed."""
+
+    url: str = ""
+    no_proxy: tuple[str, ...] = (
+        "localhost",
+        "127.0.0.1",
+        "10.88.0.0/16",
+        "10.96.0.0/16",
+        ".svc",
+        ".cluster.local",
+    )
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the environment needs beside the pod itself. `services` are those of the pod's namespace."""
+
+    node: NodeFacts
+    pod_ip: str
+    references: References
+    services: Sequence[Object] = ()
+    api_host: str = "10.96.0.1"
+    api_port: int = 443
+    egress: Egress = Egress()
+
+
+def search_path(prefix: str, tools: str = "") -> str:
+    """Return PATH: the node's own Python first, the usual system directories, our stand-in tools last."""
+    own = f"{prefix.rstrip('/')}/bin"
+    parts = [own, *(p for p in SYSTEM_PATH if p != own)]
+    return ":".join([*parts, tools] if tools else parts)
+
+
+def base_environment(hostname: str, path: str, *, tty: bool) -> dict[str, str]:
+    """Return what a container runtime sets by itself."""
+    base = {"PATH": path, "HOSTNAME": hostname, "HOME": "/root"}
+    if tty:
+        base["TERM"] = "xterm"
+    return base
+
+
+def proxy_environment(egress: Egress) -> dict[str, str]:
+    """Return the proxy variables in both cases: libcurl reads the lower, Go and Python either."""
+    if not egress.url:
+        return {}
+    out = {}
+    for name, value in (
+        ("HTTP_PROXY", egress.url),
+        ("HTTPS_PROXY", egress.url),
+        ("NO_PROXY", ",".join(egress.no_proxy)),
+    ):
+        out[name] = value
+        out[name.lower()] = value
+    return out
+
+
+def service_environment(pod: Object, around: Surroundings) -> dict[str, str]:
+    """Return Docker-links style variables (pkg/kubelet/envvars); without service links, the API's only."""
+    out: dict[str, str] = {}
+    if pod["spec"].get("enableServiceLinks", True):
+        for service in sorted(around.services, key=lambda s: str(s["metadata"]["name"])):
+            if (
+                service["metadata"]["name"] != "kubernetes"
+                or service["metadata"].get("namespace") != "default"
+            ):
+                out.update(_links(service))
+    port = around.api_port
+    api = {"name": "https", "port": port, "protocol": "TCP"}
+    out.update(
+        _links({"metadata": {"name": "kubernetes"}, "spec": {"clusterIP": around.api_host, "ports": [api]}})
+    )
+    return out
+
+
+def container_environment(pod: Object, container: Object, around: Surroundings) -> dict[str, str]:
+    """Return the variables that the manifest asks for, service variables included. Raises ConfigError."""
+    services = service_environment(pod, around)
+    declared: dict[str, str] = {}
+    for source in container.get("envFrom") or ():
+        declared.update(_env_from(pod, source, around))
+    for variable in container.get("env") or ():
+        name = variable["name"]
+        if variable.get("value"):
+            declared[name] = expand(str(variable["value"]), {**services, **declared})
+        elif variable.get("valueFrom"):
+            value = _value_from(pod, container, name, variable["valueFrom"], around)
+            if value is not None:
+                declared[name] = value
+        else:
+            declared[name] = ""
+    return {**services, **declared}
+
+
+def invalid_names(references: References, container: Object) -> list[str]:
+    """Return the keys of envFrom sources that cannot be variable names, and are therefore left out."""
+    out = []
+    for source in container.get("envFrom") or ():
+        for key in _source_bytes(source, references) or ():
+            if not _ENV_NAME.match(source.get("prefix", "") + key):
+                out.append(key)
+    return out
+
+
+def _env_from(pod: Object, source: Object, around: Surroundings) -> dict[str, str]:
+    values = _source_bytes(source, around.references)
+    if values is None:
+        reference = source.get("configMapRef") or source.get("secretRef") or {}
+        if reference.get("optional"):
+            return {}
+        kind = "configmap" if source.get("configMapRef") else "secret"
+        raise ConfigError(f'{kind} "{reference.get("name", "")}" not found')
+    prefix = source.get("prefix") or ""
+    return {
+        prefix + key: value.decode(errors="replace")
+        for key, value in sorted(values.items())
+        if _ENV_NAME.match(prefix + key)
+    }
+
+
+def _source_bytes(source: Object, references: References) -> dict[str, bytes] | None:
+    if source.get("configMapRef"):
+        obj = references.get("configmaps", source["configMapRef"].get("name", ""))
+        return None if obj is None else {k: str(v).encode() for k, v in (obj.get("data") or {}).items()}
+    obj = references.get("secrets", (source.get("secretRef") or {}).get("name", ""))
+    return None if obj is None else podfields.secret_bytes(obj)
+
+
+def _value_from(
+    pod: Object, container: Object, name: str, source: Object, around: Surroundings
+) -> str | None:
+    """Return the value, or None when an optional source lacks it."""
+    try:
+        if source.get("fieldRef"):
+            return podfields.field_value(pod, source["fieldRef"]["fieldPath"], around.node, around.pod_ip)
+        if source.get("resourceFieldRef"):
+            reference = source["resourceFieldRef"]
+            owner = container
+            if reference.get("containerName"):
+                owner = _named_container(pod, reference["containerName"]) or container
+            return podfields.resource_value(owner, reference, around.node)
+        for field, kind, plural in (
+            ("configMapKeyRef", "configmap", "configmaps"),
+            ("secretKeyRef", "secret", "secrets"),
+        ):
+            reference = source.get(field)
+            if reference:
+                return _key_value(pod, reference, kind, plural, around.references)
+    except FieldError as error:
+        raise ConfigError(str(error)) from error
+    raise ConfigError(f"env {name}: valueFrom names no source")
+
+
+def _key_value(pod: Object, reference: Object, kind: str, plural: str, references: References) -> str | None:
+    name, key = reference.get("name", ""), reference["key"]
+    obj = references.get(plural, name)
+    optional = bool(reference.get("optional"))
+    if obj is None:
+        if optional:
+            return None
+        raise ConfigError(f'{kind} "{name}" not found')
+    if plural == "secrets":
+        values = podfields.secret_bytes(obj)
+    else:
+        values = {k: str(v).encode() for k, v in (obj.get("data") or {}).items()}
+    if key not in values:
+        if optional:
+            return None
+        shown = "ConfigMap" if kind == "configmap" else "Secret"
+        raise ConfigError(f"couldn't find key {key} in {shown} {pod['metadata'].get('namespace', '')}/{name}")
+    return values[key].decode(errors="replace")
+
+
+def _named_container(pod: Object, name: str) -> Object | None:
+    spec = pod["spec"]
+    everything: Iterable[Object] = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return next((c for c in everything if c["name"] == name), None)
+
+
+def _links(service: Mapping[str, object]) -> dict[str, str]:
+    spec = service.get("spec")
+    metadata = service.get("metadata")
+    assert isinstance(spec, dict) and isinstance(metadata, dict)
+    ip, ports = spec.get("clusterIP"), spec.get("ports") or []
+    if not ip or ip == "None" or not ports:
+        return {}
+    prefix = str(metadata["name"]).upper().replace("-", "_")
+    out = {f"{prefix}_SERVICE_HOST": str(ip), f"{prefix}_SERVICE_PORT": str(ports[0]["port"])}
+    for port in ports:
+        if port.get("name"):
+            out[f"{prefix}_SERVICE_PORT_{port['name'].upper().replace('-', '_')}"] = str(port["port"])
+    first = f"{(ports[0].get('protocol') or 'TCP').lower()}://{ip}:{ports[0]['port']}"
+    out[f"{prefix}_PORT"] = first
+    for port in ports:
+        protocol = port.get("protocol") or "TCP"
+        stem = f"{prefix}_PORT_{port['port']}_{protocol}"
+        out[stem] = f"{protocol.lower()}://{ip}:{port['port']}"
+        out[f"{stem}_PROTO"] = protocol.lower()
+        out[f"{stem}_PORT"] = str(port["port"])
+        out[f"{stem}_ADDR"] = str(ip)
+    return out

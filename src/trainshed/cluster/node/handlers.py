@@ -1,0 +1,163 @@
+"""Actions against a container that probes and lifecycle hooks share: exec, tcpSocket, httpGet, sleep."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trainshed.cluster.backend import ByteStream
+from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, SandboxNotFound, StartError
+from trainshed.kube.resources import Object
+
+OUTPUT_LIMIT = 10 * 1024
+"""Bytes of a probe's output that its event shows (pkg/probe)."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Whether an action worked, and what it said if not."""
+
+    ok: bool
+    message: str = ""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The container that actions are for. `ip` is the pod's."""
+
+    runtime: Runtime
+    uid: str
+    ip: str
+    container: Object
+
+
+async def act(target: Target, handler: Mapping[str, Any], timeout: float) -> Outcome:
+    """Carry out one action within `timeout` seconds. Never raises for a failure of the container's."""
+    try:
+        async with asyncio.timeout(timeout):
+            if handler.get("exec"):
+                return await _exec(target, handler["exec"].get("command") or [])
+            if handler.get("httpGet"):
+                return await _http(target, handler["httpGet"])
+            if handler.get("tcpSocket"):
+                return await _tcp(target, handler["tcpSocket"])
+            if handler.get("sleep"):
+                await asyncio.sleep(float(handler["sleep"].get("seconds", 0)))
+            return Outcome(True)
+    except TimeoutError:
+        what = "command timed out" if handler.get("exec") else "timed out"
+        return Outcome(False, f"{what}: context deadline exceeded after {timeout:g}s")
+    except (SandboxNotFound, RuntimeLost, StartError) as error:
+        return Outcome(False, str(error))
+
+
+def port_number(container: Object, port: int | str) -> int:
+    """Return a port given by number or by the name of a containerPort; ValueError when there is none."""
+    if isinstance(port, str) and not port.isdigit():
+        for declared in container.get("ports") or ():
+            if declared.get("name") == port:
+                return int(declared["containerPort"])
+        raise ValueError(f"couldn't find port: {port!r}")
+    return int(port)
+
+
+async def _exec(target: Target, command: list[str]) -> Outcome:
+    session = await target.runtime.exec(target.uid, target.container["name"], command, stdin=False, tty=False)
+    collected = bytearray()
+    try:
+        async for _, data in session.output():
+            collected += data[: max(0, OUTPUT_LIMIT - len(collected))]
+        code = await session.wait()
+    finally:
+        await session.close()
+    return Outcome(
+        code == 0, collected.decode(errors="replace").strip() or f"command exited with code {code}"
+    )
+
+
+async def _tcp(target: Target, handler: Mapping[str, Any]) -> Outcome:
+    try:
+        port = port_number(target.container, handler["port"])
+        stream = await target.runtime.dial(target.uid, port)
+    except (OSError, ValueError) as error:
+        return Outcome(False, f"dial tcp {target.ip}:{handler['port']}: {_reason(error)}")
+    await stream.close()
+    return Outcome(True)
+
+
+async def _http(target: Target, handler: Mapping[str, Any]) -> Outcome:
+    """GET and judge the status code: 200 to 399 is success, redirects are not followed."""
+    path = handler.get("path") or "/"
+    path = path if path.startswith("/") else f"/{path}"
+    scheme = str(handler.get("scheme") or "HTTP").lower()
+    try:
+        port = port_number(target.container, handler["port"])
+        stream = await target.runtime.dial(target.uid, port)
+    except (OSError, ValueError) as error:
+        url = f"{scheme}://{target.ip}:{handler['port']}{path}"
+        return Outcome(False, f'Get "{url}": dial tcp {target.ip}:{handler["port"]}: {_reason(error)}')
+    url = f"{scheme}://{target.ip}:{port}{path}"
+    headers = {"Host": f"{target.ip}:{port}", "User-Agent": "kube-probe/1.33", "Accept": "*/*"}
+    for header in handler.get("httpHeaders") or ():
+        headers[header["name"].title()] = header["value"]
+    lines = [f"GET {path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items()), "Connection: close", "", ""]
+    request = "\r\n".join(lines).encode()
+    try:
+        answer = await (_tls_exchange(stream, request) if scheme == "https" else _exchange(stream, request))
+        status = int(answer.split(b" ", 2)[1])
+    except (OSError, ValueError, IndexError):
+        return Outcome(False, f'Get "{url}": malformed HTTP response or connection closed')
+    finally:
+        await stream.close()
+    if 200 <= status < 400:
+        return Outcome(True)
+    return Outcome(False, f"HTTP probe failed with statuscode: {status}")
+
+
+async def _exchange(stream: ByteStream, request: bytes) -> bytes:
+    """Send the request; return the status line."""
+    await stream.write(request)
+    answer = b""
+    while b"\r\n" not in answer and len(answer) < OUTPUT_LIMIT:
+        data = await stream.read()
+        if not data:
+            break
+        answer += data
+    return answer.partition(b"\r\n")[0]
+
+
+async def _tls_exchange(stream: ByteStream, request: bytes) -> bytes:
+    """As `_exchange` inside TLS. Certificates are not verified, as by the kubelet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing)
+    answer, sent, handshaken = b"", False, False
+    while b"\r\n" not in answer and len(answer) < OUTPUT_LIMIT:
+        try:
+            if not handshaken:
+                tls.do_handshake()
+                handshaken = True
+            if not sent:
+                tls.write(request)
+                sent = True
+            answer += tls.read(4096)
+        except ssl.SSLWantReadError:
+            if outgoing.pending:
+                await stream.write(outgoing.read())
+            data = await stream.read()
+            if not data:
+                break
+            incoming.write(data)
+        except ssl.SSLZeroReturnError:
+            break
+    return answer.partition(b"\r\n")[0]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connect: connection refused"
+    return str(error) or type(error).__name__

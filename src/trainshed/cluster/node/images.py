@@ -1,0 +1,189 @@
+"""Images on a machine without a container runtime: the host's root, plus layers that the user registers.
+
+`images.json` under the state directory maps a name to what an image would add: directories laid over the
+root, environment, entrypoint, command and working directory. An image that is not registered is the host's
+root as it is. Nothing is ever pulled.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from trainshed.cluster.node.expansion import expand_all
+from trainshed.cluster.node.runtime.model import Layer
+from trainshed.kube.resources import Object
+
+# The grammar of github.com/distribution/reference, without the length rules of each part.
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*"
+_DOMAIN = rf"(?:{_HOST}|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_REFERENCE = re.compile(
+    rf"^(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*"
+    r"(?::[\w][\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$",
+    re.ASCII,
+)
+DEFAULT_HOSTS = ("docker.io/library/", "docker.io/", "index.docker.io/library/", "index.docker.io/")
+
+
+class Image(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a registered image adds to the host's root. `cmd` is the default of a container's `args`."""
+
+    layers: tuple[Layer, ...] = ()
+    env: dict[str, str] = {}
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    workdir: str = ""
+
+
+HOST_ROOT = Image()
+
+
+class ImageProblem(Exception):
+    """A container cannot be made from its image: `reason` and message of its waiting state."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class ImageRegistry:
+    """The registered images, in a file that the CLI writes and the node reads whenever it changed.
+
+    The file is replaced whole and under a lock: readers see one state or the next.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        self._images: dict[str, Image] = {}
+
+    def list(self) -> dict[str, Image]:
+        """Return every registered image by normalised name."""
+        try:
+            stat = self._path.stat()
+        except FileNotFoundError:
+            return {}
+        stamp = (stat.st_mtime_ns, stat.st_ino)
+        if stamp != self._stamp:
+            self._images = msgspec.json.decode(self._path.read_bytes(), type=dict[str, Image])
+            self._stamp = stamp
+        return self._images
+
+    def add(self, name: str, image: Image) -> str:
+        """Register `image`, replacing one of that name; return the normalised name. Raises ImageProblem
+        for an invalid reference and FileNotFoundError for a layer that is no directory."""
+        normal = normalise(name)
+        for layer in image.layers:
+            if not Path(layer.source).is_dir():
+                raise FileNotFoundError(f"layer {layer.source} of image {name} is not a directory")
+        with self._locked():
+            self._write({**self.list(), normal: image})
+        return normal
+
+    def remove(self, name: str) -> bool:
+        """Unregister; return whether it was registered."""
+        normal = normalise(name)
+        with self._locked():
+            images = dict(self.list())
+            if images.pop(normal, None) is None:
+                return False
+            self._write(images)
+        return True
+
+    def resolve(self, name: str) -> Image | None:
+        """Return the registered image, or None: the container then runs on the host's root."""
+        return self.list().get(normalise(name))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write(self, images: dict[str, Image]) -> None:
+        encoded = msgspec.json.format(msgspec.json.encode(images, order="sorted"), indent=2)
+        descriptor, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=".images-")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(encoded + b"\n")
+        Path(temporary).replace(self._path)
+
+
+def normalise(name: str) -> str:
+    """Return the name under which an image is registered: `docker.io/library/` dropped, `:latest` added.
+
+    Raises ImageProblem(InvalidImageName) when it is no image reference.
+    """
+    if not _REFERENCE.match(name):
+        raise ImageProblem(
+            "InvalidImageName",
+            f'Failed to apply default image tag "{name}": couldn\'t parse image name "{name}": '
+            "invalid reference format",
+        )
+    for prefix in DEFAULT_HOSTS:
+        if name.startswith(prefix):
+            name = name.removeprefix(prefix)
+            break
+    has_tag = "@" in name or ":" in name.rpartition("/")[2]
+    return name if has_tag else f"{name}:latest"
+
+
+def image_for(container: Object, registry: ImageRegistry) -> tuple[Image, bool]:
+    """Return the container's image and whether it is registered. Raises ImageProblem."""
+    name = container["image"]
+    image = registry.resolve(name)
+    if image is None and container.get("imagePullPolicy") == "Never":
+        raise ImageProblem(
+            "ErrImageNeverPull", f'Container image "{name}" is not present with pull policy of Never'
+        )
+    return image or HOST_ROOT, image is not None
+
+
+def command_line(
+    container: Object, image: Image, variables: dict[str, str], *, is_program: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """Return argv: `command` replaces the entrypoint, `args` the default arguments, `$(NAME)` expanded.
+
+    An image that nobody registered has no known entrypoint. Its `args` are the command line when they begin
+    with a program (`kubectl run x --image=busybox -- sleep 9`), which `is_program` decides.
+    Raises ImageProblem.
+    """
+    command = expand_all(container.get("command") or (), variables)
+    arguments = expand_all(container.get("args") or (), variables)
+    if command:
+        return command + arguments
+    if image.entrypoint or image.cmd:
+        return image.entrypoint + (arguments or image.cmd)
+    if arguments and not arguments[0].startswith("-") and is_program(arguments[0]):
+        return arguments
+    raise ImageProblem(
+        "CreateContainerError",
+        f'no command specified: image "{container["image"]}" is not registered on this node, so its entrypoint '
+        "is unknown. Set `command` in the container, or register the image: "
+        f"trainshed image add {container['image']} --entrypoint '...'",
+    )
+
+
+def image_id(name: str, registry: ImageRegistry) -> str:
+    """Return `imageID` of a container status: a digest of what was registered, or the host's root."""
+    try:
+        image = registry.resolve(name)
+    except ImageProblem:
+        image = None
+    if image is None:
+        return "trainshed://host-root"
+    digest = hashlib.sha256(msgspec.json.encode(image, order="sorted")).hexdigest()
+    return f"trainshed://sha256:{digest}"

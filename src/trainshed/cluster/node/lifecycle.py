@@ -1,0 +1,288 @@
+"""What to do next for one pod: a pure function of the pod, of what the node sees, and of the time.
+
+    no sandbox ── CreateSandbox ──▶ init containers, in order ──▶ containers, together
+                                                                     │
+       deleted, gone, past its deadline, or every container done ────┤
+                                                                     ▼
+    preStop ▸ SIGTERM ▸ grace ▸ SIGKILL   (main containers, then sidecars in reverse order)
+                                                                     ▼
+    StopSandbox ──▶ DeleteObject (a deleted pod) ──▶ RemovePod (nothing of it is left in the API)
+
+Level-triggered: called again after anything changed, it returns what is still missing. The order follows the
+kubelet (KEP-753 for sidecars).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from trainshed.cluster.node.observed import (
+    SIGKILL,
+    SIGTERM,
+    SeenPod,
+    Verdict,
+    find_container,
+    init_containers,
+    is_sidecar,
+    main_containers,
+)
+from trainshed.cluster.node.restarts import restart_at, should_restart
+from trainshed.cluster.node.timestamps import parse_time
+from trainshed.kube.resources import Object
+
+DEADLINE = Verdict("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+DEFAULT_GRACE_SECONDS = 30.0
+FORCED_GRACE_SECONDS = 1.0
+"""A pod whose object is gone gets this long between SIGTERM and SIGKILL, as from the kubelet."""
+HOOK_EXTENSION_SECONDS = 2.0
+"""A container whose preStop hook used up the grace period still gets this long after SIGTERM."""
+
+
+class CreateSandbox(msgspec.Struct, frozen=True, tag=True):
+    """Prepare the volumes, then make the sandbox."""
+
+
+class StartContainer(msgspec.Struct, frozen=True, tag=True):
+    name: str
+    attempt: int
+
+
+class BeginStop(msgspec.Struct, frozen=True, tag=True):
+    """Note that the stop began and run the preStop hook if there is one."""
+
+    name: str
+    attempt: int
+    grace: float
+    message: str
+
+
+class Signal(msgspec.Struct, frozen=True, tag=True):
+    name: str
+    signal: int
+
+
+class Condemn(msgspec.Struct, frozen=True, tag=True):
+    """Remember that the node ends this pod, and why."""
+
+    verdict: Verdict
+
+
+class StopSandbox(msgspec.Struct, frozen=True, tag=True):
+    """End what is left of the sandbox and give its IP back; logs and files stay."""
+
+
+class DeleteObject(msgspec.Struct, frozen=True, tag=True):
+    """Write the last status, then delete the pod object with grace 0."""
+
+
+class RemovePod(msgspec.Struct, frozen=True, tag=True):
+    """Remove every file of the pod; its worker ends."""
+
+
+Action: TypeAlias = (
+    CreateSandbox | StartContainer | BeginStop | Signal | Condemn | StopSandbox | DeleteObject | RemovePod
+)
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Actions, which may run together, and when to decide again at the latest even if nothing happens."""
+
+    actions: tuple[Action, ...] = ()
+    wake_at: float | None = None
+
+
+class _Draft:
+    """Collects actions and the earliest wake-up."""
+
+    def __init__(self) -> None:
+        self.actions: list[Action] = []
+        self.wake_at: float | None = None
+
+    def wake(self, instant: float) -> None:
+        self.wake_at = instant if self.wake_at is None else min(self.wake_at, instant)
+
+    def decision(self) -> Decision:
+        return Decision(tuple(self.actions), self.wake_at)
+
+
+def next_actions(pod: Object, seen: SeenPod, now: float) -> Decision:
+    """Return what to do for `pod` now. Running it twice on the same input is the caller's mistake only if
+    `seen` was not refreshed after the actions."""
+    draft = _Draft()
+    if seen.gone:
+        if _end(draft, pod, seen, now, FORCED_GRACE_SECONDS):
+            draft.actions.append(RemovePod())
+        return draft.decision()
+    metadata, spec = pod["metadata"], pod["spec"]
+    if metadata.get("deletionTimestamp"):
+        grace = metadata.get("deletionGracePeriodSeconds")
+        ended = _end(draft, pod, seen, now, DEFAULT_GRACE_SECONDS if grace is None else float(grace))
+        if ended and not seen.deleted:
+            draft.actions.append(DeleteObject())
+        return draft.decision()
+    grace = float(spec.get("terminationGracePeriodSeconds") or 0)
+    if seen.verdict is not None or is_settled(pod, seen) or is_terminal(pod):
+        _end(draft, pod, seen, now, grace)
+        return draft.decision()
+    deadline = _deadline(pod, seen)
+    if deadline is not None:
+        if now >= deadline:
+            draft.actions.append(Condemn(DEADLINE))
+            return draft.decision()
+        draft.wake(deadline)
+    _bring_up(draft, pod, seen, now, grace)
+    return draft.decision()
+
+
+def is_terminal(pod: Object) -> bool:
+    """Say whether the API already records the pod's end: such a pod is never started again."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_settled(pod: Object, seen: SeenPod) -> bool:
+    """Say whether the pod has come to its own end: every main container ended for good, or an init
+    container failed for good."""
+    policy = pod["spec"].get("restartPolicy", "Always")
+    for container in init_containers(pod):
+        if is_sidecar(container):
+            continue
+        newest = seen.container(container["name"]).newest
+        if newest is None or newest.running:
+            break
+        if newest.failed:
+            if policy == "Never":
+                return True
+            break
+    for container in main_containers(pod):
+        newest = seen.container(container["name"]).newest
+        if newest is None or newest.running or should_restart(policy, newest):
+            return False
+    return True
+
+
+def _deadline(pod: Object, seen: SeenPod) -> float | None:
+    seconds = pod["spec"].get("activeDeadlineSeconds")
+    if seconds is None:
+        return None
+    started = (pod.get("status") or {}).get("startTime")
+    return (parse_time(started) if started else seen.first_seen) + float(seconds)
+
+
+def _bring_up(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: float) -> None:
+    if seen.stopped:
+        return
+    if seen.ip is None:
+        if seen.problem is not None and now < seen.problem.retry_at:
+            draft.wake(seen.problem.retry_at)
+        else:
+            draft.actions.append(CreateSandbox())
+        return
+    if _start_init(draft, pod, seen, now, grace):
+        policy = pod["spec"].get("restartPolicy", "Always")
+        for container in main_containers(pod):
+            _keep_running(draft, pod, seen, container["name"], policy, now, grace)
+
+
+def _start_init(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: float) -> bool:
+    """Bring the init containers up in order; return whether the main containers may start."""
+    policy = pod["spec"].get("restartPolicy", "Always")
+    # Init containers were done once a main container ran: a restarted node does not run them again.
+    done = any(seen.container(c["name"]).attempts for c in main_containers(pod))
+    for container in init_containers(pod):
+        name = container["name"]
+        known = seen.container(name)
+        if is_sidecar(container):
+            _keep_running(draft, pod, seen, name, "Always", now, grace)
+            if not done and not (known.running and known.health.started):
+                return False
+        elif not done:
+            newest = known.newest
+            if newest is None or newest.running or newest.failed:
+                _keep_running(
+                    draft, pod, seen, name, "Never" if policy == "Never" else "OnFailure", now, grace
+                )
+                return False
+    return True
+
+
+def _keep_running(
+    draft: _Draft, pod: Object, seen: SeenPod, name: str, policy: str, now: float, grace: float
+) -> None:
+    """Start the container if it never ran, or when its restart is due; stop it when its probes gave up."""
+    known = seen.container(name)
+    newest = known.newest
+    if newest is not None and newest.running:
+        if known.health.failure:
+            _stop(draft, pod, seen, name, now, grace, known.health.failure)
+        return
+    if newest is not None:
+        if not should_restart(policy, newest):
+            return
+        due = restart_at(known.attempts)
+        if now < due:
+            draft.wake(due)
+            return
+    if known.problem is not None and now < known.problem.retry_at:
+        draft.wake(known.problem.retry_at)
+        return
+    draft.actions.append(StartContainer(name, 0 if newest is None else newest.number + 1))
+
+
+def _end(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: float) -> bool:
+    """Stop every container, then the sandbox; return whether all is stopped."""
+    sidecars = [c["name"] for c in reversed(init_containers(pod)) if is_sidecar(c)]
+    others = [name for name, known in seen.containers.items() if known.running and name not in sidecars]
+    if others:
+        for name in others:
+            _stop(draft, pod, seen, name, now, grace, f"Stopping container {name}")
+        return False
+    for name in sidecars:
+        # One at a time, last started first: a sidecar may need those before it.
+        if seen.container(name).running:
+            _stop(draft, pod, seen, name, now, grace, f"Stopping container {name}")
+            return False
+    if seen.ip is not None and not seen.stopped:
+        draft.actions.append(StopSandbox())
+        return False
+    return True
+
+
+def _stop(
+    draft: _Draft, pod: Object, seen: SeenPod, name: str, now: float, grace: float, message: str
+) -> None:
+    """Take the container's stop one step further."""
+    known = seen.container(name)
+    newest, stopping = known.newest, known.stopping
+    assert newest is not None
+    container = find_container(pod, name) or {}
+    if stopping is None or stopping.attempt != newest.number:
+        draft.actions.append(
+            BeginStop(name, newest.number, _probe_grace(container, known.health.failure, grace), message)
+        )
+        return
+    # A later delete may shorten the grace period, never lengthen it.
+    deadline = stopping.since + min(stopping.grace, max(grace, FORCED_GRACE_SECONDS))
+    if stopping.hook == "running" and now < deadline:
+        draft.wake(deadline)
+        return
+    if not stopping.terminated:
+        draft.actions.append(Signal(name, SIGTERM))
+        return
+    if stopping.hook != "none":
+        deadline += HOOK_EXTENSION_SECONDS
+    if now < deadline:
+        draft.wake(deadline)
+    elif not stopping.killed:
+        draft.actions.append(Signal(name, SIGKILL))
+
+
+def _probe_grace(container: Object, failure: str, grace: float) -> float:
+    """Return the stop's grace: a failed probe may carry its own `terminationGracePeriodSeconds`."""
+    if failure:
+        for kind in ("livenessProbe", "startupProbe"):
+            own = (container.get(kind) or {}).get("terminationGracePeriodSeconds")
+            if own is not None:
+                return max(float(own), FORCED_GRACE_SECONDS)
+    return max(grace, FORCED_GRACE_SECONDS)

@@ -1,0 +1,139 @@
+"""What the node sees of one pod: the frozen input of `lifecycle.next_actions` and `status.pod_status`.
+
+Built by the pod's worker from the sandbox runtime's state, the probes and what the worker itself did. An
+instant is seconds since the epoch; `None` means "not yet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trainshed.kube.resources import Object
+
+SIGTERM = 15
+SIGKILL = 9
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One run of a container; `number` counts from 0 and is the container's restart count.
+
+    `exit_code` is what the shell would say: 128 + signal for a process that a signal ended. `reason` is set
+    when more is known than the exit code tells: `StartError`, `OOMKilled`.
+    """
+
+    number: int
+    started_at: float
+    finished_at: float | None = None
+    exit_code: int | None = None
+    message: str = ""
+    reason: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.finished_at is None
+
+    @property
+    def failed(self) -> bool:
+        return self.finished_at is not None and self.exit_code != 0
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why something cannot start yet: the `waiting` state's reason and message, and when to try again."""
+
+    reason: str
+    message: str
+    retry_at: float
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What the probes say of the newest attempt.
+
+    `started`: the startup probe passed or there is none. `failure` is not empty when a startup or liveness
+    probe gave up: the container must be restarted.
+    """
+
+    started: bool = False
+    ready: bool = False
+    failure: str = ""
+
+
+class Stopping(msgspec.Struct, frozen=True):
+    """A stop of a container's newest attempt that is under way.
+
+    `grace` is in seconds from `since`. `hook` is the preStop hook: "none", "running" or "done".
+    """
+
+    attempt: int
+    since: float
+    grace: float
+    hook: str = "none"
+    terminated: bool = False
+    killed: bool = False
+
+
+class SeenContainer(msgspec.Struct, frozen=True):
+    """One container: its attempts, oldest first, and what is known of the newest."""
+
+    attempts: tuple[Attempt, ...] = ()
+    health: Health = Health()
+    problem: Problem | None = None
+    stopping: Stopping | None = None
+
+    @property
+    def newest(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def running(self) -> bool:
+        return bool(self.attempts) and self.attempts[-1].running
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The node's decision to end the pod: becomes `status.reason` and `status.message` of a Failed pod."""
+
+    reason: str
+    message: str
+
+
+class SeenPod(msgspec.Struct, frozen=True):
+    """One pod as the node sees it.
+
+    `ip` is None while there is no sandbox. `stopped`: the sandbox was stopped and its IP given back; it is
+    never started again. `gone`: the API has no such pod any more. `deleted`: the final DELETE was sent.
+    `first_seen` stands in for `status.startTime` until that is written.
+    """
+
+    first_seen: float
+    ip: str | None = None
+    stopped: bool = False
+    gone: bool = False
+    deleted: bool = False
+    problem: Problem | None = None
+    verdict: Verdict | None = None
+    containers: Mapping[str, SeenContainer] = {}
+
+    def container(self, name: str) -> SeenContainer:
+        return self.containers.get(name) or SeenContainer()
+
+
+def init_containers(pod: Object) -> list[Object]:
+    """Return the init containers in start order, sidecars included."""
+    return list(pod["spec"].get("initContainers") or ())
+
+
+def main_containers(pod: Object) -> list[Object]:
+    """Return the containers that decide the pod's end."""
+    return list(pod["spec"].get("containers") or ())
+
+
+def is_sidecar(container: Mapping[str, Any]) -> bool:
+    """Say whether an init container keeps running beside the main ones (KEP-753)."""
+    return container.get("restartPolicy") == "Always"
+
+
+def find_container(pod: Object, name: str) -> Object | None:
+    """Return the declared container called `name`, of either list."""
+    return next((c for c in (*init_containers(pod), *main_containers(pod)) if c["name"] == name), None)

@@ -1,0 +1,229 @@
+"""The Node object and its Lease: what this machine has, that it is ready, and that it is alive."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from trainshed import __version__
+from trainshed.client.client import Client
+from trainshed.client.transport import TransportError
+from trainshed.cluster.node import gpu
+from trainshed.cluster.node.timestamps import format_micro_time, format_time
+from trainshed.kube.errors import ApiError
+from trainshed.kube.resources import LEASES, NODES, Object
+
+log = logging.getLogger(__name__)
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 40
+RENEW_SECONDS = 10.0
+KUBELET_VERSION = "v1.33.2"
+KUBELET_PORT = 10250
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
+_READY = ("KubeletReady", "the node runs pods as sandboxed processes")
+_HEALTHY: Mapping[str, tuple[str, str]] = {
+    "MemoryPressure": ("KubeletHasSufficientMemory", "memory is not watched"),
+    "DiskPressure": ("KubeletHasNoDiskPressure", "disk space is not watched"),
+    "PIDPressure": ("KubeletHasSufficientPID", "process ids are not watched"),
+}
+
+
+def capacity(directory: Path, *, max_pods: int, gpus: int) -> dict[str, str]:
+    """Return what this machine offers. `directory` is on the file system that pods write to."""
+    disk = os.statvfs(directory)
+    out = {
+        "cpu": str(cpu_count()),
+        "memory": f"{memory_bytes() // 1024}Ki",
+        "pods": str(max_pods),
+        "ephemeral-storage": f"{disk.f_blocks * disk.f_frsize // 1024}Ki",
+    }
+    if gpus:
+        out[gpu.RESOURCE] = str(gpus)
+    return out
+
+
+def cpu_count() -> int:
+    """Return the CPUs that this process may use, a cgroup's quota included; at least 1."""
+    count = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            count = min(count, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass
+    return count
+
+
+def memory_bytes() -> int:
+    """Return the machine's memory, or the cgroup's limit when that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        if limit != "max":
+            total = min(total, int(limit))
+    except (OSError, ValueError):
+        pass
+    return total
+
+
+def node_info() -> dict[str, str]:
+    """Return the ten strings of `status.nodeInfo`."""
+    machine = _text("/etc/machine-id") or _text("/var/lib/dbus/machine-id")
+    return {
+        "machineID": machine,
+        "systemUUID": machine,
+        "bootID": _text("/proc/sys/kernel/random/boot_id"),
+        "kernelVersion": platform.release(),
+        "osImage": _os_image(),
+        "containerRuntimeVersion": f"trainshed://{__version__}",
+        "kubeletVersion": f"{KUBELET_VERSION}+trainshed",
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
+    }
+
+
+def node_object(name: str, labels: Mapping[str, str]) -> Object:
+    """Return the Node to create: labels only, what it has is status."""
+    arch = ARCHITECTURES.get(platform.machine(), platform.machine())
+    known = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": arch,
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": arch,
+        "node-role.kubernetes.io/control-plane": "",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**known, **labels}},
+        "spec": {},
+    }
+
+
+def node_status(
+    name: str, host_ip: str, amounts: Mapping[str, str], info: Mapping[str, str], old: Object, now: float
+) -> Object:
+    """Return the Node's status. Conditions of others are kept."""
+    before = {c["type"]: c for c in old.get("conditions") or ()}
+    conditions = [c for kind, c in before.items() if kind != "Ready" and kind not in _HEALTHY]
+    rows = [(kind, "False", *text) for kind, text in _HEALTHY.items()] + [("Ready", "True", *_READY)]
+    for kind, status, reason, message in rows:
+        same = before.get(kind, {}).get("status") == status
+        conditions.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": format_time(now),
+                "lastTransitionTime": before[kind]["lastTransitionTime"] if same else format_time(now),
+            }
+        )
+    return {
+        "capacity": dict(amounts),
+        "allocatable": dict(amounts),
+        "conditions": conditions,
+        "addresses": [{"type": "InternalIP", "address": host_ip}, {"type": "Hostname", "address": name}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": KUBELET_PORT}},
+        "nodeInfo": dict(info),
+        "images": [],
+    }
+
+
+class Registration:
+    """Creates and keeps the Node of this machine. ApiErrors of `register` are for the caller."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        *,
+        host_ip: str,
+        amounts: Mapping[str, str],
+        labels: Mapping[str, str],
+        now: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._host_ip = host_ip
+        self._amounts = amounts
+        self._labels = labels
+        self._now = now
+
+    async def register(self) -> Object:
+        """Create or update the Node, make it Ready and take the not-ready taint off; return it."""
+        wanted = node_object(self._name, self._labels)
+        try:
+            node = await self._client.create(NODES, wanted)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            labels = {"metadata": {"labels": wanted["metadata"]["labels"]}}
+            node = await self._client.patch(NODES, self._name, None, labels)
+        status = node_status(
+            self._name, self._host_ip, self._amounts, node_info(), node.get("status") or {}, self._now()
+        )
+        node = await self._client.patch(NODES, self._name, None, {"status": status}, subresource="status")
+        taints = node["spec"].get("taints") or []
+        kept = [t for t in taints if t.get("key") != NOT_READY_TAINT]
+        if kept != taints:
+            node = await self._client.patch(NODES, self._name, None, {"spec": {"taints": kept or None}})
+        await self._renew(node)
+        return node
+
+    async def keep_alive(self, node: Object) -> None:
+        """Renew the Lease every 10 s until cancelled."""
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            try:
+                await self._renew(node)
+            except (ApiError, TransportError) as error:
+                log.warning("lease not renewed", extra={"node": self._name, "error": str(error)})
+
+    async def _renew(self, node: Object) -> None:
+        renewed = {"spec": {"renewTime": format_micro_time(self._now())}}
+        try:
+            await self._client.patch(LEASES, self._name, LEASE_NAMESPACE, renewed)
+            return
+        except ApiError as error:
+            if error.code != 404:
+                raise
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": node["metadata"]["uid"]}
+        metadata = {"name": self._name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": {"holderIdentity": self._name, "leaseDurationSeconds": LEASE_SECONDS, **renewed["spec"]},
+        }
+        await self._client.create(LEASES, lease)
+
+
+def default_node_name() -> str:
+    """Return this machine's name as a DNS label."""
+    name = socket.gethostname().split(".")[0].lower()
+    clean = "".join(c if c.isalnum() or c == "-" else "-" for c in name).strip("-")
+    return clean or "node"
+
+
+def _os_image() -> str:
+    for line in _text("/etc/os-release").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return "Linux"
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,122 @@
+"""From a pod to what the sandbox runtime is told. Pure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trainshed.cluster.node.images import Image
+from trainshed.cluster.node.runtime.model import ContainerSpec, Mount, SandboxSpec
+from trainshed.cluster.node.unsupported import Capabilities
+from trainshed.kube.resources import Object
+
+HOSTNAME_LIMIT = 63
+DEFAULT_WORKDIR = "/"
+
+
+class ClusterNetwork(msgspec.Struct, frozen=True):
+    """Where the cluster's own DNS is, and the host's resolver settings that pods inherit."""
+
+    dns_ip: str = "10.88.0.1"
+    domain: str = "cluster.local"
+    host_searches: tuple[str, ...] = ()
+
+
+def hostname(pod: Object) -> str:
+    """Return the pod's hostname: its own, else the pod's name, cut to what Linux takes."""
+    name = pod["spec"].get("hostname") or pod["metadata"]["name"]
+    return str(name)[:HOSTNAME_LIMIT].rstrip("-.")
+
+
+def sandbox_spec(pod: Object, network: ClusterNetwork) -> SandboxSpec:
+    """Return the sandbox: names, resolver (dnsPolicy, dnsConfig) and /etc/hosts additions."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    host_network = bool(spec.get("hostNetwork"))
+    policy = spec.get("dnsPolicy", "ClusterFirst")
+    namespace = metadata["namespace"]
+    nameservers: list[str] = []
+    searches: list[str] = []
+    options: list[str] = []
+    # The cluster's DNS is not reachable from the host's network: such pods use the host's resolver.
+    if policy == "ClusterFirst" and not host_network:
+        nameservers = [network.dns_ip]
+        searches = [f"{namespace}.svc.{network.domain}", f"svc.{network.domain}", network.domain]
+        searches += network.host_searches
+        options = ["ndots:5"]
+    config: Mapping[str, Any] = spec.get("dnsConfig") or {}
+    nameservers += [ip for ip in config.get("nameservers") or () if ip not in nameservers]
+    searches += [s for s in config.get("searches") or () if s not in searches]
+    for option in config.get("options") or ():
+        text = option["name"] + (f":{option['value']}" if option.get("value") is not None else "")
+        options = [o for o in options if o.partition(":")[0] != option["name"]] + [text]
+    return SandboxSpec(
+        uid=metadata["uid"],
+        namespace=namespace,
+        name=metadata["name"],
+        hostname=hostname(pod),
+        host_network=host_network,
+        searches=tuple(searches),
+        nameservers=tuple(nameservers),
+        dns_options=tuple(options),
+        hosts=tuple((a["ip"], tuple(a.get("hostnames") or ())) for a in spec.get("hostAliases") or ()),
+    )
+
+
+class ContainerParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was prepared for one attempt of a container."""
+
+    attempt: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    mounts: Sequence[Mount]
+    image: Image
+    devices: tuple[str, ...]
+    log_path: Path
+    masked: tuple[str, ...]
+
+
+def container_spec(
+    pod: Object, container: Object, parts: ContainerParts, capabilities: Capabilities
+) -> ContainerSpec:
+    """Return the attempt as the runtime takes it. The container's securityContext wins over the pod's."""
+    shared = pod["spec"].get("securityContext") or {}
+    own = container.get("securityContext") or {}
+    added = own.get("capabilities") or {}
+
+    def chosen(field: str) -> int | None:
+        value = own.get(field, shared.get(field))
+        return int(value) if value is not None and capabilities.user_mapping else None
+
+    return ContainerSpec(
+        name=container["name"],
+        attempt=parts.attempt,
+        argv=parts.argv,
+        env=tuple(parts.env.items()),
+        cwd=container.get("workingDir") or parts.image.workdir or DEFAULT_WORKDIR,
+        mounts=tuple(parts.mounts),
+        layers=parts.image.layers,
+        uid=chosen("runAsUser"),
+        gid=chosen("runAsGroup"),
+        supplemental_gids=tuple(shared.get("supplementalGroups") or ()),
+        read_only_root=bool(own.get("readOnlyRootFilesystem")),
+        no_new_privs=own.get("allowPrivilegeEscalation") is False,
+        privileged=bool(own.get("privileged")),
+        drop_caps=tuple(c.removeprefix("CAP_") for c in added.get("drop") or ()),
+        add_caps=tuple(c.removeprefix("CAP_") for c in added.get("add") or ()),
+        devices=parts.devices,
+        tty=bool(container.get("tty")),
+        stdin=bool(container.get("stdin")),
+        stdin_once=bool(container.get("stdinOnce")),
+        log_path=str(parts.log_path),
+        masked=parts.masked,
+        termination_message_path=container.get("terminationMessagePath") or "/dev/termination-log",
+    )
+
+
+def python_prefix() -> str:
+    """Return the node's own Python environment, whose programs containers find first."""
+    return sys.prefix

@@ -1,0 +1,182 @@
+"""Making a pod's sandbox and starting its containers: the effects behind CreateSandbox and StartContainer.
+
+    sandbox     read what the pod refers to ▸ GPUs ▸ volumes ▸ runtime.run_sandbox
+    container   image ▸ environment ▸ command line ▸ mounts ▸ runtime.start_container
+
+Failures are raised as one of the errors below, each with the kubelet's reason; the worker notes them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from trainshed.cluster.node import gpu
+from trainshed.cluster.node.context import NodeContext
+from trainshed.cluster.node.environment import (
+    ConfigError,
+    Surroundings,
+    base_environment,
+    container_environment,
+    proxy_environment,
+)
+from trainshed.cluster.node.images import ImageProblem, command_line, image_for
+from trainshed.cluster.node.references import References, needed, read
+from trainshed.cluster.node.runtime.api import ContainerSpec, Mount, RuntimeLost, SandboxState
+from trainshed.cluster.node.specs import ContainerParts, container_spec, hostname, sandbox_spec
+from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.manager import VolumeManager, token_issuer
+from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
+from trainshed.kube.resources import Object
+
+TOOLS_PATH = "/usr/local/lib/trainshed/tools"
+"""Where containers see our stand-ins for missing programs."""
+
+
+class SetupError(Exception):
+    """The pod cannot be set up now: `reason` is the event's; the pod stays ContainerCreating."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class ContainerError(Exception):
+    """A container cannot be made now: `reason` and message of its waiting state, and the event's reason."""
+
+    def __init__(self, reason: str, message: str, event: str = "Failed") -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.event = event
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """What the pod refers to and its volumes, ready."""
+
+    references: References
+    volumes: dict[str, Volume]
+
+
+class PodStarter:
+    """Sets one pod up. Holds its volumes between starts."""
+
+    def __init__(self, context: NodeContext, uid: str) -> None:
+        self._context = context
+        self._uid = uid
+        self.volumes = VolumeManager(
+            context.paths.volumes(uid), uid, context.facts, token_issuer(context.client)
+        )
+        self._prepared: Prepared | None = None
+
+    def refresh(self) -> None:
+        """Read everything again before the next start."""
+        self._prepared = None
+
+    async def sandbox(self, pod: Object) -> SandboxState:
+        """Return the pod's new sandbox. Raises SetupError, NotEnoughDevices, ApiError or TransportError."""
+        self.refresh()
+        self._allocate_gpus(pod)
+        await self._prepare(pod)
+        try:
+            return await self._context.runtime.run_sandbox(sandbox_spec(pod, self._context.options.network))
+        except (RuntimeLost, OSError) as error:
+            raise SetupError("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}") from error
+
+    async def container(self, pod: Object, container: Object, attempt: int, ip: str) -> ContainerSpec:
+        """Return what to start. Raises ContainerError, SetupError, ApiError or TransportError."""
+        context = self._context
+        prepared = await self._prepare(pod)
+        try:
+            image, _ = image_for(container, context.images)
+            around = Surroundings(
+                node=context.facts,
+                pod_ip=ip,
+                references=prepared.references,
+                services=context.services(pod["metadata"]["namespace"]),
+                api_host=context.options.api_host,
+                api_port=context.options.api_port,
+                egress=context.options.egress,
+            )
+            declared = container_environment(pod, container, around)
+            indexes = context.allocated.get(self._uid, {}).get(container["name"], ())
+            devices = gpu.environment(indexes) if context.gpus else {}
+            base = base_environment(hostname(pod), context.search_path, tty=bool(container.get("tty")))
+            env = {**base, **proxy_environment(context.options.egress), **image.env, **devices, **declared}
+            path = env["PATH"]
+            argv = command_line(
+                container, image, declared, is_program=lambda name: shutil.which(name, path=path) is not None
+            )
+            mounts = container_mounts(container, prepared.volumes, declared)
+        except ImageProblem as error:
+            event = "InspectFailed" if error.reason == "InvalidImageName" else "Failed"
+            event = error.reason if error.reason == "ErrImageNeverPull" else event
+            raise ContainerError(error.reason, error.message, event) from error
+        except (ConfigError, MountError) as error:
+            raise ContainerError("CreateContainerConfigError", str(error)) from error
+        self._refuse_root(pod, container)
+        log = context.paths.log(self._uid, container["name"], attempt)
+        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        parts = ContainerParts(
+            attempt=attempt,
+            argv=argv,
+            env=env,
+            mounts=[*mounts, *_tool_mounts(context.tools)],
+            image=image,
+            devices=gpu.device_files(indexes),
+            log_path=log,
+            masked=(str(context.paths.home), *context.options.masked),
+        )
+        return container_spec(pod, container, parts, context.options.capabilities)
+
+    async def update_volumes(self, pod: Object) -> None:
+        """Bring changed ConfigMaps, Secrets and tokens into the running pod."""
+        references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
+        await self.volumes.update(pod, references)
+        if self._prepared is not None:
+            self._prepared = Prepared(references, self._prepared.volumes)
+
+    async def _prepare(self, pod: Object) -> Prepared:
+        if self._prepared is None:
+            references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
+            try:
+                volumes = await self.volumes.prepare(pod, references)
+            except MountError as error:
+                raise SetupError("FailedMount", str(error)) from error
+            self._prepared = Prepared(references, volumes)
+        return self._prepared
+
+    def _allocate_gpus(self, pod: Object) -> None:
+        """Give the pod its GPUs, the same as before if it had some. Raises NotEnoughDevices."""
+        context = self._context
+        if self._uid in context.allocated:
+            return
+        taken = {i for pods in context.allocated.values() for indexes in pods.values() for i in indexes}
+        allocation = gpu.allocate(pod, context.gpus, taken)
+        if allocation:
+            context.allocated[self._uid] = allocation
+            gpu.save(context.paths.devices(self._uid), allocation)
+
+    def _refuse_root(self, pod: Object, container: Object) -> None:
+        """Refuse an explicit root user where the pod forbids root, as the kubelet does."""
+        shared = pod["spec"].get("securityContext") or {}
+        own = container.get("securityContext") or {}
+        if (
+            own.get("runAsNonRoot", shared.get("runAsNonRoot"))
+            and own.get("runAsUser", shared.get("runAsUser")) == 0
+        ):
+            raise ContainerError("CreateContainerConfigError", "container's runAsUser breaks non-root policy")
+
+
+def tools_directory() -> Path | None:
+    """Return our stand-ins for programs that this machine lacks, or None when it has them all."""
+    directory = Path(__file__).with_name("tools")
+    missing = [tool.name for tool in directory.iterdir() if shutil.which(tool.name) is None]
+    return directory if missing else None
+
+
+def _tool_mounts(tools: Path | None) -> tuple[Mount, ...]:
+    return (Mount(str(tools), TOOLS_PATH, read_only=True),) if tools is not None else ()

@@ -1,0 +1,20 @@
+"""Instants as the API writes them: RFC 3339 in UTC, to the second or to the microsecond."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def parse_time(text: str) -> float:
+    """Return seconds since the epoch of an RFC 3339 time; ValueError when it is none."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def format_time(instant: float) -> str:
+    """Return `instant` as metav1.Time: `2026-01-31T12:00:00Z`."""
+    return datetime.fromtimestamp(int(instant), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(instant: float) -> str:
+    """Return `instant` as metav1.MicroTime, which Leases use: `2026-01-31T12:00:00.000000Z`."""
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,139 @@
+"""Fields of a pod that this node cannot honour: never ignored silently.
+
+A pure function, shared by the node (event `FieldNotHonoured`) and `trainshed check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+
+from trainshed.cluster.node.observed import is_sidecar
+from trainshed.cluster.node.volumes.claim import REMOTE_KINDS
+from trainshed.kube.resources import Object
+
+Finding: TypeAlias = tuple[str, str]
+"""(field path, why), e.g. `("spec.containers[0].resources.limits.memory", "limits are not enforced")`."""
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What sandboxes of this machine can do.
+
+    `user_mapping`: other users than root exist inside (the node runs as root, or newuidmap and subordinate
+    ids are set up). `enforces_limits`: CPU and memory limits hold (delegated cgroups).
+    """
+
+    user_mapping: bool = True
+    enforces_limits: bool = False
+
+
+LIMITS = "limits are not enforced on this node: the process may use more"
+NO_USERS = (
+    "only root can be mapped here: the container runs as root of its sandbox, which is you on the host; "
+    "install uidmap and subordinate ids to change that"
+)
+SECCOMP = "profiles of seccomp, AppArmor and SELinux are not applied"
+IMAGE_USER = "the image's user is unknown: without runAsUser the container runs as root of its sandbox"
+NO_PULL = "images are not pulled, so nobody needs credentials"
+HOST_NAMESPACE = "sandboxes have their own namespace of this kind"
+SIZE_LIMIT = "the size of an emptyDir is not limited"
+GRPC = "gRPC probes are not made: the container counts as healthy"
+SYSCTLS = "kernel parameters are not set"
+GROUP = "volumes keep their owner; files are not handed to a group"
+RUNTIME_CLASS = "there is one runtime only"
+
+
+def unsupported_fields(pod: Object, capabilities: Capabilities) -> list[Finding]:
+    """Return what the node will not honour, in the order of the fields."""
+    spec: Object = pod.get("spec") or {}
+    findings = list(_pod_fields(spec, capabilities))
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            findings += _container_fields(f"spec.{group}[{index}]", container, group, capabilities)
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        findings += _volume_fields(f"spec.volumes[{index}]", volume)
+    return findings
+
+
+def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
+    if spec.get("imagePullSecrets"):
+        yield "spec.imagePullSecrets", NO_PULL
+    for field in ("hostPID", "hostIPC"):
+        if spec.get(field):
+            yield f"spec.{field}", HOST_NAMESPACE
+    if spec.get("shareProcessNamespace"):
+        yield "spec.shareProcessNamespace", "each container has its own process namespace"
+    if spec.get("runtimeClassName"):
+        yield "spec.runtimeClassName", RUNTIME_CLASS
+    if spec.get("setHostnameAsFQDN"):
+        yield "spec.setHostnameAsFQDN", "the hostname is the short name"
+    if spec.get("resourceClaims"):
+        yield "spec.resourceClaims", "dynamic resource allocation is not offered"
+    if spec.get("ephemeralContainers"):
+        yield "spec.ephemeralContainers", "ephemeral containers are not run"
+    context = spec.get("securityContext") or {}
+    yield from _security(context, "spec.securityContext", context, capabilities)
+    if context.get("fsGroup") is not None:
+        yield "spec.securityContext.fsGroup", GROUP
+    if context.get("supplementalGroups") and not capabilities.user_mapping:
+        yield "spec.securityContext.supplementalGroups", NO_USERS
+    if context.get("sysctls"):
+        yield "spec.securityContext.sysctls", SYSCTLS
+
+
+def _container_fields(
+    path: str, container: Object, group: str, capabilities: Capabilities
+) -> Iterator[Finding]:
+    if not capabilities.enforces_limits:
+        for name in (container.get("resources") or {}).get("limits") or {}:
+            if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+                yield f"{path}.resources.limits.{name}", LIMITS
+    context = container.get("securityContext") or {}
+    yield from _security(context, f"{path}.securityContext", context, capabilities)
+    for field in ("startupProbe", "readinessProbe", "livenessProbe"):
+        if (container.get(field) or {}).get("grpc"):
+            yield f"{path}.{field}.grpc", GRPC
+    if group == "initContainers" and container.get("restartPolicy") and not is_sidecar(container):
+        yield f"{path}.restartPolicy", "only Always means something for an init container"
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        if mount.get("mountPropagation") in ("Bidirectional", "HostToContainer"):
+            yield f"{path}.volumeMounts[{index}].mountPropagation", "mounts made later are not propagated"
+    if container.get("volumeDevices"):
+        yield f"{path}.volumeDevices", "block devices are not offered"
+    for field in ("postStart", "preStop"):
+        hook = (container.get("lifecycle") or {}).get(field) or {}
+        if hook.get("tcpSocket"):
+            yield f"{path}.lifecycle.{field}.tcpSocket", "hooks are exec, httpGet or sleep"
+
+
+def _security(context: Object, path: str, own: Object, capabilities: Capabilities) -> Iterator[Finding]:
+    if not capabilities.user_mapping:
+        for field in ("runAsUser", "runAsGroup"):
+            if context.get(field):
+                yield f"{path}.{field}", NO_USERS
+    if context.get("runAsNonRoot") and not context.get("runAsUser"):
+        yield f"{path}.runAsNonRoot", IMAGE_USER
+    profile = (context.get("seccompProfile") or {}).get("type")
+    if profile and profile != "Unconfined":
+        yield f"{path}.seccompProfile", SECCOMP
+    for field in ("appArmorProfile", "seLinuxOptions"):
+        if context.get(field):
+            yield f"{path}.{field}", SECCOMP
+    if context.get("procMount") not in (None, "Default"):
+        yield f"{path}.procMount", "/proc is mounted the usual way"
+
+
+def _volume_fields(path: str, volume: Object) -> Iterator[Finding]:
+    directory: dict[str, Any] = volume.get("emptyDir") or {}
+    if directory.get("sizeLimit"):
+        yield f"{path}.emptyDir.sizeLimit", SIZE_LIMIT
+    if str(directory.get("medium", "")).startswith("HugePages"):
+        yield f"{path}.emptyDir.medium", "huge pages are not offered: the volume is on disk"
+    for kind in (*sorted(REMOTE_KINDS), "gitRepo", "image"):
+        if kind in volume:
+            yield f"{path}.{kind}", "volumes of this type cannot be mounted: the pod waits"
+    for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+        if source.get("clusterTrustBundle"):
+            yield f"{path}.projected.sources[{index}].clusterTrustBundle", "trust bundles are not offered"

@@ -1,0 +1,87 @@
+"""Files that change all at once: `..data` points at a directory that is replaced whole.
+
+Layout and order of steps as in pkg/volume/util/atomic_writer.go: a reader that follows `..data` sees the old
+set of files or the new one, never a mixture.
+
+    volume/token            -> ..data/token
+    volume/..data           -> ..2026_01_31_12_00_00.123456789
+    volume/..2026…/token
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+DATA = "..data"
+DIRECTORY_MODE = 0o755
+
+
+class File(msgspec.Struct, frozen=True):
+    """Content and permission bits of a file."""
+
+    content: bytes
+    mode: int = 0o644
+
+
+def check_path(path: str) -> None:
+    """Raise ValueError for a path that would leave the volume."""
+    pure = PurePosixPath(path)
+    if not path or pure.is_absolute() or ".." in pure.parts or pure.parts[0].startswith(".."):
+        raise ValueError(f"invalid path: {path!r}")
+
+
+def write(volume: Path, files: Mapping[str, File]) -> bool:
+    """Make `volume` hold exactly `files` (by relative path); return whether anything changed."""
+    volume.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
+    link = volume / DATA
+    current = link.resolve() if link.is_symlink() else None
+    if current is not None and _same(current, files):
+        return False
+    fresh = Path(tempfile.mkdtemp(prefix="..", dir=volume))
+    fresh.chmod(DIRECTORY_MODE)
+    for path, file in files.items():
+        check_path(path)
+        target = fresh / path
+        target.parent.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
+        target.write_bytes(file.content)
+        target.chmod(file.mode)
+    _repoint(link, fresh.name)
+    tops = {PurePosixPath(path).parts[0] for path in files}
+    for name in tops:
+        visible = volume / name
+        if not visible.is_symlink():
+            visible.symlink_to(f"{DATA}/{name}")
+    for entry in volume.iterdir():
+        if entry.is_symlink() and entry.name != DATA and entry.name not in tops:
+            entry.unlink()
+    if current is not None and current.parent == volume.resolve():
+        shutil.rmtree(current, ignore_errors=True)
+    return True
+
+
+def _repoint(link: Path, target: str) -> None:
+    temporary = link.with_name("..data_tmp")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    temporary.replace(link)
+
+
+def _same(directory: Path, files: Mapping[str, File]) -> bool:
+    present = {
+        str(Path(root, name).relative_to(directory))
+        for root, _, names in os.walk(directory)
+        for name in names
+    }
+    if present != set(files):
+        return False
+    return all(
+        (directory / path).read_bytes() == file.content
+        and (directory / path).stat().st_mode & 0o7777 == file.mode
+        for path, file in files.items()
+    )

@@ -1,0 +1,59 @@
+"""persistentVolumeClaim volumes: the directory behind the PersistentVolume that the claim is bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainshed.cluster.node.references import References
+from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.host_path import host_path
+from trainshed.kube.resources import Object
+
+
+def claimed_directory(name: str, references: References, pod_uid: str) -> tuple[Path, bool]:
+    """Return the directory and whether it is read-only. Raises MountError while the claim is not bound."""
+    claim = references.get("persistentvolumeclaims", name)
+    if claim is None:
+        raise MountError(f'persistentvolumeclaim "{name}" not found')
+    if claim["metadata"].get("deletionTimestamp"):
+        raise MountError(f'persistentvolumeclaim "{name}" is being deleted')
+    volume_name = claim["spec"].get("volumeName")
+    if not volume_name or (claim.get("status") or {}).get("phase") != "Bound":
+        raise MountError(f'persistentvolumeclaim "{name}" is not bound')
+    volume = references.get("persistentvolumes", volume_name)
+    if volume is None:
+        raise MountError(f'persistentvolume "{volume_name}" not found')
+    bound_to = volume["spec"].get("claimRef") or {}
+    if bound_to.get("uid") and bound_to["uid"] != claim["metadata"].get("uid"):
+        raise MountError(f'persistentvolume "{volume_name}" is bound to another claim')
+    if claim["spec"].get("volumeMode") == "Block":
+        raise MountError(f'persistentvolumeclaim "{name}" has volumeMode Block, which this node cannot offer')
+    modes = claim["spec"].get("accessModes") or []
+    return backing_path(volume), modes == ["ReadOnlyMany"]
+
+
+def backing_path(volume: Object) -> Path:
+    """Return the host directory of a PersistentVolume of kind hostPath or local. Raises MountError."""
+    spec: Mapping[str, Any] = volume["spec"]
+    if spec.get("hostPath"):
+        return host_path(spec["hostPath"])
+    if spec.get("local"):
+        return host_path({"path": spec["local"]["path"], "type": "Directory"})
+    name = volume["metadata"]["name"]
+    kinds = [k for k in spec if k in REMOTE_KINDS]
+    kind = kinds[0] if kinds else "without a known source"
+    raise MountError(
+        f'persistentvolume "{name}": spec.{kind} is not supported by this node: use hostPath or local'
+    )
+
+
+REMOTE_KINDS = frozenset(
+    {
+        *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume"),
+        *("flocker", "gcePersistentDisk", "glusterfs", "iscsi", "nfs", "photonPersistentDisk"),
+        *("portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
+    }
+)
+"""Volume sources that need a driver or a network file system."""

@@ -1,0 +1,41 @@
+"""downwardAPI volumes: fields of the pod as files. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainshed.cluster.node import podfields
+from trainshed.cluster.node.observed import find_container
+from trainshed.cluster.node.podfields import FieldError, NodeFacts
+from trainshed.cluster.node.volumes.atomic import File, check_path
+from trainshed.cluster.node.volumes.configuration import DEFAULT_MODE
+from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.kube.resources import Object
+
+
+def downward_files(
+    source: Mapping[str, Any], pod: Object, node: NodeFacts, default_mode: int | None = None
+) -> dict[str, File]:
+    """Return the files of a downwardAPI source. Raises MountError."""
+    mode = source.get("defaultMode", default_mode if default_mode is not None else DEFAULT_MODE)
+    out = {}
+    for item in source.get("items") or ():
+        try:
+            check_path(item["path"])
+            text = _value(item, pod, node)
+        except (FieldError, ValueError) as error:
+            raise MountError(str(error)) from error
+        out[item["path"]] = File(text.encode(), item.get("mode", mode))
+    return out
+
+
+def _value(item: Mapping[str, Any], pod: Object, node: NodeFacts) -> str:
+    if item.get("fieldRef"):
+        # A pod's IP is not offered to volumes: they exist before the pod has one.
+        return podfields.field_value(pod, item["fieldRef"]["fieldPath"], node, "")
+    reference = item.get("resourceFieldRef") or {}
+    container = find_container(pod, reference.get("containerName", ""))
+    if container is None:
+        raise FieldError(f"resourceFieldRef names no container: {reference.get('containerName', '')!r}")
+    return podfields.resource_value(container, reference, node)

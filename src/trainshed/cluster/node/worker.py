@@ -1,0 +1,349 @@
+"""The task of one pod: observe ▸ `lifecycle.next_actions` ▸ execute ▸ `status.pod_status` ▸ write.
+
+Runs whenever something changed (the pod, a container, a probe, a referenced object) or a time came. Killed
+at any point, a new worker continues from the API and the runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+
+from trainshed.client.transport import TransportError
+from trainshed.cluster.node import gpu, lifecycle
+from trainshed.cluster.node.context import NodeContext
+from trainshed.cluster.node.images import ImageProblem, image_for, image_id
+from trainshed.cluster.node.observed import SeenPod, Verdict, find_container
+from trainshed.cluster.node.record import PodRecord
+from trainshed.cluster.node.references import Reference, needed
+from trainshed.cluster.node.runtime.api import (
+    ContainerState,
+    RuntimeLost,
+    SandboxNotFound,
+    SandboxState,
+    StartError,
+)
+from trainshed.cluster.node.starting import ContainerError, PodStarter, SetupError
+from trainshed.cluster.node.status import OWNED_CONDITIONS, StatusContext, pod_status
+from trainshed.cluster.node.statuswriter import StatusWriter
+from trainshed.cluster.node.supervision import Supervisor
+from trainshed.cluster.node.unsupported import unsupported_fields
+from trainshed.kube.errors import ApiError
+from trainshed.kube.resources import PODS, Object
+
+log = logging.getLogger(__name__)
+
+MAX_TURNS = 200
+"""Decisions in a row without waiting: more means that a decision does not see its own effect."""
+
+
+class PodWorker:
+    """One pod of this node. `resync` asks the agent to read the runtime's state of this pod again."""
+
+    def __init__(
+        self, context: NodeContext, pod: Object, *, found: SandboxState | None, resync: Callable[[str], None]
+    ) -> None:
+        self.uid: str = pod["metadata"]["uid"]
+        self.pod = pod
+        self.record = PodRecord(context.now())
+        self._context = context
+        self._resync = resync
+        self._wake = asyncio.Event()
+        self._status: Object = {}
+        self._events: list[Callable[[], None]] = []
+        self._starter = PodStarter(context, self.uid)
+        self._writer = StatusWriter(context.client, pod, self._publish)
+        self._supervisor = Supervisor(
+            context, self.record, lambda: self.pod, wake=self._wake.set, emit=self._emit
+        )
+        self._references = needed(pod)
+        self._volumes_stale = False
+        self.record.recall(pod)
+        allocation = gpu.load(context.paths.devices(self.uid))
+        if allocation:
+            context.allocated[self.uid] = allocation
+        if found is not None:
+            self.record.take_sandbox(found, context.options.host_ip, context.now())
+            self._supervisor.adopt()
+        else:
+            self.record.lose_sandbox(context.now())
+
+    def update(self, pod: Object) -> None:
+        """Take the pod's newest object."""
+        self.pod = pod
+        self._wake.set()
+
+    def mark_gone(self) -> None:
+        """Note that the API has no such pod any more."""
+        self.record.gone = True
+        self._wake.set()
+
+    def container_ended(self, state: ContainerState) -> None:
+        """Take the end of a container."""
+        newest = self.record.container(state.name).newest
+        if newest is not None and newest.number == state.attempt and not newest.running:
+            return
+        self._supervisor.ended(state)
+        self._starter.refresh()
+        self._wake.set()
+
+    def sandbox_found(self, state: SandboxState | None) -> None:
+        """Take the runtime's view of the whole pod; None when it knows nothing of it."""
+        if state is None:
+            self.record.lose_sandbox(self._context.now())
+        else:
+            for container in state.containers:
+                self.container_ended(container) if container.finished_at is not None else None
+            if not state.alive and not self.record.stopped:
+                self.record.lose_sandbox(self._context.now())
+        self._wake.set()
+
+    def reference_changed(self, reference: Reference) -> None:
+        """Note that an object that the pod may refer to has changed."""
+        if reference in self._references:
+            self._volumes_stale = True
+            self._starter.refresh()
+            self.record.retry_now(self._context.now())
+            self._wake.set()
+
+    def status(self) -> Object:
+        """Return the pod's status as of now, whether written already or not."""
+        return self._status or (self.pod.get("status") or {})
+
+    async def run(self) -> None:
+        """Work until the pod is removed."""
+        self._report_once()
+        turns = 0
+        try:
+            while True:
+                self._wake.clear()
+                now = self._context.now()
+                decision = lifecycle.next_actions(self._current(), self.record.seen(), now)
+                if any(isinstance(a, lifecycle.RemovePod) for a in decision.actions):
+                    await self._remove()
+                    return
+                self._write_status(now)
+                if decision.actions:
+                    turns += 1
+                    await asyncio.gather(*(self._execute(action) for action in decision.actions))
+                    if turns < MAX_TURNS:
+                        continue
+                    log.error(
+                        "pod does not settle", extra={"pod": self.uid, "actions": str(decision.actions)}
+                    )
+                    await asyncio.sleep(1)
+                turns = 0
+                await self._keep_volumes()
+                await self._wait(decision.wake_at)
+        finally:
+            self._supervisor.stop()
+            self._writer.close()
+
+    async def _wait(self, wake_at: float | None) -> None:
+        refresh_at = self._starter.volumes.refresh_at
+        moments = [m for m in (wake_at, refresh_at) if m is not None]
+        if refresh_at is not None and refresh_at == min(moments):
+            self._volumes_stale = True
+        try:
+            async with asyncio.timeout(max(0.001, min(moments) - self._context.now()) if moments else None):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _keep_volumes(self) -> None:
+        """Follow changes of ConfigMaps, Secrets and ageing tokens while the pod runs."""
+        stale, self._volumes_stale = self._volumes_stale, False
+        if not stale or self.record.ip is None or self.record.stopped:
+            return
+        try:
+            await self._starter.update_volumes(self.pod)
+        except (ApiError, TransportError, OSError) as error:
+            log.warning("volumes not updated", extra={"pod": self.uid, "error": str(error)})
+
+    def _current(self) -> Object:
+        """Return the pod with the status that we have given it: the API's copy may be older.
+
+        An end that somebody else wrote (an eviction) wins.
+        """
+        theirs = self.pod.get("status") or {}
+        if not self._status or lifecycle.is_terminal(self.pod):
+            return self.pod
+        foreign = [c for c in theirs.get("conditions") or () if c["type"] not in OWNED_CONDITIONS]
+        own = [c for c in self._status["conditions"] if c["type"] in OWNED_CONDITIONS]
+        return {**self.pod, "status": {**theirs, **self._status, "conditions": [*own, *foreign]}}
+
+    def _write_status(self, now: float) -> None:
+        if self.record.gone:
+            self._flush_events()
+            return
+        images = self._context.images
+        context = StatusContext(self._context.options.host_ip, lambda name: image_id(name, images))
+        self._status = pod_status(self._current(), self.record.seen(), now, context)
+        events, self._events = self._events, []
+        self._writer.submit(self._status, events)
+
+    async def _publish(self, status: Object) -> None:
+        await self._context.publish({**self.pod, "status": status})
+
+    async def _execute(self, action: lifecycle.Action) -> None:
+        try:
+            match action:
+                case lifecycle.CreateSandbox():
+                    await self._create_sandbox()
+                case lifecycle.StartContainer(name, attempt):
+                    await self._start_container(name, attempt)
+                case lifecycle.BeginStop():
+                    self._supervisor.begin_stop(action)
+                case lifecycle.Signal(name, signal):
+                    await self._supervisor.signal(name, signal)
+                case lifecycle.Condemn(verdict):
+                    self._condemn(verdict)
+                case lifecycle.StopSandbox():
+                    await self._stop_sandbox()
+                case lifecycle.DeleteObject():
+                    await self._delete_object()
+                case _:
+                    pass
+        except SandboxNotFound:
+            # The end of what we meant is on its way, or was missed: ask.
+            self._resync(self.uid)
+            await self._wait(self._context.now() + 1)
+        except RuntimeLost as error:
+            log.warning("runtime does not answer", extra={"pod": self.uid, "error": str(error)})
+            self._resync(self.uid)
+            await self._wait(self._context.now() + 1)
+
+    async def _create_sandbox(self) -> None:
+        try:
+            state = await self._starter.sandbox(self.pod)
+        except gpu.NotEnoughDevices as error:
+            self._condemn(Verdict("UnexpectedAdmissionError", str(error)))
+        except SetupError as error:
+            self.record.fail(error.reason, error.message, self._context.now())
+            self._emit("Warning", error.reason, error.message)
+        except (ApiError, TransportError) as error:
+            self.record.fail(
+                "FailedMount", f"objects of the pod cannot be read: {error}", self._context.now()
+            )
+        else:
+            self.record.clear_problem()
+            self.record.ip = state.ip or self._context.options.host_ip
+
+    async def _start_container(self, name: str, attempt: int) -> None:
+        container = find_container(self.pod, name)
+        record = self.record.container(name)
+        assert container is not None and self.record.ip is not None
+        try:
+            spec = await self._starter.container(self.pod, container, attempt, self.record.ip)
+            state = await self._context.runtime.start_container(self.uid, spec)
+        except ContainerError as error:
+            record.fail(error.reason, error.message, self._context.now())
+            self._starter.refresh()
+            self._emit(
+                "Warning",
+                error.event,
+                f"Error: {error.message}" if error.event == "Failed" else error.message,
+            )
+        except (SetupError, ApiError, TransportError) as error:
+            record.fail("CreateContainerConfigError", str(error), self._context.now())
+            self._starter.refresh()
+            self._emit("Warning", error.reason if isinstance(error, SetupError) else "Failed", str(error))
+        except StartError as error:
+            now = self._context.now()
+            failed = ContainerState(
+                name=name,
+                attempt=attempt,
+                pid=None,
+                started_at=now,
+                finished_at=now,
+                exit_code=error.exit_code,
+                message=error.message,
+            )
+            record.clear_problem()
+            self.record.take_container(failed, "StartError")
+            self._starter.refresh()
+            self._emit("Warning", "Failed", f"Error: {error.message}")
+        else:
+            record.clear_problem()
+            self._supervisor.started(state)
+            self._emit("Normal", "Created", f"Created container: {name}")
+            self._emit("Normal", "Started", f"Started container {name}")
+
+    def _condemn(self, verdict: Verdict) -> None:
+        self.record.verdict = verdict
+        self._emit("Normal" if verdict is lifecycle.DEADLINE else "Warning", verdict.reason, verdict.message)
+
+    async def _stop_sandbox(self) -> None:
+        await self._context.runtime.stop_sandbox(self.uid)
+        self.record.stopped = True
+        self._context.allocated.pop(self.uid, None)
+        self._context.paths.devices(self.uid).unlink(missing_ok=True)
+
+    async def _delete_object(self) -> None:
+        """Let the last status land, then delete the object; what remains to do follows its disappearance."""
+        await self._writer.flush()
+        metadata = self.pod["metadata"]
+        try:
+            await self._context.client.delete(
+                PODS, metadata["name"], metadata["namespace"], grace_period_seconds=0, uid=self.uid
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                log.warning("pod not deleted", extra={"pod": self.uid, "error": str(error)})
+                await self._wait(self._context.now() + 1)
+                return
+            self.record.gone = True
+        except TransportError:
+            await self._wait(self._context.now() + 1)
+            return
+        self.record.deleted = True
+
+    async def _remove(self) -> None:
+        """Leave nothing of the pod on this machine."""
+        self._supervisor.stop()
+        self._writer.close()
+        self._context.forget(self.uid)
+        self._context.allocated.pop(self.uid, None)
+        self._flush_events()
+        await self._context.runtime.remove_sandbox(self.uid)
+        self._starter.volumes.remove()
+        shutil.rmtree(self._context.paths.pod(self.uid), ignore_errors=True)
+
+    def _report_once(self) -> None:
+        """Tell the user what differs from a cluster: events that a restart does not repeat (same name)."""
+        if lifecycle.is_terminal(self.pod) or self.record.ip is not None:
+            return
+        for path, why in unsupported_fields(self.pod, self._context.options.capabilities):
+            self._emit("Warning", "FieldNotHonoured", f"{path}: {why}")
+        spec = self.pod["spec"]
+        unregistered = []
+        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+            try:
+                registered = image_for(container, self._context.images)[1]
+            except ImageProblem:
+                continue
+            if not registered and container["image"] not in unregistered:
+                unregistered.append(container["image"])
+        if unregistered:
+            self._emit(
+                "Normal",
+                "ImageNotPulled",
+                f"Images are not pulled here: {', '.join(unregistered)} runs on the host's root, read-only below a "
+                f"private layer, with PATH={self._context.search_path}",
+            )
+
+    def _emit(self, kind: str, reason: str, message: str) -> None:
+        """Record an event once the status that goes with it is written."""
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": self.pod["metadata"]}
+        self._events.append(lambda: self._context.recorder.event(pod, kind, reason, message))
+
+    def _flush_events(self) -> None:
+        events, self._events = self._events, []
+        for record in events:
+            record()
+
+    def seen(self) -> SeenPod:
+        """Return what is known of the pod."""
+        return self.record.seen()
