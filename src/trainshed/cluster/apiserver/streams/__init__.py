@@ -1,6 +1,6 @@
 """Streams into pods: exec, attach and port-forward over WebSocket and SPDY.
 
-The API server finds the pod and authorises the user, then calls one of the three functions below; each
+The API server finds the pod and authorises the user, then calls one of the functions below; each
 answers the request completely. They raise `ApiError` only before anything was sent, so the caller answers
 it like any other error (`reject` does that for both kinds of scope).
 """
@@ -14,6 +14,7 @@ import msgspec
 
 from trainshed.cluster.apiserver.streams import portforward, spdychannels, websocket, wschannels
 from trainshed.cluster.apiserver.streams.asgi import Receive, Scope, Send, headers_of, reject
+from trainshed.cluster.apiserver.streams.binary import serve_chunks
 from trainshed.cluster.apiserver.streams.protocol import EXTENSION, RawConnection, Upgrade, server_options
 from trainshed.cluster.apiserver.streams.remotecommand import Channels, bridge
 from trainshed.cluster.apiserver.streams.spdychannels import SpdyChannels
@@ -30,6 +31,7 @@ __all__ = [
     "Send",
     "reject",
     "serve_attach",
+    "serve_chunks",
     "serve_exec",
     "serve_port_forward",
     "server_options",
