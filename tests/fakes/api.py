@@ -19,7 +19,7 @@ from trainshed.kube import errors
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import Object
 
-COLLECTIONS = {"things", "leases", "events"}
+COLLECTIONS = {"things", "leases", "events", "pods", "services", "pytorchjobs", "horizontalpodautoscalers"}
 
 
 class FakeApi:
@@ -37,6 +37,8 @@ class FakeApi:
         self.fail_requests = 0
         self.page_size = 500
         self.calls: list[tuple[str, str]] = []
+        self.created: list[tuple[str, str]] = []
+        """(plural, name) of every POST that was accepted."""
         self._changed = asyncio.Condition()
         self._generation = 0
         self._close_cleanly = False
@@ -54,6 +56,7 @@ class FakeApi:
         metadata.update(name=name, resourceVersion=str(self.revision))
         if namespace:
             metadata["namespace"] = namespace
+        metadata.update(fields.pop("metadata", {}))
         obj = {"apiVersion": "v1", "kind": "Thing", **(old or {}), **fields, "metadata": metadata}
         self.objects[path] = obj
         await self._append("MODIFIED" if old else "ADDED", path, obj)
@@ -133,18 +136,37 @@ class FakeApi:
             target = f"{path}/{sent['metadata']['name']}"
             if target in self.objects:
                 raise errors.already_exists(name, "", sent["metadata"]["name"])
-            return await self.put(target, **{k: v for k, v in sent.items() if k != "metadata"})
+            created = await self.put(target, **sent)
+            self.created.append((name, created["metadata"]["name"]))
+            return created
+        if method == "PUT" and name == "status":
+            path = collection
+            sent = {
+                "status": sent["status"],
+                "metadata": {"resourceVersion": sent["metadata"]["resourceVersion"]},
+            }
         if path not in self.objects:
             raise errors.not_found(collection.rpartition("/")[2], "", name)
         if method == "PUT":
-            expected = sent["metadata"].get("resourceVersion")
+            expected = sent.pop("metadata").get("resourceVersion")
             if expected and expected != self.objects[path]["metadata"]["resourceVersion"]:
                 raise errors.conflict(collection.rpartition("/")[2], "", name)
-            return await self.put(path, **{k: v for k, v in sent.items() if k != "metadata"})
+            return await self.put(path, **sent)
         if method == "PATCH":
-            return await self.put(path, **{k: v for k, v in sent.items() if k != "metadata"})
+            return await self.put(path, **sent)
+        return await self._delete(path, (sent or {}).get("preconditions") or {})
+
+    async def _delete(self, path: str, preconditions: dict[str, str]) -> Object:
+        """A running pod only gets a deletionTimestamp: the kubelet removes it."""
+        obj = self.objects[path]
+        if preconditions.get("uid", obj["metadata"]["uid"]) != obj["metadata"]["uid"]:
+            raise errors.conflict("things", "", obj["metadata"]["name"], "Precondition failed: UID")
+        if "/pods/" in path and (obj.get("status") or {}).get("phase") == "Running":
+            if "deletionTimestamp" in obj["metadata"]:
+                return obj
+            return await self.put(path, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
         await self.remove(path)
-        return {"kind": "Status", "status": "Success"}
+        return obj
 
     def _list(self, path: str, query: dict[str, str]) -> Any:
         start, revision = query.get("continue", ""), self.revision

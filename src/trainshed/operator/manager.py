@@ -58,6 +58,8 @@ class Operator:
         self._informers = [self._pods, self._services]
         self._controllers: dict[str, Controller[Key]] = {}
         self._recorders: list[EventRecorder] = []
+        self.reconcilers: dict[str, Reconciler] = {}
+        """By controller name."""
         for name in kinds:
             kind = KINDS[name]
             resource = Resource(GROUP, VERSION, kind.plural, kind.name)
@@ -86,6 +88,7 @@ class Operator:
                 services=service_index,
                 now=now,
             )
+            self.reconcilers[kind.controller_name] = reconciler
             controller = Controller(
                 kind.controller_name, reconciler.reconcile, threads, on_result=self._result_counter(kind)
             )
@@ -121,9 +124,9 @@ class Operator:
         for controller in self._controllers.values():
             controller.stop()
 
-    async def close(self) -> None:
-        """Write the events that wait. The client stays open."""
-        await asyncio.gather(*(recorder.close() for recorder in self._recorders))
+    async def close(self, timeout: float = 2.0) -> None:
+        """Write the events that wait, for at most `timeout` seconds. The client stays open."""
+        await asyncio.gather(*(recorder.close(timeout) for recorder in self._recorders))
 
     def _enqueue_owner(self, kind: str, old: Object | None, new: Object) -> None:
         """A child changed: reconcile the job that its labels name, before and after."""

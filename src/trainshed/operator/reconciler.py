@@ -48,7 +48,7 @@ class Reconciler:
     ) -> None:
         self._kind = kind
         self._client = client
-        self._executor = executor
+        self.executor = executor
         self._expectations = expectations
         self._options = options
         self._jobs = jobs
@@ -68,7 +68,7 @@ class Reconciler:
             return waiting  # the event that ends the wait reconciles; this is only for when it never comes
         observed = await self._observe(key, job)
         plan = decide(observed)
-        await self._executor.execute(job, plan, observed.hpa)
+        await self.executor.execute(job, plan, observed.hpa)
         return plan.requeue_after
 
     async def _observe(self, key: Key, job: Object) -> Observed:

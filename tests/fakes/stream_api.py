@@ -1,0 +1,93 @@
+"""The smallest API around streams: discovery and one pod, served by uvicorn on a free port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import parse_qs
+
+import msgspec
+import uvicorn
+
+from tests.fakes.local_node import LocalNode
+from trainshed.cluster.apiserver import streams
+from trainshed.kube import discovery, negotiate
+from trainshed.kube.errors import ApiError, not_found
+from trainshed.kube.registry import Registry
+from trainshed.kube.resources import Object
+
+POD: Object = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "namespace": "default", "uid": "0d7c", "resourceVersion": "1"},
+    "spec": {"nodeName": "here", "containers": [{"name": "main", "image": "here", "stdin": True}]},
+    "status": {"phase": "Running", "containerStatuses": [{"name": "main", "ready": True}]},
+}
+
+
+def make_app(backend: LocalNode) -> Callable[..., object]:
+    """Return the smallest API around the streams of one pod."""
+    registry = Registry()
+
+    async def stream(scope: streams.Scope, receive: streams.Receive, send: streams.Send, name: str) -> None:
+        query = parse_qs(scope["query_string"].decode())
+
+        def flag(key: str) -> bool:
+            return query.get(key, [""])[0] in ("true", "1")
+
+        flags = {key: flag(key) for key in ("stdin", "stdout", "stderr", "tty")}
+        if name == "exec":
+            command = query.get("command", [])
+            await streams.serve_exec(scope, receive, send, backend, POD, "main", command, **flags)
+        elif name == "attach":
+            await streams.serve_attach(scope, receive, send, backend, POD, "main", **flags)
+        else:
+            await streams.serve_port_forward(scope, receive, send, backend, POD)
+
+    async def app(scope: streams.Scope, receive: streams.Receive, send: streams.Send) -> None:
+        path = scope["path"].rstrip("/")
+        parts = path.strip("/").split("/")
+        headers = {key.decode(): value.decode() for key, value in scope["headers"]}
+        try:
+            if path.startswith("/api/v1/namespaces/default/pods/web/"):
+                await stream(scope, receive, send, parts[-1])
+                return
+            if path in ("/api", "/apis"):
+                form = negotiate.for_discovery(headers.get("accept"))
+                body = discovery.aggregated(registry, core=path == "/api", version=form.version)
+                content_type = form.content_type
+            elif path == "/api/v1/namespaces/default/pods/web":
+                body, content_type = POD, "application/json"
+            else:
+                raise not_found("pods", "", parts[-1])
+        except ApiError as error:
+            await streams.reject(scope, send, error)
+            return
+        head = [(b"content-type", content_type.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": msgspec.json.encode(body)})
+
+    return app
+
+
+@contextlib.asynccontextmanager
+async def serving(backend: LocalNode, *, deadline: float) -> AsyncIterator[str]:
+    """Serve the API; yields its URL. On the way out the server stops, and every process must end."""
+    options = streams.server_options()
+    config = uvicorn.Config(
+        make_app(backend), host="127.0.0.1", port=0, lifespan="off", log_level="warning", **options
+    )
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    try:
+        async with asyncio.timeout(deadline):
+            while not server.started:
+                await asyncio.sleep(0.01)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        async with asyncio.timeout(deadline):
+            await task
+            for session in backend.sessions:
+                await session.closed.wait()

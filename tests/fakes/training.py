@@ -1,0 +1,191 @@
+"""A kubelet that plays back what pods do, jobs to run, and a transport that kills its process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.fakes.api import FakeApi
+from trainshed.client.transport import Query, Response, Stream, Transport, TransportError
+from trainshed.kube.resources import Object
+
+JOBS = "/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs"
+PODS = "/api/v1/namespaces/ns/pods"
+
+
+def make_job(*, workers: int = 2, master: bool = True, **run_policy: Any) -> Object:
+    """Return a PyTorchJob with one master and `workers` workers."""
+
+    def replica(count: int) -> Object:
+        container = {"name": "pytorch", "image": "train:1", "command": ["python", "train.py"]}
+        return {
+            "replicas": count,
+            "restartPolicy": "OnFailure",
+            "template": {"spec": {"containers": [container]}},
+        }
+
+    specs = {"Master": replica(1)} if master else {}
+    if workers:
+        specs["Worker"] = replica(workers)
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "job", "namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"runPolicy": run_policy, "pytorchReplicaSpecs": specs},
+    }
+
+
+def conditions(job: Object) -> list[tuple[str, str]]:
+    """Return (type, status) of the job's conditions, in order."""
+    return [(c["type"], c["status"]) for c in (job.get("status") or {}).get("conditions", [])]
+
+
+class FakeKubelet:
+    """Lets each pod run for `seconds` and succeed; a pod in `failures` fails that often, after 5 seconds."""
+
+    def __init__(self, api: FakeApi, *, seconds: float = 5.0, failures: dict[str, int] | None = None) -> None:
+        self._api = api
+        self._seconds = seconds
+        self._failures = dict(failures or {})
+        self.runs: list[str] = []
+        """Names of pods in the order in which they were started."""
+
+    async def run(self) -> None:
+        """Poll: the fake world has no load to spare."""
+        due: dict[str, float] = {}
+        loop = asyncio.get_running_loop()
+        while True:
+            for path, pod in list(self._api.objects.items()):
+                if "/pods/" not in path:
+                    continue
+                name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+                phase = (pod.get("status") or {}).get("phase")
+                if "deletionTimestamp" in pod["metadata"]:
+                    await self._api.remove(path)
+                elif phase is None:
+                    self.runs.append(name)
+                    due[uid] = loop.time() + (5.0 if self._failures.get(name) else self._seconds)
+                    await self._api.put(path, status=_status("Running"))
+                elif phase == "Running" and loop.time() >= due[uid]:
+                    failing = self._failures.get(name, 0) > 0
+                    if failing:
+                        self._failures[name] -= 1
+                    await self._api.put(path, status=_status("Failed" if failing else "Succeeded"))
+            await asyncio.sleep(0.5)
+
+
+def _status(phase: str) -> Object:
+    state: Object = {"running": {}}
+    if phase != "Running":
+        state = {"terminated": {"exitCode": 1 if phase == "Failed" else 0}}
+    return {"phase": phase, "containerStatuses": [{"name": "pytorch", "restartCount": 0, "state": state}]}
+
+
+class KillingTransport:
+    """Forwards requests until the `kill_at`th one, at which the process that sent it is dead.
+
+    With `after`, that request still reaches the server: its answer is what gets lost.
+    """
+
+    def __init__(self, inner: Transport, *, kill_at: int, after: bool) -> None:
+        self._inner = inner
+        self._kill_at = kill_at
+        self._after = after
+        self._count = 0
+        self.dead = asyncio.Event()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes | None = None,
+        content_type: str | None = None,
+        accept: str = "application/json",
+    ) -> Response:
+        await self._pass()
+        self._count += 1
+        doomed = self._count == self._kill_at
+        if doomed and not self._after:
+            self.dead.set()
+        await self._pass()
+        response = await self._inner.request(
+            method, path, query=query, body=body, content_type=content_type, accept=accept
+        )
+        if doomed:
+            self.dead.set()
+        await self._pass()
+        return response
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
+    ) -> AsyncIterator[Stream]:
+        await self._pass()
+        async with self._inner.stream(method, path, query=query, accept=accept) as stream:
+            yield stream
+
+    async def close(self) -> None:
+        pass
+
+    async def _pass(self) -> None:
+        if self.dead.is_set():
+            await asyncio.Event().wait()
+
+
+class LaggingTransport:
+    """Watches of paths that end in a key of `seconds` show each chunk that much later."""
+
+    def __init__(self, inner: Transport, seconds: dict[str, float]) -> None:
+        self._inner = inner
+        self._seconds = seconds
+        self.request = inner.request
+        self.close = inner.close
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
+    ) -> AsyncIterator[Stream]:
+        lag = self._seconds.get(path.rpartition("/")[2], 0.0)
+        async with self._inner.stream(method, path, query=query, accept=accept) as stream:
+            yield _LaggingStream(stream, lag)
+
+
+class _LaggingStream:
+    def __init__(self, inner: Stream, lag: float) -> None:
+        self._inner = inner
+        self._lag = lag
+        self.status = inner.status
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Each chunk comes `lag` seconds after it was sent, however many are on their way."""
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Queue[tuple[float, bytes | BaseException | None]] = asyncio.Queue()
+
+        async def receive() -> None:
+            end: BaseException | None = None
+            try:
+                async for chunk in self._inner.chunks():
+                    arrived.put_nowait((loop.time() + self._lag, chunk))
+            except TransportError as error:
+                end = error
+            arrived.put_nowait((loop.time() + self._lag, end))
+
+        task = asyncio.create_task(receive())
+        try:
+            while True:
+                due, item = await arrived.get()
+                await asyncio.sleep(max(0.0, due - loop.time()))
+                if isinstance(item, BaseException):
+                    raise item
+                if item is None:
+                    return
+                yield item
+        finally:
+            task.cancel()
+
+    async def read(self) -> bytes:
+        return await self._inner.read()

@@ -1,0 +1,315 @@
+"""The operator converges whatever request it dies at and however old its caches are.
+
+Virtual time on a model of the API server. `tests/cluster/test_operator.py` runs on the real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.fakes.api import FakeApi
+from tests.fakes.training import (
+    JOBS,
+    PODS,
+    FakeKubelet,
+    KillingTransport,
+    LaggingTransport,
+    conditions,
+    make_job,
+)
+from tests.fakes.virtual_time import run_virtual
+from trainshed.client.client import Client
+from trainshed.client.transport import Transport
+from trainshed.jobs.model import OperatorOptions
+from trainshed.jobs.plan import DeletePod, Plan
+from trainshed.kube.resources import Object
+from trainshed.operator.manager import Operator
+
+
+class World:
+    """An API, a kubelet, and an operator that can be replaced."""
+
+    def __init__(self, **kubelet: Any) -> None:
+        self.api = FakeApi()
+        self.kubelet = FakeKubelet(self.api, **kubelet)
+        self._kubelet_task = asyncio.create_task(self.kubelet.run())
+        self._operator_task: asyncio.Task[None] | None = None
+        self.operator: Operator | None = None
+
+    async def start(self, transport: Transport | None = None) -> None:
+        """Start an operator; the one before must be dead or stopped."""
+        loop = asyncio.get_running_loop()
+        self.operator = Operator(
+            Client(transport or self.api, user_agent="training-operator"),
+            OperatorOptions(),
+            now=lambda: 1_770_000_000 + loop.time(),
+        )
+        self._operator_task = asyncio.create_task(self.operator.run())
+
+    async def kill(self) -> None:
+        """As SIGKILL: nothing more is sent."""
+        assert self._operator_task is not None
+        self._operator_task.cancel()
+        await asyncio.wait([self._operator_task])
+        assert self.operator is not None
+        await self.operator.close(timeout=0)
+        self.operator = None
+
+    async def close(self) -> None:
+        if self.operator is not None:
+            await self.kill()
+        self._kubelet_task.cancel()
+
+    @property
+    def job(self) -> Object:
+        return self.api.objects.get(f"{JOBS}/job", {})
+
+    def names(self, plural: str) -> list[str]:
+        return sorted(p.rpartition("/")[2] for p in self.api.objects if f"/{plural}/" in p)
+
+    async def until(self, what: str, predicate: Callable[[], bool], seconds: float = 300) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not predicate():
+            assert loop.time() < end, f"not within {seconds} s: {what}; status: {self.job.get('status')}"
+            await asyncio.sleep(0.1)
+
+    async def until_succeeded(self) -> None:
+        await self.until("Succeeded", lambda: ("Succeeded", "True") in conditions(self.job))
+
+
+ALL = ["job-master-0", "job-worker-0", "job-worker-1"]
+
+
+def test_a_job_runs_to_its_end() -> None:
+    async def main() -> None:
+        world = World()
+        await world.start()
+        await world.api.put(f"{JOBS}/job", **make_job())
+        await world.until("all running", lambda: ("Running", "True") in conditions(world.job))
+        assert world.names("pods") == world.names("services") == ALL
+        pod = world.api.objects[f"{PODS}/job-worker-0"]
+        owner = pod["metadata"]["ownerReferences"][0]
+        assert (owner["kind"], owner["uid"], owner["controller"]) == (
+            "PyTorchJob",
+            world.job["metadata"]["uid"],
+            True,
+        )
+        await world.until_succeeded()
+        assert conditions(world.job) == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
+        assert world.operator is not None
+        text = world.operator.metrics.text()
+        assert 'training_operator_jobs_successful_total{job_namespace="ns",framework="pytorch"} 1' in text
+        await world.close()
+
+    run_virtual(main())
+
+
+def run_killed_at(number: int, after: bool) -> bool:
+    """Kill the operator at its `number`th request, start another; return whether it got that far."""
+
+    async def main() -> bool:
+        world = World(seconds=60.0, failures={"job-worker-1": 1})
+        transport = KillingTransport(world.api, kill_at=number, after=after)
+        await world.start(transport)
+        await world.api.put(f"{JOBS}/job", **make_job(cleanPodPolicy="All"))
+
+        def done() -> bool:
+            cleaned = not world.names("pods") and not world.names("services")
+            return ("Succeeded", "True") in conditions(world.job) and cleaned
+
+        await world.until("death or success", lambda: transport.dead.is_set() or done())
+        died = transport.dead.is_set()
+        if died:
+            await world.kill()
+            await asyncio.sleep(number % 7)  # what happens meanwhile differs
+            await world.start()
+            await world.until("success and clean-up", done)
+        await asyncio.sleep(60)
+        assert done(), "and it stays so"
+        assert Counter(world.kubelet.runs) == {"job-master-0": 1, "job-worker-0": 1, "job-worker-1": 2}
+        assert max(Counter(world.api.created)[("services", name)] for name in ALL) == 1
+        await world.close()
+        return died
+
+    return run_virtual(main())
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["unsent", "unanswered"])
+def test_killed_at_every_request_it_converges_and_runs_no_pod_twice(after: bool) -> None:
+    number = 1
+    while run_killed_at(number, after):
+        number += 1
+    assert number > 20, f"only {number} requests: the test no longer covers the whole run"
+
+
+@pytest.mark.parametrize(
+    "lag",
+    [
+        {"pods": 7.0},
+        {"services": 7.0},
+        {"pytorchjobs": 7.0},
+        {"pods": 3.0, "pytorchjobs": 11.0},
+        {"pods": 11.0, "services": 2.0, "pytorchjobs": 3.0},
+    ],
+    ids=lambda lag: "+".join(lag),
+)
+def test_stale_caches_cause_no_duplicates(lag: dict[str, float]) -> None:
+    """Each watch shows the world seconds late, and differently late: no pod twice, no event twice."""
+
+    async def main() -> None:
+        world = World(seconds=120.0, failures={"job-worker-1": 1})
+        await world.start(LaggingTransport(world.api, lag))
+        await world.api.put(f"{JOBS}/job", **make_job(cleanPodPolicy="All"))
+        await world.until(
+            "success and clean-up",
+            lambda: ("Succeeded", "True") in conditions(world.job) and not world.names("pods"),
+            3000,
+        )
+        await asyncio.sleep(300)
+        assert Counter(world.kubelet.runs) == {"job-master-0": 1, "job-worker-0": 1, "job-worker-1": 2}
+        events = {
+            (o["reason"], o["message"]): o["count"] for p, o in world.api.objects.items() if "/events/" in p
+        }
+        assert events[("SuccessfulCreatePod", "Created pod: job-master-0")] == 1
+        assert events[("SuccessfulCreateService", "Created service: job-master-0")] == 1
+        assert events[("SuccessfulDeletePod", "Deleted pod: job-worker-0")] == 1
+        assert world.operator is not None
+        text = world.operator.metrics.text()
+        for word in ("created", "restarted", "successful"):
+            line = f'training_operator_jobs_{word}_total{{job_namespace="ns",framework="pytorch"}} 1'
+            assert line in text.splitlines(), f"{word}: counted once\n{text}"
+        await world.close()
+
+    run_virtual(main())
+
+
+def test_a_finished_job_from_an_old_list_is_not_run_again() -> None:
+    """A new process lists the job before it succeeded and the pods after they were cleaned up."""
+
+    async def main() -> None:
+        world = World()
+        await world.start()
+        await world.api.put(f"{JOBS}/job", **make_job(cleanPodPolicy="All"))
+        await world.until("running", lambda: ("Running", "True") in conditions(world.job))
+        old = world.job
+        await world.until_succeeded()
+        await world.until("clean-up", lambda: not world.names("pods"))
+        await world.kill()
+        created = len(world.api.created)
+
+        class OldJobs(LaggingTransport):
+            """The list of jobs is from back then, and the watch shows nothing for a minute."""
+
+            def __init__(self) -> None:
+                super().__init__(world.api, {"pytorchjobs": 60.0})
+                self.request = self._request
+
+            async def _request(self, method: str, path: str, **options: Any) -> Any:
+                current = world.job
+                if method == "GET" and path.endswith("/pytorchjobs"):
+                    world.api.objects[f"{JOBS}/job"] = old
+                    state = world.api._state_at
+                    world.api._state_at = lambda revision: dict(world.api.objects)  # type: ignore[method-assign]
+                    try:
+                        return await world.api.request(method, path, **options)
+                    finally:
+                        world.api._state_at = state  # type: ignore[method-assign]
+                        world.api.objects[f"{JOBS}/job"] = current
+                return await world.api.request(method, path, **options)
+
+        await world.start(OldJobs())
+        await asyncio.sleep(200)
+        again = [entry for entry in world.api.created[created:] if entry[0] == "pods"]
+        assert again == [], "a finished training must not start again"
+        await world.close()
+
+    run_virtual(main())
+
+
+def test_a_pod_that_has_taken_the_name_of_a_deleted_one_is_not_hit() -> None:
+    """The plan is from before the restart: it deletes the old pod by name, and the name is taken again."""
+
+    async def main() -> None:
+        world = World(seconds=10_000.0)
+        await world.start()
+        await world.api.put(f"{JOBS}/job", **make_job())
+        await world.until("running", lambda: ("Running", "True") in conditions(world.job))
+        plan = Plan(actions=(DeletePod(name="job-worker-0", namespace="ns", uid="of-the-one-before"),))
+        assert world.operator is not None
+        executor = world.operator.reconcilers["pytorchjob-controller"].executor
+        await executor.execute(world.job, plan, None)
+        pod = world.api.objects[f"{PODS}/job-worker-0"]
+        assert "deletionTimestamp" not in pod["metadata"]
+        await world.close()
+
+    run_virtual(main())
+
+
+def test_a_foreign_pod_is_reported_and_left_alone() -> None:
+    async def main() -> None:
+        world = World()
+        foreign = await world.api.put(f"{PODS}/job-master-0", status={"phase": "Running"})
+        world.kubelet.run = None  # type: ignore[assignment]
+        world._kubelet_task.cancel()
+        await world.start()
+        await world.api.put(f"{JOBS}/job", **make_job())
+        message = 'pods "job-master-0" already exists and is not controlled by PyTorchJob "job"'
+
+        def reported() -> bool:
+            return any(
+                o.get("message") == f"Error creating: {message}" and o["type"] == "Warning"
+                for o in world.api.objects.values()
+            )
+
+        await world.until("a warning", reported)
+        assert world.api.objects[f"{PODS}/job-master-0"] == foreign
+        await world.api.remove(f"{PODS}/job-master-0")
+        await world.until("recovery", lambda: world.names("pods") == ALL)
+        await world.close()
+
+    run_virtual(main())
+
+
+def test_an_outage_only_pauses() -> None:
+    async def main() -> None:
+        world = World(seconds=30.0)
+        await world.start()
+        await world.api.put(f"{JOBS}/job", **make_job())
+        await world.until("running", lambda: ("Running", "True") in conditions(world.job))
+        world.api.fail_requests = 10**9
+        await world.api.drop_streams()
+        await asyncio.sleep(600)
+        assert ("Succeeded", "True") not in conditions(world.job)
+        world.api.fail_requests = 0
+        loop = asyncio.get_running_loop()
+        back = loop.time()
+        await world.until_succeeded()
+        assert loop.time() - back < 10, "soon after the API is back"
+        assert Counter(world.kubelet.runs) == dict.fromkeys(ALL, 1)
+        await world.close()
+
+    run_virtual(main())
+
+
+def test_deadline_is_kept_by_a_timer() -> None:
+    """Nothing happens in the cluster when the deadline passes: only the requeue can notice."""
+
+    async def main() -> None:
+        world = World(seconds=10_000.0)
+        await world.start()
+        await world.api.put(f"{JOBS}/job", **make_job(activeDeadlineSeconds=100))
+        await world.until("running", lambda: ("Running", "True") in conditions(world.job))
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        await world.until("failure", lambda: ("Failed", "True") in conditions(world.job))
+        assert 95 < loop.time() - start < 105
+        await world.until("pods gone", lambda: not world.names("pods"))
+        await world.close()
+
+    run_virtual(main())
