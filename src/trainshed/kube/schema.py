@@ -292,6 +292,11 @@ UNTYPED = SchemaNode(lambda: ({"x-kubernetes-preserve-unknown-fields": True}, ""
 """Accepts anything and keeps everything."""
 
 
+def from_schema(schema: Mapping[str, Any]) -> SchemaNode:
+    """Return the node of any part of a CRD's schema. `schema` is kept, not copied."""
+    return _crd_node(schema, "", "")
+
+
 def from_crd(schema: Mapping[str, Any]) -> SchemaNode:
     """Return the node of a whole custom resource whose `openAPIV3Schema` is `schema`.
 

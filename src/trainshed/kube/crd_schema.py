@@ -1,0 +1,178 @@
+"""What makes the schema of a CRD structural: every place has a type, nothing is said twice.
+
+Source of rules and texts: `apiextensions-apiserver/pkg/apiserver/schema/validation.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainshed.kube import causes
+from trainshed.kube.errors import Cause
+from trainshed.kube.re2 import compile_re2
+from trainshed.kube.resources import Object
+from trainshed.kube.schema import SchemaNode, from_schema
+from trainshed.kube.structural import validate
+
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_LOGICAL = ("allOf", "anyOf", "oneOf")
+_NOT_IN_LOGICAL = ("type", "default", "additionalProperties", "nullable", "title", "description")
+_UNSUPPORTED = (
+    "$ref",
+    "definitions",
+    "dependencies",
+    "deprecated",
+    "discriminator",
+    "id",
+    "patternProperties",
+)
+
+
+def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with an `openAPIV3Schema` whose place is `path`."""
+    if not isinstance(schema, Mapping):
+        yield causes.invalid(path, schema, "must be an object")
+        return
+    kind = schema.get("type")
+    if not kind:
+        yield causes.required(f"{path}.type", "must not be empty at the root")
+    elif kind != "object":
+        yield causes.invalid(f"{path}.type", kind, "must be object at the root")
+    if schema.get("nullable"):
+        yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
+    yield from _place(schema, path)
+
+
+def _place(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Yield what is wrong at and below one place; that it has a type is its parent's question."""
+    get = schema.get
+    kind = get("type") or ""
+    int_or_string = bool(get("x-kubernetes-int-or-string"))
+    if kind and kind not in _TYPES:
+        yield causes.unsupported(f"{path}.type", kind, _TYPES)
+    for key in _UNSUPPORTED:
+        if key in schema:
+            yield causes.forbidden(f"{path}.{key}", f"{key} is not supported")
+    if int_or_string and kind:
+        text = "must be empty if x-kubernetes-int-or-string is true"
+        yield causes.invalid(f"{path}.type", kind, text)
+    if get("x-kubernetes-preserve-unknown-fields") is False:
+        text = "must be true or undefined"
+        yield causes.invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, text)
+    if get("uniqueItems"):
+        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield causes.forbidden(f"{path}.uniqueItems", text)
+    if get("x-kubernetes-embedded-resource") and kind != "object":
+        text = "must be object if x-kubernetes-embedded-resource is true"
+        yield causes.invalid(f"{path}.type", kind, text)
+    yield from _pattern(schema, path)
+    yield from _list_type(schema, path)
+    for index, rule in enumerate(get("x-kubernetes-validations") or ()):
+        if not (rule.get("rule") or "").strip():
+            yield causes.required(f"{path}.x-kubernetes-validations[{index}].rule", "rule is not specified")
+    yield from _below(schema, path)
+    for logical in _LOGICAL:
+        for index, part in enumerate(get(logical) or ()):
+            at = f"{path}.{logical}[{index}]"
+            yield from _logical(part, at, types_allowed=int_or_string)
+    if isinstance(get("not"), Mapping):
+        yield from _logical(get("not"), f"{path}.not", types_allowed=False)
+    if "default" in schema:
+        yield from _default(schema, path)
+
+
+def _below(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    properties, additional = schema.get("properties"), schema.get("additionalProperties")
+    if properties and additional:
+        text = "additionalProperties and properties are mutual exclusive"
+        yield causes.forbidden(f"{path}.additionalProperties", text)
+    below: list[tuple[Any, str, str]] = [
+        (child, f"{path}.properties[{key}]", "must not be empty for specified object fields")
+        for key, child in (properties or {}).items()
+    ]
+    if isinstance(additional, Mapping):
+        below.append(
+            (additional, f"{path}.additionalProperties", "must not be empty for specified object fields")
+        )
+    items = schema.get("items")
+    if isinstance(items, list):
+        text = "items must be a schema object and not an array"
+        yield causes.forbidden(f"{path}.items", text)
+    elif isinstance(items, Mapping):
+        below.append((items, f"{path}.items", "must not be empty for specified array items"))
+    elif schema.get("type") == "array":
+        yield causes.required(f"{path}.items", "must be specified")
+    for child, at, text in below:
+        if not isinstance(child, Mapping):
+            yield causes.invalid(at, child, "must be a schema")
+            continue
+        free = child.get("x-kubernetes-int-or-string") or child.get("x-kubernetes-preserve-unknown-fields")
+        if not child.get("type") and not free:
+            yield causes.required(f"{at}.type", text)
+        yield from _place(child, at)
+
+
+def _pattern(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    pattern = schema.get("pattern")
+    if pattern:
+        try:
+            compile_re2(pattern)
+        except ValueError as error:
+            text = f"must be a valid regular expression, but isn't: {error}"
+            yield causes.invalid(f"{path}.pattern", pattern, text)
+
+
+def _list_type(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    list_type, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or ()
+    at = f"{path}.x-kubernetes-list-type"
+    if list_type and list_type not in ("atomic", "map", "set"):
+        yield causes.unsupported(at, list_type, ("atomic", "map", "set"))
+    if list_type and schema.get("type") != "array":
+        text = "must be array if x-kubernetes-list-type is specified"
+        yield causes.invalid(f"{path}.type", schema.get("type") or "", text)
+    if list_type != "map":
+        if keys:
+            text = "must be map if x-kubernetes-list-map-keys is non-empty"
+            yield causes.invalid(at, list_type or "", text)
+        return
+    if not keys:
+        text = "must not be empty if x-kubernetes-list-type is map"
+        yield causes.required(f"{path}.x-kubernetes-list-map-keys", text)
+    items = schema.get("items")
+    items = items if isinstance(items, Mapping) else {}
+    properties = items.get("properties") or {}
+    for index, key in enumerate(keys):
+        if key not in properties:
+            text = "entries must all be names of item properties"
+            yield causes.invalid(f"{path}.x-kubernetes-list-map-keys[{index}]", key, text)
+        elif key not in (items.get("required") or ()) and "default" not in properties[key]:
+            text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+            yield causes.required(f"{path}.items.properties[{key}].default", text)
+
+
+def _logical(part: Any, path: str, *, types_allowed: bool) -> Iterator[Cause]:
+    """Yield what is wrong below allOf, anyOf, oneOf and not: they may only restrict values."""
+    if not isinstance(part, Mapping):
+        yield causes.invalid(path, part, "must be a schema")
+        return
+    for key in _NOT_IN_LOGICAL:
+        if part.get(key) and not (key == "type" and types_allowed):
+            yield causes.forbidden(f"{path}.{key}", "must be empty to be structural")
+    yield from _pattern(part, path)
+    for logical in _LOGICAL:
+        for index, child in enumerate(part.get(logical) or ()):
+            yield from _logical(child, f"{path}.{logical}[{index}]", types_allowed=types_allowed)
+    for key, child in (part.get("properties") or {}).items():
+        yield from _logical(child, f"{path}.properties[{key}]", types_allowed=False)
+    if isinstance(part.get("items"), Mapping):
+        yield from _logical(part["items"], f"{path}.items", types_allowed=False)
+
+
+def _default(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    value: Object = schema["default"]
+    node: SchemaNode = from_schema(schema)
+    for cause in validate(value, node):
+        yield Cause(
+            cause.reason, cause.message, f"{path}.default" + (f".{cause.field}" if cause.field else "")
+        )
