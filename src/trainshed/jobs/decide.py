@@ -88,7 +88,7 @@ def _after_finish(job: Job, children: Children, draft: Draft) -> Plan:
         actions = cleanup.delete_after_finish(job, children)
     left = cleanup.time_to_live(job, draft)
     if left == 0 and not draft.changed():
-        return Plan(actions=(cleanup.delete_job(job),), counters=("deleted",))
+        return Plan(actions=(cleanup.delete_job(job),))
     return draft.plan(actions, left)
 
 
@@ -105,7 +105,6 @@ def _run(
 
     # Success first: what fails beside it no longer matters, and nothing is started or restarted for it.
     if judgement.succeeded is not None:
-        _set_running(judgement, draft)
         draft.succeed(judgement.succeeded)
         return []
     permanent = restart.permanently_failed(job, children)

@@ -24,8 +24,8 @@ from trainshed.jobs import constants as c
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
-Counter: TypeAlias = Literal["created", "deleted", "successful", "failed", "restarted"]
-"""Which `training_operator_jobs_<counter>_total` goes up by one."""
+Counter: TypeAlias = Literal["created", "successful", "failed", "restarted"]
+"""Which `training_operator_jobs_<counter>_total` goes up by one. A deleted job is counted with its DeleteJob."""
 
 
 class Event(msgspec.Struct, frozen=True):

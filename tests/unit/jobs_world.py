@@ -1,0 +1,162 @@
+"""A tiny model of a cluster that executes plans: objects by name, a node that the test plays, nothing else.
+
+It answers as an API server does: AlreadyExists for a taken name, NotFound or Conflict for a delete whose uid is
+gone. Deleting a pod marks it; it goes when the node reaps it. Every create is checked against the promises.
+"""
+
+from __future__ import annotations
+
+import copy
+from itertools import count
+
+from trainshed.api.core import Object, controller_uid, name_of, uid_of
+from trainshed.jobs.decide import decide
+from trainshed.jobs.model import Observed
+from trainshed.jobs.plan import (
+    Action,
+    ApplyHPA,
+    CreatePod,
+    CreateService,
+    DeleteHPA,
+    DeleteJob,
+    DeletePod,
+    DeleteService,
+    Plan,
+)
+from trainshed.jobs.timestamps import wire
+
+
+class World:
+    """One job, its children, and the time."""
+
+    def __init__(self, job: Object, now: float) -> None:
+        self.job: Object | None = copy.deepcopy(job)
+        self.pods: dict[str, Object] = {}
+        self.services: dict[str, Object] = {}
+        self.hpa: Object | None = None
+        self.now = now
+        self.incarnations: dict[str, int] = {}
+        self._uids = count(1)
+        self._cache: tuple[list[Object], list[Object]] = ([], [])
+
+    # The operator's side.
+
+    def observe(self, *, stale: bool = False) -> Observed:
+        """Return the view of a reconcile; a stale one has the children of the last fresh one."""
+        assert self.job is not None
+        if not stale:
+            self._cache = copy.deepcopy((list(self.pods.values()), list(self.services.values())))
+        pods, services = copy.deepcopy(self._cache)
+        return Observed(
+            job=copy.deepcopy(self.job),
+            pods=pods,
+            services=services,
+            hpa=copy.deepcopy(self.hpa),
+            now=self.now,
+        )
+
+    def reconcile(self, *, stale: bool = False, stop_after: int | None = None) -> Plan:
+        """Decide and execute; with `stop_after` the operator dies after so many actions, before the status."""
+        plan = decide(self.observe(stale=stale))
+        for action in plan.actions[:stop_after]:
+            self._execute(action)
+        if stop_after is None and plan.status is not None and self.job is not None:
+            self.job["status"] = copy.deepcopy(plan.status)
+        return plan
+
+    def settle(self, passes: int = 6) -> None:
+        """Reconcile until there is nothing left to do; fail if that takes more passes than any policy needs."""
+        for _ in range(passes):
+            if self.job is None:
+                return
+            plan = self.reconcile()
+            if not plan.actions and plan.status is None:
+                return
+        raise AssertionError(f"did not settle in {passes} passes: {plan}")
+
+    def _execute(self, action: Action) -> None:
+        if isinstance(action, CreatePod):
+            name = name_of(action.pod)
+            if name not in self.pods:
+                self.pods[name] = self._stored(action.pod, {"phase": "Pending"})
+                self.incarnations[name] = self.incarnations.get(name, 0) + 1
+        elif isinstance(action, CreateService):
+            self.services.setdefault(name_of(action.service), self._stored(action.service))
+        elif isinstance(action, DeletePod):
+            pod = self.pods.get(action.name)
+            if pod is not None and uid_of(pod) == action.uid:
+                pod["metadata"].setdefault("deletionTimestamp", wire(self.now))
+        elif isinstance(action, DeleteService):
+            service = self.services.get(action.name)
+            if service is not None and uid_of(service) == action.uid:
+                del self.services[action.name]
+        elif isinstance(action, ApplyHPA):
+            self.hpa = self._stored(action.hpa)
+        elif isinstance(action, DeleteHPA):
+            self.hpa = None
+        elif isinstance(action, DeleteJob):
+            self.job = None
+        else:
+            raise AssertionError(f"unknown action {action}")
+
+    def _stored(self, manifest: Object, status: Object | None = None) -> Object:
+        obj = copy.deepcopy(manifest)
+        assert self.job is not None and controller_uid(obj) == uid_of(self.job), "a child without its owner"
+        obj["metadata"]["uid"] = f"uid-{next(self._uids)}"
+        if status is not None:
+            obj["status"] = status
+        return obj
+
+    # The node's side.
+
+    def start(self, name: str) -> None:
+        """Run the containers of a pending pod."""
+        pod = self.pods.get(name)
+        if pod is not None and pod["status"]["phase"] == "Pending" and not self.is_terminating(name):
+            pod["status"] = {
+                "phase": "Running",
+                "containerStatuses": [{"name": "pytorch", "restartCount": 0}],
+            }
+
+    def end(self, name: str, exit_code: int | None) -> None:
+        """End a running pod with an exit code, or as evicted without one."""
+        pod = self.pods.get(name)
+        if pod is None or pod["status"]["phase"] != "Running":
+            return
+        pod["status"]["phase"] = "Succeeded" if exit_code == 0 else "Failed"
+        if exit_code is None:
+            pod["status"].pop("containerStatuses")
+        else:
+            ended = {"exitCode": exit_code, "finishedAt": wire(self.now)}
+            pod["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
+
+    def restart_container(self, name: str) -> None:
+        """Restart the container of a running pod in place, as the node does under OnFailure."""
+        pod = self.pods.get(name)
+        if pod is not None and pod["status"]["phase"] == "Running":
+            pod["status"]["containerStatuses"][0]["restartCount"] += 1
+
+    def drain(self, name: str) -> None:
+        """Delete a pod as a user or a drain does."""
+        if name in self.pods:
+            self.pods[name]["metadata"].setdefault("deletionTimestamp", wire(self.now))
+
+    def reap(self, name: str) -> None:
+        """Finish the deletion of a pod."""
+        if name in self.pods and self.is_terminating(name):
+            del self.pods[name]
+
+    def is_terminating(self, name: str) -> bool:
+        """Say whether the pod is being deleted."""
+        return "deletionTimestamp" in self.pods[name]["metadata"]
+
+    # What a test looks at.
+
+    def conditions(self) -> dict[str, str]:
+        """Return status by condition type."""
+        conditions = (self.job or {}).get("status", {}).get("conditions", [])
+        return {condition["type"]: condition["status"] for condition in conditions}
+
+    def outcome(self) -> str | None:
+        """Return `Succeeded`, `Failed` or None."""
+        return next((t for t in ("Succeeded", "Failed") if self.conditions().get(t) == "True"), None)

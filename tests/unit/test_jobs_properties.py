@@ -1,0 +1,251 @@
+"""What holds for every job, whatever the order of events: a state machine that plays users, node and faults."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.unit.jobs_builders import NOW, created_pods, env_of, make_job, plan_for
+from tests.unit.jobs_world import World
+from trainshed.jobs.decide import decide
+
+POLICIES = st.sampled_from(["OnFailure", "Always", "ExitCode", "Never"])
+NAMES = st.sampled_from(["train-master-0", *(f"train-worker-{i}" for i in range(4))])
+EXIT_CODES = st.sampled_from([0, 1, 127, 137, 143, None])
+
+RUN_POLICIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "cleanPodPolicy": st.sampled_from(["None", "Running", "All"]),
+        "backoffLimit": st.integers(0, 3),
+        "activeDeadlineSeconds": st.integers(0, 60),
+        "ttlSecondsAfterFinished": st.integers(0, 60),
+        "suspend": st.booleans(),
+    },
+)
+
+
+@st.composite
+def jobs(draw: Any, *, policy: Any = POLICIES, run_policy: Any = RUN_POLICIES) -> dict[str, Any]:
+    """Draw a valid PyTorchJob: with a master, with workers only, or elastic."""
+    shape = draw(st.sampled_from(["master", "workers", "elastic"]))
+    workers = draw(st.integers(0 if shape == "master" else 1, 3))
+    spec = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 4}} if shape == "elastic" else {}
+    return make_job(
+        master=1 if shape == "master" else None,
+        workers=workers or None,
+        policy=draw(policy),
+        spec=spec,
+        **draw(run_policy),
+    )
+
+
+class AnyHistory(RuleBasedStateMachine):
+    """Users, node, clock and faults act in any order. Left out: two operators at once, foreign objects."""
+
+    @initialize(job=jobs())
+    def begin(self, job: dict[str, Any]) -> None:
+        self.world = World(job, NOW)
+        self.ended: str | None = None
+        self.pods_at_end: dict[str, int] = {}
+
+    def alive(self) -> bool:
+        return self.world.job is not None
+
+    @precondition(alive)
+    @rule(stale=st.booleans())
+    def reconcile(self, stale: bool) -> None:
+        fresh_pods = set(self.world.pods)
+        plan = self.world.reconcile(stale=stale)
+        if not stale:
+            assert not fresh_pods & set(created_pods(plan)), "a pod that is there is created again"
+
+    @precondition(alive)
+    @rule(actions=st.integers(0, 5), stale=st.booleans())
+    def die_in_reconcile(self, actions: int, stale: bool) -> None:
+        self.world.reconcile(stale=stale, stop_after=actions)
+
+    @rule(name=NAMES)
+    def start(self, name: str) -> None:
+        self.world.start(name)
+
+    @rule(name=NAMES, exit_code=EXIT_CODES)
+    def end(self, name: str, exit_code: int | None) -> None:
+        self.world.end(name, exit_code)
+
+    @rule(name=NAMES)
+    def restart_container(self, name: str) -> None:
+        self.world.restart_container(name)
+
+    @rule(name=NAMES)
+    def drain(self, name: str) -> None:
+        self.world.drain(name)
+
+    @rule(name=NAMES)
+    def reap(self, name: str) -> None:
+        self.world.reap(name)
+
+    @rule(seconds=st.floats(0, 40))
+    def wait(self, seconds: float) -> None:
+        self.world.now += seconds
+
+    @precondition(alive)
+    @rule(suspend=st.booleans())
+    def set_suspend(self, suspend: bool) -> None:
+        assert self.world.job is not None
+        self.world.job["spec"].setdefault("runPolicy", {})["suspend"] = suspend
+
+    @precondition(lambda self: self.alive() and "Worker" in self.world.job["spec"]["pytorchReplicaSpecs"])
+    @rule(replicas=st.integers(1, 4))
+    def scale(self, replicas: int) -> None:
+        assert self.world.job is not None
+        self.world.job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = replicas
+
+    @invariant()
+    def conditions_are_legal(self) -> None:
+        """One of each type; Running and Restarting replace each other; a finished job does not run."""
+        if not self.alive():
+            return
+        assert self.world.job is not None
+        listed = self.world.job.get("status", {}).get("conditions", [])
+        conditions = self.world.conditions()
+        assert len(listed) == len(conditions), "a condition type is there twice"
+        if not listed:
+            return
+        assert conditions["Created"] == "True"
+        assert not {"Running", "Restarting"} <= set(conditions), "Running and Restarting at once"
+        assert [conditions.get("Succeeded"), conditions.get("Failed")].count("True") <= 1, "two outcomes"
+        if self.world.outcome() is not None:
+            assert conditions.get("Running") != "True", "finished and running"
+            assert self.world.job["status"].get("completionTime"), "finished without a time"
+
+    @invariant()
+    def an_outcome_is_final(self) -> None:
+        """Succeeded and Failed are never cleared, and no pod is created after them."""
+        if self.ended is not None and self.alive():
+            assert self.world.outcome() == self.ended, "an outcome was taken back"
+            assert self.world.incarnations == self.pods_at_end, "a pod was created after the end"
+        elif self.alive() and self.world.outcome() is not None:
+            self.ended = self.world.outcome()
+            self.pods_at_end = dict(self.world.incarnations)
+
+    def teardown(self) -> None:
+        """When the world stands still the plan runs dry: no action, same status, also a moment later."""
+        if not hasattr(self, "world") or not self.alive():
+            return
+        self.world.settle()
+        for name in list(self.world.pods):
+            self.world.reap(name)
+        self.world.settle()
+        if not self.alive():
+            return
+        observed = self.world.observe()
+        again = decide(observed)
+        assert not again.actions and again.status is None, "decide is not idempotent after its own plan"
+        if again.requeue_after is None or again.requeue_after > 1:
+            self.world.now += 1
+            later = decide(self.world.observe())
+            assert not later.actions and later.status is None, "the status depends on when it is looked at"
+
+
+AnyHistory.TestCase.settings = settings(
+    max_examples=120, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestAnyHistory = AnyHistory.TestCase
+
+
+def _play(job: dict[str, Any], scripts: dict[str, list[int | None]], choices: list[int]) -> World:
+    """Run every pod through its script of exit codes, interleaved as `choices` say, and let it settle."""
+    world = World(job, NOW)
+    world.settle()
+    left = {name: list(codes) for name, codes in scripts.items()}
+    picks = iter(choices)
+    while any(left.values()):
+        name = sorted(name for name, codes in left.items() if codes)[
+            next(picks, 0) % sum(map(bool, left.values()))
+        ]
+        if name not in world.pods:
+            world.reap(name)
+            world.settle()
+        if name not in world.pods:  # its turn never comes: the job is over
+            left[name] = []
+            continue
+        world.start(name)
+        if next(picks, 1) % 2:
+            world.reconcile()
+        world.end(name, left[name].pop(0))
+        if next(picks, 1) % 2 or left[name]:
+            world.settle()
+        world.reap(name)
+    world.settle()
+    return world
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_order_of_events_does_not_matter(data: st.DataObject) -> None:
+    """Workers that fail as often in any interleaving end in the same state.
+
+    Compared without times and without Running, which is there only if a reconcile fell in that moment.
+    """
+    workers = data.draw(st.integers(1, 3))
+    job = make_job(workers=workers, policy=data.draw(st.sampled_from(["OnFailure", "ExitCode"])))
+    failures = st.lists(st.sampled_from([137, 143, None]), max_size=2)
+    scripts: dict[str, list[int | None]] = {
+        f"train-worker-{i}": [*data.draw(failures), 0] for i in range(workers)
+    }
+    orders = st.lists(st.integers(0, 11), max_size=40)
+    first = _play(job, scripts, data.draw(orders))
+    second = _play(job, scripts, data.draw(orders))
+    for world in (first, second):
+        assert world.outcome() == "Succeeded"
+        assert world.incarnations == {name: len(codes) for name, codes in scripts.items()}
+    assert _final(first) == _final(second)
+
+
+def _final(world: World) -> Any:
+    assert world.job is not None
+    return set(world.pods), set(world.services), world.outcome(), world.job["status"]["replicaStatuses"]
+
+
+@given(workers=st.integers(0, 12), nproc=st.sampled_from([None, "auto", "gpu", "1", "4"]))
+def test_ranks_are_exactly_zero_to_world_size(workers: int, nproc: str | None) -> None:
+    """Over all pods each rank is there once, and all agree on the size of the world."""
+    job = make_job(master=1, workers=workers or None, spec={"nprocPerNode": nproc} if nproc else {})
+    envs = [dict(env_of(pod)) for pod in created_pods(plan_for(job)).values()]
+    assert sorted(int(env["RANK"]) for env in envs) == list(range(workers + 1))
+    assert [env["RANK"] for env in envs] == [env["PET_NODE_RANK"] for env in envs]
+    processes = int(nproc) if nproc and nproc.isdecimal() else 1
+    assert {env["WORLD_SIZE"] for env in envs} == {str((workers + 1) * processes)}
+
+
+@given(job=jobs(), missing=st.sets(st.integers(0, 3)))
+def test_a_view_without_some_pods_repeats_their_creation_unchanged(
+    job: dict[str, Any], missing: set[int]
+) -> None:
+    """A stale view leads to the same names and the same contents, so that the conflict is harmless."""
+    job["spec"].get("runPolicy", {}).pop("suspend", None)
+    world = World(job, NOW)
+    first = created_pods(world.reconcile())
+    observed = world.observe()
+    kept = [pod for i, pod in enumerate(observed.pods) if i not in missing]
+    again = created_pods(plan_for(world.job or {}, kept, now=NOW - 1))
+    gone = {pod["metadata"]["name"] for i, pod in enumerate(observed.pods) if i in missing}
+    assert again == {name: first[name] for name in gone}
+
+
+@given(job=jobs())
+def test_decide_changes_nothing_that_it_is_given(job: dict[str, Any]) -> None:
+    """Objects come from shared caches."""
+    world = World(job, NOW)
+    world.reconcile()
+    for name in world.pods:
+        world.start(name)
+    observed = world.observe()
+    before = copy.deepcopy((observed.job, observed.pods, observed.services))
+    decide(observed)
+    assert before == (observed.job, observed.pods, observed.services)
