@@ -1,7 +1,6 @@
 """Real kubectl executables against the stream endpoints: every transport that a supported kubectl speaks.
 
-The server is the smallest API that kubectl needs around a stream: discovery and one pod, whose "container"
-is this machine. Matrix: kubectl versions × {exit code, stdin to its end, a terminal that is resized, cp,
+Matrix: kubectl versions × {exit code, stdin to its end, a terminal that is resized, cp,
 attach, port-forward in parallel, refusals}. Left out: finding pods and authorisation (the API server's).
 """
 
@@ -16,29 +15,15 @@ import shutil
 import signal
 import struct
 import termios
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import parse_qs
 
-import msgspec
 import pytest
-import uvicorn
 
-from trainshed.cluster.apiserver import streams
-from trainshed.cluster.backend import LogOptions
-from trainshed.kube import discovery, negotiate
-from trainshed.kube.errors import ApiError, bad_request, not_found
-from trainshed.kube.registry import Registry
-from trainshed.kube.resources import Object
+from tests.fakes.local_node import LocalNode, Terminal
+from tests.fakes.stream_api import serving
 
 DEADLINE = 30.0
-POD: Object = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "web", "namespace": "default", "uid": "0d7c", "resourceVersion": "1"},
-    "spec": {"nodeName": "here", "containers": [{"name": "main", "image": "here", "stdin": True}]},
-    "status": {"phase": "Running", "containerStatuses": [{"name": "main", "ready": True}]},
-}
 
 
 def _find_kubectls() -> dict[str, str]:
@@ -65,211 +50,8 @@ def kubectl_path(request: pytest.FixtureRequest) -> str:
     return KUBECTLS[request.param]
 
 
-class LocalProcess:
-    """An `ExecSession` on this machine; with `tty` behind a pseudo-terminal."""
-
-    def __init__(self) -> None:
-        self.process: asyncio.subprocess.Process
-        self.master: int | None = None
-        self.closed = asyncio.Event()
-
-    @classmethod
-    async def start(cls, command: Sequence[str], *, stdin: bool, tty: bool) -> LocalProcess:
-        self = cls()
-        pipe = asyncio.subprocess.PIPE
-        if tty:
-            self.master, slave = pty.openpty()
-            self.process = await asyncio.create_subprocess_exec(
-                *command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-            )
-            os.close(slave)
-        else:
-            self.process = await asyncio.create_subprocess_exec(
-                *command, stdin=pipe if stdin else asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
-            )
-        return self
-
-    async def write_stdin(self, data: bytes) -> None:
-        if self.master is not None:
-            os.write(self.master, data)
-        elif self.process.stdin is not None:
-            with contextlib.suppress(ConnectionError):
-                self.process.stdin.write(data)
-                await self.process.stdin.drain()
-
-    async def close_stdin(self) -> None:
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-
-    async def resize(self, width: int, height: int) -> None:
-        if self.master is not None:
-            fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-
-    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
-        if self.master is not None:
-            terminal = Terminal(self.master)
-            with terminal:
-                while data := await terminal.read():
-                    yield 1, data
-            return
-
-        async def pump(channel: int, reader: asyncio.StreamReader) -> None:
-            while data := await reader.read(65536):
-                await queue.put((channel, data))
-
-        assert self.process.stdout and self.process.stderr
-        pumps = asyncio.gather(pump(1, self.process.stdout), pump(2, self.process.stderr))
-        pumps.add_done_callback(lambda _: queue.put_nowait((0, b"")))
-        while (item := await queue.get())[0]:
-            yield item
-
-    async def wait(self) -> int:
-        return await self.process.wait()
-
-    async def close(self) -> None:
-        if self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGHUP)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(2):
-                    await self.process.wait()
-            if self.process.returncode is None:
-                self.process.kill()
-                await self.process.wait()
-        if self.master is not None:
-            os.close(self.master)
-            self.master = None
-        self.closed.set()
-
-
-class Terminal:
-    """Reads the controlling side of a pseudo-terminal."""
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self._queue: asyncio.Queue[bytes] = asyncio.Queue()
-        os.set_blocking(fd, False)
-
-    def __enter__(self) -> Terminal:
-        asyncio.get_running_loop().add_reader(self.fd, self._ready)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.get_running_loop().remove_reader(self.fd)
-
-    def _ready(self) -> None:
-        try:
-            data = os.read(self.fd, 65536)
-        except BlockingIOError:
-            return
-        except OSError:  # EIO: the other side is closed
-            data = b""
-        if not data:
-            asyncio.get_running_loop().remove_reader(self.fd)
-        self._queue.put_nowait(data)
-
-    async def read(self) -> bytes:
-        return await self._queue.get()
-
-
-class Tcp:
-    """A `ByteStream` to a local port."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    async def read(self) -> bytes:
-        return await self.reader.read(65536)
-
-    async def write(self, data: bytes) -> None:
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def write_eof(self) -> None:
-        self.writer.write_eof()
-
-    async def close(self) -> None:
-        self.writer.close()
-        with contextlib.suppress(OSError):
-            await self.writer.wait_closed()
-
-
-class Backend:
-    """A `NodeBackend` on this machine; `ports` maps the pod's ports to local ones."""
-
-    def __init__(self) -> None:
-        self.ports: dict[int, int] = {}
-        self.sessions: list[LocalProcess] = []
-        self.main = ["sh", "-c", "while read line; do echo got $line; done; exit 3"]
-
-    def logs(self, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
-        raise NotImplementedError
-
-    async def exec(
-        self, pod: Object, container: str, command: Sequence[str], *, stdin: bool, tty: bool
-    ) -> LocalProcess:
-        try:
-            session = await LocalProcess.start(command, stdin=stdin, tty=tty)
-        except FileNotFoundError as error:
-            raise bad_request(f'exec: "{command[0]}": executable file not found') from error
-        self.sessions.append(session)
-        return session
-
-    async def attach(self, pod: Object, container: str, *, stdin: bool, tty: bool) -> LocalProcess:
-        return await self.exec(pod, container, self.main, stdin=stdin, tty=tty)
-
-    async def port_forward(self, pod: Object, port: int) -> Tcp:
-        return Tcp(*await asyncio.open_connection("127.0.0.1", self.ports[port]))
-
-
-def make_app(backend: Backend) -> Callable[..., object]:
-    """Return the smallest API around the streams of one pod."""
-    registry = Registry()
-
-    async def stream(scope: streams.Scope, receive: streams.Receive, send: streams.Send, name: str) -> None:
-        query = parse_qs(scope["query_string"].decode())
-
-        def flag(key: str) -> bool:
-            return query.get(key, [""])[0] in ("true", "1")
-
-        flags = {key: flag(key) for key in ("stdin", "stdout", "stderr", "tty")}
-        if name == "exec":
-            command = query.get("command", [])
-            await streams.serve_exec(scope, receive, send, backend, POD, "main", command, **flags)
-        elif name == "attach":
-            await streams.serve_attach(scope, receive, send, backend, POD, "main", **flags)
-        else:
-            await streams.serve_port_forward(scope, receive, send, backend, POD)
-
-    async def app(scope: streams.Scope, receive: streams.Receive, send: streams.Send) -> None:
-        path = scope["path"].rstrip("/")
-        parts = path.strip("/").split("/")
-        headers = {key.decode(): value.decode() for key, value in scope["headers"]}
-        try:
-            if path.startswith("/api/v1/namespaces/default/pods/web/"):
-                await stream(scope, receive, send, parts[-1])
-                return
-            if path in ("/api", "/apis"):
-                form = negotiate.for_discovery(headers.get("accept"))
-                body = discovery.aggregated(registry, core=path == "/api", version=form.version)
-                content_type = form.content_type
-            elif path == "/api/v1/namespaces/default/pods/web":
-                body, content_type = POD, "application/json"
-            else:
-                raise not_found("pods", "", parts[-1])
-        except ApiError as error:
-            await streams.reject(scope, send, error)
-            return
-        head = [(b"content-type", content_type.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": head})
-        await send({"type": "http.response.body", "body": msgspec.json.encode(body)})
-
-    return app
-
-
 class Server:
-    def __init__(self, backend: Backend, url: str, kubectl: str, home: Path) -> None:
+    def __init__(self, backend: LocalNode, url: str, kubectl: str, home: Path) -> None:
         self.backend, self.url, self.kubectl, self.home = backend, url, kubectl, home
 
     async def start(self, *arguments: str, **options: object) -> asyncio.subprocess.Process:
@@ -296,27 +78,9 @@ class Server:
 
 @pytest.fixture
 async def server(kubectl_path: str, tmp_path: Path) -> AsyncIterator[Server]:
-    backend = Backend()
-    config = uvicorn.Config(
-        make_app(backend),
-        host="127.0.0.1",
-        port=0,
-        lifespan="off",
-        log_level="warning",
-        **streams.server_options(),
-    )
-    http = uvicorn.Server(config)
-    task = asyncio.create_task(http.serve())
-    async with asyncio.timeout(DEADLINE):
-        while not http.started:
-            await asyncio.sleep(0.01)
-    port = http.servers[0].sockets[0].getsockname()[1]
-    yield Server(backend, f"http://127.0.0.1:{port}", kubectl_path, tmp_path)
-    http.should_exit = True
-    async with asyncio.timeout(DEADLINE):
-        await task
-        for session in backend.sessions:
-            await session.closed.wait()
+    backend = LocalNode()
+    async with serving(backend, deadline=DEADLINE) as url:
+        yield Server(backend, url, kubectl_path, tmp_path)
 
 
 async def test_exec_passes_output_and_exit_code(server: Server) -> None:
@@ -391,6 +155,20 @@ async def test_killing_kubectl_hangs_up_the_process(server: Server) -> None:
         await process.communicate()
         await server.backend.sessions[0].closed.wait()
     assert server.backend.sessions[0].process.returncode == -signal.SIGHUP
+
+
+async def test_stopping_the_server_hangs_up_the_process(kubectl_path: str, tmp_path: Path) -> None:
+    """`serving` waits for every process to end when it stops the server."""
+    backend = LocalNode()
+    async with serving(backend, deadline=DEADLINE) as url:
+        process = await Server(backend, url, kubectl_path, tmp_path).start(
+            "exec", "web", "--", "sh", "-c", "echo up; exec sleep 600"
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(DEADLINE):
+            assert await process.stdout.readline() == b"up\n"
+    await process.communicate()
+    assert backend.sessions[0].process.returncode == -signal.SIGHUP
 
 
 async def test_attach_talks_to_the_main_process(server: Server) -> None:

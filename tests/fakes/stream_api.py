@@ -34,7 +34,7 @@ def make_app(backend: LocalNode) -> Callable[..., object]:
         query = parse_qs(scope["query_string"].decode())
 
         def flag(key: str) -> bool:
-            return query.get(key, [""])[0] in ("true", "1")
+            return query.get(key, ["false"])[0].lower() not in ("false", "0")
 
         flags = {key: flag(key) for key in ("stdin", "stdout", "stderr", "tty")}
         if name == "exec":

@@ -42,15 +42,21 @@ def encode(protocol: str, channel: int, data: bytes) -> bytes | str:
     return bytes([channel]) + data
 
 
-def decode(message: bytes | str) -> tuple[int, bytes] | None:
-    """Return the channel and payload of a message, or None when it is malformed."""
-    if isinstance(message, bytes):
-        return (message[0], message[1:]) if message else None
-    if not message[:1].isdecimal():
+def decode(protocol: str, message: bytes | str) -> tuple[int, bytes] | None:
+    """Return the channel and payload of a message, or None when it is malformed.
+
+    Without base64 the kind of message does not matter: the Python client sends stdin that is str as text.
+    """
+    data = message.encode() if isinstance(message, str) else message
+    if not data:
+        return None
+    if "base64" not in protocol:
+        return data[0], data[1:]
+    if not data[:1].isdigit():
         return None
     try:
-        return int(message[0]), base64.b64decode(message[1:], validate=True)
-    except (binascii.Error, ValueError):
+        return int(data[:1]), base64.b64decode(data[1:], validate=True)
+    except binascii.Error:
         return None
 
 
@@ -65,7 +71,7 @@ class WebSocketChannels:
     async def receive(self) -> Input | Resize | None:
         """Return what the client sends next; None when it has gone."""
         while (message := await self._socket.read()) is not None:
-            decoded = decode(message)
+            decoded = decode(self._protocol, message)
             if decoded is None:
                 continue
             channel, payload = decoded
