@@ -1,0 +1,37 @@
+"""The operator inside the embedded cluster: the same objects as on Kubernetes, with another command.
+
+The only workload is the Deployment. Its pod is a sandboxed process on this machine that sees this Python
+installation, so it runs the very code that installs it; the image name is only a label there.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Sequence
+
+from trainshed.kube.resources import Object
+from trainshed.operator import objects
+
+EMBEDDED_ARGS = ("--kube-api-qps=200", "--kube-api-burst=400", "--zap-encoder=json")
+"""The API server is on this machine and serves one user: the limit only stops a runaway loop."""
+
+
+def embedded_objects(*, python: str = sys.executable, args: Sequence[str] = EMBEDDED_ARGS) -> list[Object]:
+    """Return everything to apply, in order. The caller owns the objects.
+
+    `python` is the interpreter that the pod runs, with this package installed.
+    """
+    command = [python, "-m", "trainshed.operator"]
+    wanted = [
+        objects.namespace(),
+        *objects.crds(),
+        objects.service_account(),
+        objects.cluster_role(),
+        objects.cluster_role_binding(),
+        objects.election_role(),
+        objects.election_role_binding(),
+        objects.service(),
+        objects.deployment(command=command, args=args),
+    ]
+    return copy.deepcopy(wanted)
