@@ -150,7 +150,9 @@ def test_fields_no_longer_named_are_removed_unless_owned_by_others() -> None:
 
 
 def test_containers_merge_by_name_and_keep_their_defaults() -> None:
-    live = applied(None, pod({"name": "a", "image": "x"}, {"name": "b", "image": "y"}), schema=POD)
+    live = copy.deepcopy(
+        applied(None, pod({"name": "a", "image": "x"}, {"name": "b", "image": "y"}), schema=POD)
+    )
     live["spec"]["containers"][0]["terminationMessagePath"] = "/dev/termination-log"  # a default: nobody's
     after = applied(live, pod({"name": "a", "image": "z"}, {"name": "b", "image": "y"}), schema=POD)
     assert after["spec"]["containers"][0] == {
@@ -180,7 +182,7 @@ def test_a_dropped_struct_goes_with_its_defaults() -> None:
 
 def test_ports_are_keyed_with_the_default_protocol() -> None:
     config = pod({"name": "a", "image": "x", "ports": [{"containerPort": 80}]})
-    live = applied(None, config, schema=POD)
+    live = copy.deepcopy(applied(None, config, schema=POD))
     live["spec"]["containers"][0]["ports"][0]["protocol"] = "TCP"
     after = applied(live, config, schema=POD)
     assert after["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
@@ -217,6 +219,28 @@ def test_nulls_are_not_applied() -> None:
     config = {**configmap(a="1"), "metadata": {"name": "cm", "creationTimestamp": None, "labels": None}}
     created = applied(None, config)
     assert set(created["metadata"]) == {"name", "managedFields"}
+
+
+def test_nulls_that_are_values_stay() -> None:
+    schema = from_crd(
+        {
+            "type": "object",
+            "properties": {
+                "spec": {
+                    "type": "object",
+                    "properties": {
+                        "nullable": {"type": "string", "nullable": True},
+                        "plain": {"type": "string"},
+                        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                    },
+                }
+            },
+        }
+    )
+    spec = {"nullable": None, "plain": None, "free": {"x": None}}
+    created = applied(None, custom(spec), schema=schema)
+    assert created["spec"] == {"nullable": None, "free": {"x": None}}
+    assert same_but_times(created, applied(created, custom(spec), schema=schema))
 
 
 def test_status_belongs_to_its_subresource() -> None:
@@ -389,4 +413,6 @@ def test_a_manager_alone_gets_exactly_its_configuration(first: Any, second: Any)
 
 
 def _unordered(value: Any) -> Any:
-    return sorted(value, key=str) if isinstance(value, list) else value
+    return (
+        sorted(value, key=lambda item: json.dumps(item, sort_keys=True)) if isinstance(value, list) else value
+    )

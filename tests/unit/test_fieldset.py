@@ -146,7 +146,7 @@ def _normal(fields: dict[str, Any]) -> dict[str, Any]:
     return {} if set(fields) == {"."} else fields
 
 
-_TREES = st.recursive(
+_TREES: st.SearchStrategy[Any] = st.recursive(
     st.just({}),
     lambda below: st.dictionaries(st.one_of(_NAMES, st.just(".")), below, max_size=3).map(
         lambda t: _normal({k: ({} if k == "." else v) for k, v in t.items()})

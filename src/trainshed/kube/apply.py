@@ -62,7 +62,7 @@ def apply(
     own = next((entry for entry in entries if _is_own(entry, manager, subresource)), None)
     others = [entry for entry in entries if entry is not own]
     merged: Object = _merge(live, wanted, schema)
-    if own is not None:
+    if own is not None and own["fieldsV1"] != fields:  # a repeated apply has nothing to remove
         kept = fields
         for entry in others:
             kept = fieldset.union(kept, entry["fieldsV1"])
@@ -128,17 +128,27 @@ def _visible(applied: Object, subresource: str, has_status: bool) -> Object:
 
 def _without_nulls(value: Any, node: SchemaNode | None) -> Any:
     """Return `value` without null fields: generators print `status: null` or `creationTimestamp: null` where they
-    mean nothing at all. A field that a custom schema declares nullable keeps its null."""
+    mean nothing at all. What a custom schema declares nullable, or does not describe, keeps its nulls."""
+    if node is not None and node.preserve_unknown and not node.properties:
+        return value  # such as the schema inside a CRD, where `default: null` is a value
     if isinstance(value, dict):
-        out = {}
+        out: Object | None = None
         for key, item in value.items():
+            if item is not None and not isinstance(item, dict | list):
+                continue
             child = node.child(key) if node is not None else None
-            if item is not None or (child is not None and child.nullable):
-                out[key] = _without_nulls(item, child) if isinstance(item, dict | list) else item
-        return out
+            kept = _without_nulls(item, child)
+            if item is None and not (child is not None and child.nullable):
+                out = dict(value) if out is None else out
+                del out[key]
+            elif kept is not item:
+                out = dict(value) if out is None else out
+                out[key] = kept
+        return value if out is None else out
     if isinstance(value, list):
         items = node.items if node is not None else None
-        return [_without_nulls(item, items) if isinstance(item, dict | list) else item for item in value]
+        left = [_without_nulls(item, items) if isinstance(item, dict | list) else item for item in value]
+        return value if all(a is b for a, b in zip(left, value, strict=True)) else left
     return value
 
 
