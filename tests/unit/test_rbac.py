@@ -161,6 +161,14 @@ def test_aggregation_follows_labels_over_levels() -> None:
     assert policy.authorize(asks("delete", "jobs", group="batch"))[0]
 
 
+def test_a_malformed_aggregation_selects_nothing() -> None:
+    bad = {"matchExpressions": [{"key": "a", "operator": "Bogus"}]}
+    good = {"matchLabels": {"to-view": "true"}}
+    jobs = role("jobs", rule("get", "jobs", "batch"), labels={"to-view": "true"})
+    view = role("view", aggregationRule={"clusterRoleSelectors": [bad, good]})
+    assert aggregated_rules(view, [view, jobs]) == jobs["rules"]
+
+
 def test_rules_for_a_user() -> None:
     policy = Policy(
         roles=[role("r", rule("get", "pods"), namespace="a")],

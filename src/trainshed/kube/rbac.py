@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import Object
 from trainshed.kube.selectors import LabelSelector
 
@@ -153,7 +154,10 @@ def aggregated_rules(cluster_role: Object, all_cluster_roles: Iterable[Object]) 
             rules.extend(rule for rule in role.get("rules") or () if rule not in rules)
             continue
         for selector in aggregation.get("clusterRoleSelectors") or ():
-            parsed = LabelSelector.from_object(selector)
+            try:
+                parsed = LabelSelector.from_object(selector)
+            except ApiError:
+                continue  # one malformed role must not lock everybody else out
             pending.extend(
                 other for other in everywhere if parsed.matches((other.get("metadata") or {}).get("labels"))
             )
