@@ -1,0 +1,138 @@
+"""Events about pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.jobs_builders import NOW, make_job, make_pod, plan_for
+from trainshed.jobs.plan import (
+    Action,
+    CreatePod,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    DeleteService,
+)
+from trainshed.jobs.timestamps import wire
+
+ENDED = {"name": "pytorch", "state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "boom"}}}
+WAITING = {
+    "name": "pytorch",
+    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
+}
+SILENT = {"name": "pytorch", "state": {"waiting": {"reason": "PodInitializing"}}}
+FINE = {"name": "pytorch", "state": {"terminated": {"exitCode": 0}}}
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/1 nodes",
+    "lastTransitionTime": wire(NOW),
+}
+OLDER = {"type": "Ready", "status": "True", "reason": "Older", "lastTransitionTime": wire(NOW - 9)}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "message"),
+    [
+        (
+            {"containerStatuses": [ENDED]},
+            "Error",
+            "Error pod train-worker-0 container pytorch exitCode: 3 terminated message: boom",
+        ),
+        (
+            {"containerStatuses": [WAITING]},
+            "ImagePullBackOff",
+            "Error pod train-worker-0 container pytorch waiting message: no such image",
+        ),
+        (
+            {"initContainerStatuses": [WAITING], "conditions": [UNSCHEDULABLE]},
+            "ImagePullBackOff",
+            "Error pod train-worker-0 container pytorch waiting message: no such image",
+        ),
+        (
+            {"conditions": [OLDER, UNSCHEDULABLE]},
+            "Unschedulable",
+            "Error pod train-worker-0 condition message: 0/1 nodes",
+        ),
+        ({"containerStatuses": [SILENT], "initContainerStatuses": [WAITING]}, None, None),
+        ({"containerStatuses": [FINE]}, None, None),
+        ({"conditions": [OLDER]}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_why_a_pod_does_not_run(status: dict[str, Any], reason: str | None, message: str | None) -> None:
+    pod = make_pod("Worker", 0)
+    pod["status"] |= status
+    plan = plan_for(make_job(workers=1), [pod])
+    warnings = [(e.reason, e.message) for e in plan.events if e.type == "Warning"]
+    assert warnings == ([(reason, message)] if reason else [])
+
+
+def test_pods_that_ended_are_not_abnormal() -> None:
+    pod = make_pod("Worker", 0, "Succeeded")
+    pod["status"]["containerStatuses"] = [WAITING]
+    assert not [e for e in plan_for(make_job(workers=1), [pod]).events if e.type == "Warning"]
+
+
+def exits(plan_events: Any) -> list[str]:
+    return [event.message for event in plan_events if event.reason == "ExitedWithCode"]
+
+
+def test_exit_codes_are_told_once_for_each_pod_that_ended_well() -> None:
+    """A large job must not repeat the codes of all pods that ended with every pass."""
+    job = make_job(workers=3)
+    pods = [make_pod("Worker", i, "Running") for i in range(3)]
+    pods[1] = make_pod("Worker", 1, "Succeeded", exit_code=0)
+    first = plan_for(job, pods)
+    assert exits(first.events) == ["Pod: ns.train-worker-1 exited with code 0"]
+    job["status"] = first.status
+    assert exits(plan_for(job, pods).events) == []
+    pods[0] = make_pod("Worker", 0, "Succeeded", exit_code=0)
+    ended = pods[0]["status"]["containerStatuses"][0]["state"]["terminated"]
+    ended["finishedAt"] = wire(NOW + 5)
+    assert exits(plan_for(job, pods).events) == ["Pod: ns.train-worker-0 exited with code 0"]
+
+
+def test_the_exit_code_of_a_failed_pod_is_told_until_its_delete_is_under_way() -> None:
+    job = make_job(workers=1)
+    pod = make_pod("Worker", 0, "Failed", exit_code=137)
+    assert exits(plan_for(job, [pod]).events) == ["Pod: ns.train-worker-0 exited with code 137"]
+    pod["metadata"]["deletionTimestamp"] = wire(NOW)
+    assert exits(plan_for(job, [pod]).events) == []
+
+
+CHILD = {"metadata": {"name": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("action", "done", "undone"),
+    [
+        (CreatePod(CHILD), "SuccessfulCreatePod: Created pod: x", "FailedCreatePod: Error creating: no"),
+        (
+            CreateService(CHILD),
+            "SuccessfulCreateService: Created service: x",
+            "FailedCreateService: Error creating: no",
+        ),
+        (
+            DeletePod("x", "ns", "u"),
+            "SuccessfulDeletePod: Deleted pod: x",
+            "FailedDeletePod: Error deleting: no",
+        ),
+        (
+            DeleteService("x", "ns", "u"),
+            "SuccessfulDeleteService: Deleted service: x",
+            "FailedDeleteService: Error deleting: no",
+        ),
+        (
+            DeleteJob("x", "ns", "u"),
+            "SuccessfulDeletePod: Deleted job: x",
+            "FailedDeletePod: Error deleting: no",
+        ),
+    ],
+)
+def test_actions_tell_of_themselves(action: Action, done: str, undone: str) -> None:
+    assert [f"{e.type} {e.reason}: {e.message}" for e in action.succeeded()] == ["Normal " + done]
+    assert [f"{e.type} {e.reason}: {e.message}" for e in action.failed("no")] == ["Warning " + undone]
