@@ -127,7 +127,7 @@ def normalise(name: str) -> str:
 
     Raises ImageProblem(InvalidImageName) when it is no image reference.
     """
-    if not _REFERENCE.match(name):
+    if not _REFERENCE.fullmatch(name):
         raise ImageProblem(
             "InvalidImageName",
             f'Failed to apply default image tag "{name}": couldn\'t parse image name "{name}": '

@@ -1,0 +1,156 @@
+"""CRI log files and the options of kubectl logs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainshed.cluster.backend import LogOptions
+from trainshed.cluster.node.logs import CHUNK, parse, read_logs, tail_text
+
+STAMP = "2026-01-31T12:00:{:02d}.123456789Z"
+
+
+def line(text: str, second: int = 0, stream: str = "stdout", tag: str = "F") -> bytes:
+    return f"{STAMP.format(second)} {stream} {tag} {text}\n".encode()
+
+
+async def collect(path, ended=lambda: True, **options) -> bytes:
+    blocks = [b async for b in read_logs(path, LogOptions(container="main", **options), ended=ended)]
+    return b"".join(blocks)
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "0.log"
+    path.write_bytes(b"".join(line(f"l{n}", n) for n in range(5)))
+    return path
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({}, "l0\nl1\nl2\nl3\nl4\n"),
+        ({"tail_lines": 2}, "l3\nl4\n"),
+        ({"tail_lines": 0}, ""),
+        ({"tail_lines": 99}, "l0\nl1\nl2\nl3\nl4\n"),
+        ({"limit_bytes": 4}, "l0\nl"),
+        ({"limit_bytes": 0}, ""),
+        ({"since": 1769860803.0}, "l3\nl4\n"),
+        ({"since": 1769860803.2}, "l4\n"),
+        ({"tail_lines": 1, "timestamps": True}, STAMP.format(4) + " l4\n"),
+        ({"tail_lines": 3, "since": 1769860804.0}, "l4\n"),
+    ],
+)
+async def test_options(log, options, expected):
+    assert (await collect(log, **options)).decode() == expected
+
+
+async def test_partial_records_are_one_line(tmp_path):
+    path = tmp_path / "0.log"
+    path.write_bytes(line("a", tag="P") + line("b", tag="P") + line("c") + line("", stream="stderr") + line("d"))
+    assert await collect(path) == b"abc\n\nd\n"
+    assert await collect(path, tail_lines=3, timestamps=True) == (
+        f"{STAMP.format(0)} abc\n{STAMP.format(0)} \n{STAMP.format(0)} d\n".encode()
+    )
+
+
+async def test_rotated_files_come_first(tmp_path):
+    path = tmp_path / "0.log"
+    (tmp_path / "0.log.2").write_bytes(line("a") + line("b"))
+    (tmp_path / "0.log.1").write_bytes(line("c"))
+    path.write_bytes(line("d"))
+    assert await collect(path) == b"a\nb\nc\nd\n"
+    assert await collect(path, tail_lines=3) == b"b\nc\nd\n"
+
+
+async def test_no_file_is_no_output(tmp_path):
+    assert await collect(tmp_path / "0.log") == b""
+
+
+def test_foreign_lines_are_left_out():
+    assert parse(b"garbage") is None and parse(b"") is None
+    entry = parse(line("x y", stream="stderr").rstrip(b"\n"))
+    assert entry is not None and entry.text == b"x y\n"
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.text(alphabet="ab ", max_size=3000), max_size=80), st.integers(0, 90))
+def test_tail_equals_the_end_of_everything(tmp_path_factory, texts, count):
+    """Also across the window in which the reader looks for the place to start."""
+    path = tmp_path_factory.mktemp("log") / "0.log"
+    path.write_bytes(b"".join(line(t) for t in texts))
+    expected = "".join(f"{t}\n" for t in (texts[-count:] if count else []))
+    assert asyncio.run(collect(path, tail_lines=count)).decode() == expected
+
+
+async def test_tail_of_a_big_log_reads_its_end_only(tmp_path):
+    path = tmp_path / "0.log"
+    path.write_bytes(b"".join(line(f"{n:06d}") for n in range(20 * CHUNK // 40)))
+    assert (await collect(path, tail_lines=2)).decode().split() == ["032766", "032767"]
+    assert tail_text(path, 2, 4) == "767\n"
+
+
+async def test_following_shows_what_is_appended_and_ends_with_the_container(log):
+    ended = False
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def follow():
+        async for block in read_logs(log, LogOptions("main", follow=True, tail_lines=1), ended=lambda: ended):
+            got.put_nowait(block)
+
+    task = asyncio.create_task(follow())
+    async with asyncio.timeout(5):
+        assert await got.get() == b"l4\n"
+        with log.open("ab") as file:
+            file.write(line("new"))
+        assert await got.get() == b"new\n"
+        with log.open("ab") as file:
+            file.write(line("half")[:-3])
+            file.flush()
+            file.write(line("half")[-3:] + line("last"))
+            ended = True
+        rest = b""
+        while not rest.endswith(b"last\n"):
+            rest += await got.get()
+        assert rest == b"half\nlast\n"
+        await task
+
+
+async def test_following_survives_rotation(log):
+    ended = False
+    blocks = []
+
+    async def follow():
+        async for block in read_logs(log, LogOptions("main", follow=True, tail_lines=0), ended=lambda: ended):
+            blocks.append(block)
+
+    task = asyncio.create_task(follow())
+    async with asyncio.timeout(5):
+        await asyncio.sleep(0.01)
+        with log.open("ab") as file:
+            file.write(line("before"))
+        log.rename(log.with_name("0.log.1"))
+        log.write_bytes(line("after"))
+        ended = True
+        await task
+    assert b"".join(blocks) == b"before\nafter\n"
+
+
+async def test_following_a_log_that_does_not_exist_yet(tmp_path):
+    path = tmp_path / "0.log"
+    ended = False
+
+    async def write():
+        nonlocal ended
+        path.write_bytes(line("hello"))
+        ended = True
+
+    task = asyncio.create_task(collect(path, ended=lambda: ended, follow=True))
+    await asyncio.sleep(0)
+    await write()
+    async with asyncio.timeout(5):
+        assert await task == b"hello\n"

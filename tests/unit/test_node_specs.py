@@ -1,0 +1,150 @@
+"""What the runtime is told, what is reported as not honoured, and who gets which GPU."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.node_builders import make_container, make_pod
+from trainshed.cluster.node import gpu
+from trainshed.cluster.node.images import Image
+from trainshed.cluster.node.runtime.model import Layer
+from trainshed.cluster.node.specs import ClusterNetwork, ContainerParts, container_spec, hostname, sandbox_spec
+from trainshed.cluster.node.starting import tools_directory
+from trainshed.cluster.node.unsupported import Capabilities, unsupported_fields
+
+NETWORK = ClusterNetwork(host_searches=("corp.example",))
+
+
+def paths(pod, **capabilities):
+    return [path for path, _ in unsupported_fields(pod, Capabilities(**capabilities))]
+
+
+def test_a_plain_pod_is_honoured_whole():
+    assert paths(make_pod(make_container(resources={"requests": {"cpu": "1"}}))) == []
+
+
+@pytest.mark.parametrize(
+    "container, spec, expected",
+    [
+        ({"resources": {"limits": {"memory": "1Gi"}}}, {}, "spec.containers[0].resources.limits.memory"),
+        ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, {}, None),
+        ({"securityContext": {"runAsUser": 1000}}, {}, None),
+        (
+            {"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}},
+            {},
+            "spec.containers[0].securityContext.seccompProfile",
+        ),
+        ({"livenessProbe": {"grpc": {"port": 1}}}, {}, "spec.containers[0].livenessProbe.grpc"),
+        ({}, {"securityContext": {"fsGroup": 1}}, "spec.securityContext.fsGroup"),
+        ({}, {"volumes": [{"name": "n", "nfs": {}}]}, "spec.volumes[0].nfs"),
+        ({}, {"volumes": [{"name": "n", "emptyDir": {"sizeLimit": "1Gi"}}]}, "spec.volumes[0].emptyDir.sizeLimit"),
+        ({}, {"volumes": [{"name": "n", "emptyDir": {"medium": "Memory"}}]}, None),
+        ({}, {"imagePullSecrets": [{"name": "x"}]}, "spec.imagePullSecrets"),
+        ({}, {"hostPID": True}, "spec.hostPID"),
+        ({}, {"hostNetwork": True}, None),
+    ],
+)
+def test_fields_that_are_not_honoured(container, spec, expected):
+    assert paths(make_pod(make_container(**container), **spec)) == ([expected] if expected else [])
+
+
+def test_capabilities_decide():
+    pod = make_pod(
+        make_container(securityContext={"runAsUser": 1000}, resources={"limits": {"cpu": "1"}}),
+    )
+    assert paths(pod, user_mapping=False, enforces_limits=True) == ["spec.containers[0].securityContext.runAsUser"]
+
+
+def test_dns_policies():
+    cluster = sandbox_spec(make_pod(), NETWORK)
+    assert cluster.nameservers == ("10.88.0.1",)
+    assert cluster.searches == ("default.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp.example")
+    assert cluster.dns_options == ("ndots:5",)
+    assert sandbox_spec(make_pod(dnsPolicy="Default"), NETWORK).nameservers == ()
+    assert sandbox_spec(make_pod(hostNetwork=True), NETWORK).nameservers == ()
+    config = {"nameservers": ["1.1.1.1"], "searches": ["x"], "options": [{"name": "ndots", "value": "2"}]}
+    own = sandbox_spec(make_pod(dnsPolicy="None", dnsConfig=config), NETWORK)
+    assert (own.nameservers, own.searches, own.dns_options) == (("1.1.1.1",), ("x",), ("ndots:2",))
+    merged = sandbox_spec(make_pod(dnsConfig=config), NETWORK)
+    assert merged.dns_options == ("ndots:2",) and merged.nameservers == ("10.88.0.1", "1.1.1.1")
+
+
+def test_hostnames():
+    assert hostname(make_pod()) == "web"
+    assert hostname(make_pod(hostname="h")) == "h"
+    assert len(hostname(make_pod(metadata={"name": "x" * 80}))) == 63
+
+
+def test_a_containers_spec():
+    context = {
+        "runAsUser": 7,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], "add": ["CAP_NET_ADMIN"]},
+    }
+    container = make_container(securityContext=context, workingDir="/w", tty=True)
+    pod = make_pod(container, securityContext={"runAsUser": 1, "runAsGroup": 2})
+    image = Image(layers=(Layer("/src", "/app"),), workdir="/app")
+    parts = ContainerParts(
+        attempt=3, argv=("x",), env={"A": "1"}, mounts=[], image=image, devices=(), log_path=Path("/l"), masked=("/m",)
+    )
+    spec = container_spec(pod, container, parts, Capabilities())
+    assert (spec.uid, spec.gid, spec.cwd, spec.attempt, spec.tty) == (7, 2, "/w", 3, True)
+    assert spec.read_only_root and spec.no_new_privs and not spec.privileged
+    assert (spec.drop_caps, spec.add_caps, spec.layers) == (("ALL",), ("NET_ADMIN",), image.layers)
+    unmapped = container_spec(pod, make_container(), parts, Capabilities(user_mapping=False))
+    assert (unmapped.uid, unmapped.gid, unmapped.cwd) == (None, None, "/app")
+
+
+def gpus(name, count, **fields):
+    return make_container(name, resources={"limits": {"nvidia.com/gpu": str(count)}}, **fields)
+
+
+def test_gpus_are_detected(tmp_path):
+    for name in ("nvidia0", "nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert gpu.detect(tmp_path) == (0, 2, 10)
+    files = [str(tmp_path / n) for n in ("nvidia2", "nvidiactl", "nvidia-uvm")]
+    assert gpu.device_files((2,), tmp_path) == tuple(files)
+    assert gpu.device_files((), tmp_path) == ()
+    assert gpu.environment((0, 2))["CUDA_VISIBLE_DEVICES"] == "0,2"
+    assert gpu.environment(())["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_init_containers_lend_their_gpus_to_the_main_ones():
+    pod = make_pod(gpus("a", 1), gpus("b", 1), init=(gpus("i", 2),))
+    assert gpu.allocate(pod, (0, 1, 2), (0,)) == {"i": (1, 2), "a": (1,), "b": (2,)}
+    with pytest.raises(gpu.NotEnoughDevices, match="Requested: 2, Available: 1"):
+        gpu.allocate(pod, (0, 1), (0,))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.integers(0, 8))
+def test_no_gpu_is_given_twice(counts, present):
+    pod = make_pod(*(gpus(f"c{n}", count) for n, count in enumerate(counts)))
+    try:
+        allocation = gpu.allocate(pod, range(present), ())
+    except gpu.NotEnoughDevices:
+        assert sum(counts) > present
+        return
+    given_out = [index for indexes in allocation.values() for index in indexes]
+    assert len(given_out) == len(set(given_out)) == sum(counts)
+
+
+def test_an_allocation_is_remembered(tmp_path):
+    assert gpu.load(tmp_path / "d.json") == {}
+    gpu.save(tmp_path / "d.json", {"main": (1, 2)})
+    assert gpu.load(tmp_path / "d.json") == {"main": (1, 2)}
+
+
+def test_nslookup_answers_like_the_real_one():
+    tool = Path(__file__).parents[2] / "src/trainshed/cluster/node/tools/nslookup"
+    found = subprocess.run([tool, "localhost"], capture_output=True, text=True, timeout=20)
+    assert found.returncode == 0 and "Address: 127.0.0.1" in found.stdout
+    missing = subprocess.run([tool, "no-such-name.invalid"], capture_output=True, text=True, timeout=20)
+    assert missing.returncode == 1 and "can't find" in missing.stderr
+    assert tools_directory() in (None, tool.parent)

@@ -1,0 +1,271 @@
+"""Volumes: files of configMaps and friends, atomic updates, host paths, claims, sub-paths."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import stat
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.node_builders import make_container, make_pod
+from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.node.references import References, needed
+from trainshed.cluster.node.runtime.model import Mount
+from trainshed.cluster.node.volumes import atomic
+from trainshed.cluster.node.volumes.claim import claimed_directory
+from trainshed.cluster.node.volumes.configuration import configmap_files, secret_files
+from trainshed.cluster.node.volumes.downward import downward_files
+from trainshed.cluster.node.volumes.empty_dir import empty_dir
+from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.host_path import host_path
+from trainshed.cluster.node.volumes.manager import VolumeManager
+from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
+from trainshed.cluster.node.volumes.projected import Token
+
+NODE = NodeFacts("node-a", "10.88.0.1", {"cpu": "4"})
+REFERENCES = References(
+    {
+        ("configmaps", "cm"): {"metadata": {"name": "cm"}, "data": {"a": "1", "b": "2"}, "binaryData": {"c": "/w=="}},
+        ("configmaps", "gone"): None,
+        ("secrets", "s"): {"metadata": {"name": "s"}, "data": {"key": base64.b64encode(b"x").decode()}},
+    }
+)
+
+
+def read(directory):
+    return {
+        str(p.relative_to(directory)): p.read_bytes()
+        for p in directory.rglob("*")
+        if p.is_file() and not str(p.relative_to(directory)).startswith("..")
+    }
+
+
+def test_configmap_keys_items_and_modes():
+    whole = configmap_files({"name": "cm", "defaultMode": 0o400}, REFERENCES, "default")
+    assert {k: (f.content, f.mode) for k, f in whole.items()} == {
+        "a": (b"1", 0o400),
+        "b": (b"2", 0o400),
+        "c": (b"\xff", 0o400),
+    }
+    items = [{"key": "a", "path": "dir/x", "mode": 0o600}]
+    assert configmap_files({"name": "cm", "items": items}, REFERENCES, "default") == {
+        "dir/x": atomic.File(b"1", 0o600)
+    }
+    assert secret_files({"secretName": "s"}, REFERENCES, "default") == {"key": atomic.File(b"x")}
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ({"name": "gone"}, 'configmap "gone" not found'),
+        ({"name": "cm", "items": [{"key": "z", "path": "z"}]}, "references non-existent key: z"),
+        ({"name": "cm", "items": [{"key": "a", "path": "../z"}]}, "invalid path"),
+    ],
+)
+def test_configmap_errors(source, message):
+    with pytest.raises(MountError, match=message):
+        configmap_files(source, REFERENCES, "default")
+    assert configmap_files({"name": "gone", "optional": True}, REFERENCES, "default") == {}
+
+
+def test_downward_files():
+    pod = make_pod(make_container(resources={"limits": {"cpu": "2"}}), metadata={"labels": {"b": 'q"', "a": "1"}})
+    source = {
+        "items": [
+            {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+            {"path": "cpu", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}},
+        ]
+    }
+    files = downward_files(source, pod, NODE)
+    assert files["labels"].content == b'a="1"\nb="q\\""'
+    assert files["cpu"].content == b"2"
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["a", "b", "d/e", "d/f"]), st.binary(max_size=5), max_size=4), max_size=6
+    )
+)
+def test_the_volume_holds_the_last_set_of_files(tmp_path_factory, generations):
+    volume = tmp_path_factory.mktemp("volume")
+    for contents in generations:
+        atomic.write(volume, {path: atomic.File(data) for path, data in contents.items()})
+        assert read(volume) == contents or contents.keys() & {"d/e", "d/f"}
+        for path, data in contents.items():
+            assert (volume / path).read_bytes() == data
+        assert not atomic.write(volume, {path: atomic.File(data) for path, data in contents.items()})
+    directories = [e for e in volume.iterdir() if e.is_dir() and not e.is_symlink()]
+    assert len(directories) <= 1, "old generations are removed"
+
+
+def test_a_reader_never_sees_half_an_update(tmp_path):
+    """Two files that always carry the same number, read while they change 300 times."""
+    volume = tmp_path / "v"
+    atomic.write(volume, {"x": atomic.File(b"0"), "y": atomic.File(b"0")})
+    stop, torn = threading.Event(), []
+
+    def look():
+        while not stop.is_set():
+            try:
+                descriptor = os.open(volume / "..data", os.O_RDONLY)
+            except FileNotFoundError as error:
+                torn.append(error)
+                return
+            try:
+                values = set()
+                for name in ("x", "y"):
+                    fd = os.open(name, os.O_RDONLY, dir_fd=descriptor)
+                    values.add(os.read(fd, 20))
+                    os.close(fd)
+                if len(values) != 1:
+                    torn.append(values)
+            except FileNotFoundError:
+                pass  # this generation was removed meanwhile: look again
+            finally:
+                os.close(descriptor)
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for number in range(300):
+        data = str(number).encode()
+        atomic.write(volume, {"x": atomic.File(data), "y": atomic.File(data)})
+    stop.set()
+    reader.join()
+    assert torn == []
+
+
+@pytest.mark.parametrize(
+    "kind, make, ok",
+    [
+        ("", None, True),
+        ("DirectoryOrCreate", None, True),
+        ("FileOrCreate", None, True),
+        ("Directory", None, False),
+        ("File", None, False),
+        ("Directory", "dir", True),
+        ("Directory", "file", False),
+        ("File", "file", True),
+        ("File", "dir", False),
+        ("Socket", "file", False),
+        ("CharDevice", "dir", False),
+    ],
+)
+def test_host_path_types(tmp_path, kind, make, ok):
+    path = tmp_path / "deep" / "p" if kind in ("", "DirectoryOrCreate") else tmp_path / "p"
+    if make == "dir":
+        path.mkdir()
+    elif make == "file":
+        path.touch()
+    if ok:
+        assert host_path({"path": str(path), "type": kind}).exists()
+    else:
+        with pytest.raises(MountError, match="type check failed"):
+            host_path({"path": str(path), "type": kind})
+        assert make is not None or not path.exists(), "a check must not create"
+
+
+def test_a_character_device_passes():
+    assert host_path({"path": "/dev/null", "type": "CharDevice"}).exists()
+
+
+def claim(**fields):
+    base = {"metadata": {"name": "c", "uid": "cu"}, "spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}}
+    return {**base, **fields}
+
+
+def test_claims(tmp_path):
+    volume = {"metadata": {"name": "pv"}, "spec": {"hostPath": {"path": str(tmp_path / "d")}, "claimRef": {"uid": "cu"}}}
+
+    def resolve(the_claim, the_volume=volume):
+        references = References({("persistentvolumeclaims", "c"): the_claim, ("persistentvolumes", "pv"): the_volume})
+        return claimed_directory("c", references, "u1")
+
+    assert resolve(claim()) == (tmp_path / "d", False)
+    for broken, message in (
+        (None, "not found"),
+        (claim(status={"phase": "Pending"}), "not bound"),
+        (claim(metadata={"name": "c", "uid": "other"}), "bound to another claim"),
+    ):
+        with pytest.raises(MountError, match=message):
+            resolve(broken)
+    nfs = {"metadata": {"name": "pv"}, "spec": {"nfs": {}, "claimRef": {"uid": "cu"}}}
+    with pytest.raises(MountError, match="spec.nfs is not supported"):
+        resolve(claim(), nfs)
+
+
+def test_sub_paths(tmp_path):
+    (tmp_path / "v").mkdir()
+    (tmp_path / "v" / "out").symlink_to("/etc")
+    volumes = {"v": Volume(tmp_path / "v"), "ro": Volume(tmp_path / "v", read_only=True)}
+
+    def mounts(*declared):
+        return container_mounts(make_container(volumeMounts=list(declared)), volumes, {"POD": "p1"})
+
+    assert mounts({"name": "v", "mountPath": "/data/deep"}, {"name": "ro", "mountPath": "/data"}) == (
+        Mount(str(tmp_path / "v"), "/data", True),
+        Mount(str(tmp_path / "v"), "/data/deep", False),
+    )
+    (made,) = mounts({"name": "v", "mountPath": "/d", "subPathExpr": "x/$(POD)"})
+    assert made.source == str(tmp_path / "v/x/p1") and (tmp_path / "v/x/p1").is_dir()
+    for declared, message in (
+        ({"subPath": "out"}, "leads out"),
+        ({"subPath": "../x"}, "relative path"),
+        ({"subPathExpr": "$(NOPE)"}, "no value for NOPE"),
+    ):
+        with pytest.raises(MountError, match=message):
+            mounts({"name": "v", "mountPath": "/d", **declared})
+
+
+def test_empty_dirs(tmp_path):
+    disk = empty_dir({}, tmp_path / "d", tmp_path / "m")
+    assert disk == tmp_path / "d" and stat.S_IMODE(disk.stat().st_mode) == 0o777
+    assert empty_dir({"medium": "Memory"}, tmp_path / "d", tmp_path / "m") == tmp_path / "m"
+
+
+async def test_a_pods_volumes_and_their_update(tmp_path):
+    tokens = []
+
+    async def issue(pod, request):
+        tokens.append(request)
+        return Token(f"token-{len(tokens)}", 0.0 if len(tokens) == 1 else float("inf"))
+
+    projected = {
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+            {"configMap": {"name": "cm", "items": [{"key": "a", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+        ]
+    }
+    pod = make_pod(
+        volumes=[
+            {"name": "access", "projected": projected},
+            {"name": "cm", "configMap": {"name": "cm"}},
+            {"name": "tmp", "emptyDir": {}},
+        ]
+    )
+    assert needed(pod) == {("configmaps", "cm")}
+    manager = VolumeManager(tmp_path / "volumes", "u1", NODE, issue)
+    volumes = await manager.prepare(pod, REFERENCES)
+    assert read(volumes["access"].source) == {"token": b"token-1", "ca.crt": b"1", "namespace": b"default"}
+    assert volumes["cm"].read_only and not volumes["tmp"].read_only
+    assert manager.refresh_at == 0.0
+    changed = References({("configmaps", "cm"): {"metadata": {"name": "cm"}, "data": {"a": "new"}}})
+    await manager.update(pod, changed)
+    assert read(volumes["access"].source)["token"] == b"token-2"
+    assert read(volumes["cm"].source) == {"a": b"new"}
+    await manager.update(pod, References({("configmaps", "cm"): None}))
+    assert read(volumes["cm"].source) == {"a": b"new"}, "a running pod keeps what it has"
+    with pytest.raises(MountError, match='SetUp failed for volume "x" : configmap "cm" not found'):
+        await manager.prepare(
+            make_pod(volumes=[{"name": "x", "configMap": {"name": "cm"}}]), References({("configmaps", "cm"): None})
+        )
+    with pytest.raises(MountError, match="nfs is not supported"):
+        await manager.prepare(make_pod(volumes=[{"name": "x", "nfs": {}}]), REFERENCES)
+    await asyncio.to_thread(manager.remove)
+    assert not (tmp_path / "volumes").exists()
