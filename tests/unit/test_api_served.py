@@ -1,0 +1,81 @@
+"""The generated CRD as an API server reads it: accepted, and a real job goes through it whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainshed.api.crd import crd
+from trainshed.api.kinds import KINDS
+from trainshed.kube.cel import evaluate_rules
+from trainshed.kube.crd import validate_crd
+from trainshed.kube.decode import conform
+from trainshed.kube.schema import from_crd
+from trainshed.kube.structural import apply_defaults, validate
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+JOBS = [next(yaml.safe_load_all(path.read_text())) for path in sorted(GOLDEN.glob("*.input.yaml"))]
+
+
+def schema() -> Any:
+    return from_crd(crd("PyTorchJob")["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_definition_is_accepted(kind: str) -> None:
+    assert validate_crd(crd(kind), None) == []
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job["metadata"]["name"])
+def test_jobs_are_stored_whole(job: Any) -> None:
+    """Nothing is pruned, nothing is refused; only the declared defaults are added."""
+    kept, warnings = conform(job, schema(), mode="strict", what="PyTorchJob", builtin=False)
+    assert (kept, warnings) == (job, [])
+    assert validate(apply_defaults(kept, schema()), schema()) == []
+
+
+def test_the_server_adds_only_protocol_and_suspend() -> None:
+    port = {"name": "a", "containerPort": 1}
+    job = {
+        "spec": {
+            "runPolicy": {},
+            "pytorchReplicaSpecs": {"Worker": {"template": {"spec": {"containers": []}}}},
+        }
+    }
+    container = {"name": "pytorch", "ports": [port]}
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"] = [container]  # type: ignore
+    spec = apply_defaults(job, schema())["spec"]
+    assert spec["runPolicy"] == {"suspend": False}
+    worker = spec["pytorchReplicaSpecs"]["Worker"]
+    assert worker == {
+        "template": {"spec": {"containers": [{**container, "ports": [{**port, "protocol": "TCP"}]}]}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"containers": [{"image": "x"}]}, "containers[0].name"),
+        ({"containers": [{"name": "a"}, {"name": "a"}]}, "containers[1]"),
+        ({"containers": [{"name": "a", "env": [{"name": "E"}, {"name": "E"}]}]}, "env[1]"),
+        ({"containers": [{"name": "a", "resources": {"limits": {"cpu": "much"}}}]}, "limits.cpu"),
+        ({}, "containers"),
+    ],
+)
+def test_what_the_server_refuses(change: Any, field: str) -> None:
+    job = {"spec": {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": change}}}}}
+    causes = validate(job, schema())
+    assert [cause.field.endswith(field) for cause in causes] == [True], causes
+
+
+@pytest.mark.parametrize(("old", "new", "refused"), [("a", "a", False), ("a", "b", True), (None, "b", False)])
+def test_the_queue_is_immutable_once_set(old: str | None, new: str, refused: bool) -> None:
+    def job(queue: str | None) -> Any:
+        return {"spec": {"runPolicy": {"schedulingPolicy": {} if queue is None else {"queue": queue}}}}
+
+    messages = [cause.message for cause in evaluate_rules(job(new), job(old), schema())]
+    assert bool(messages) is refused
+    assert all("spec.runPolicy.schedulingPolicy.queue is immutable" in message for message in messages)

@@ -1,0 +1,67 @@
+"""Golden manifests: what a job becomes, for people to read and to review as a diff.
+
+Each `tests/golden/<case>.input.yaml` holds a job, and beside it in the same file the pods as the node reports them,
+if any. `<case>.output.yaml` holds the pods and services that the plan creates and the status that it writes, keys
+sorted, at a fixed time. After a deliberate change: `python -m tests.unit.test_jobs_golden --update`, then review.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.jobs_builders import NOW
+from trainshed.jobs.decide import decide
+from trainshed.jobs.model import Observed
+from trainshed.jobs.plan import ApplyHPA, CreatePod, CreateService
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+INPUTS = sorted(GOLDEN.glob("*.input.yaml"))
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes repeated values out instead of as aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def render(path: Path) -> str:
+    """Return the output of one case."""
+    job, *pods = yaml.safe_load_all(path.read_text())
+    plan = decide(Observed(job=job, pods=pods, services=[], now=NOW))
+    documents: list[Any] = []
+    for action in plan.actions:
+        match action:
+            case CreatePod(pod=made) | CreateService(service=made) | ApplyHPA(hpa=made):
+                documents.append(made)
+            case _:
+                documents.append({"action": type(action).__name__, "name": action.name})  # type: ignore[attr-defined]
+    documents.append({"status": plan.status})
+    documents.append({"events": [f"{e.type} {e.reason}: {e.message}" for e in plan.events]})
+    return yaml.dump_all(documents, Dumper=_Plain, sort_keys=True, width=110, explicit_start=True)
+
+
+def output_of(path: Path) -> Path:
+    return path.with_name(path.name.replace(".input.", ".output."))
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.name.split(".")[0])
+def test_golden(path: Path) -> None:
+    assert render(path) == output_of(path).read_text(), "see the docstring of this file for how to update"
+
+
+def test_no_output_is_left_over() -> None:
+    assert {output_of(path) for path in INPUTS} == set(GOLDEN.glob("*.output.yaml"))
+    assert len(INPUTS) >= 6
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--update"]:
+        sys.exit("usage: python -m tests.unit.test_jobs_golden --update")
+    for case in INPUTS:
+        output_of(case).write_text(render(case))
