@@ -60,8 +60,8 @@ def _selector(pod: Object, node: Object) -> Iterator[str]:
     spec = pod.get("spec") or {}
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     wanted = spec.get("nodeSelector") or {}
-    required = (
-X
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or ()
     fields = {"metadata.name": node["metadata"]["name"]}
     matches_terms = not terms or any(
