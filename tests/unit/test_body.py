@@ -1,0 +1,83 @@
+"""Request bodies: malformed ones are 400, repeated fields are found where they are."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainshed.kube.body import decode_body, decode_value, json_duplicates
+from trainshed.kube.errors import ApiError
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def test_duplicates_are_named_by_path():
+    body = b'{"data":{"a":1,"a":2,"b":[{"x":1,"x":2,"x":3}]},"kind":"A","kind":"B"}'
+    value, duplicates = decode_body(body)
+    assert value == {"data": {"a": 2, "b": [{"x": 3}]}, "kind": "B"}
+    assert duplicates == ["kind", "data.a", "data.b[0].x"]
+    assert decode_body(body, find_duplicates=False)[1] == []
+
+
+def test_yaml():
+    text = b"a: 1\na: 2\nwhen: 2024-01-01T00:00:00Z\n2: x\nyes: y\nlist: [{k: v, k: w}]\n"
+    value, duplicates = decode_body(text, "application/yaml; charset=utf-8")
+    assert value == {"a": 2, "when": "2024-01-01T00:00:00Z", "2": "x", "true": "y", "list": [{"k": "w"}]}
+    assert duplicates == ["a", "list[0].k"]
+
+
+def test_yaml_anchors_are_copied():
+    value, _ = decode_body(b"a: &x {k: [1]}\nb: *x\n", "application/yaml")
+    assert value == {"a": {"k": [1]}, "b": {"k": [1]}}
+    assert value["a"] is not value["b"]
+
+
+def test_yaml_bomb():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    with pytest.raises(ApiError, match="excessive aliasing"):
+        decode_body("\n".join(lines).encode(), "application/yaml")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"", "json"),
+        (b"{", "json"),
+        (b"[]", "json"),
+        (b'{"a":NaN}', "json"),
+        (b'{"a":"\xff"}', "json"),
+        (b"null", "json"),
+        (b"a: [", "yaml"),
+        (b"", "yaml"),
+        (b"- a\n", "yaml"),
+        (b"a: !!python/object:os.system {}\n", "yaml"),
+        (b"? [a, b]\n: c\n", "yaml"),
+    ],
+)
+def test_malformed_bodies(body, kind):
+    with pytest.raises(ApiError) as caught:
+        decode_body(body, f"application/{kind}", kind="ConfigMap")
+    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
+    assert caught.value.message.startswith(
+        "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error:"
+    )
+
+
+def test_values_need_not_be_objects():
+    assert decode_value(b'[{"op":"test"}]') == [{"op": "test"}]
+    with pytest.raises(ApiError):
+        decode_value(b"[")
+
+
+@given(JSON)
+def test_well_formed_json_has_no_duplicates(value):
+    data = json.dumps({"value": value}).encode()
+    decoded, duplicates = decode_body(data)
+    assert decoded == {"value": value} and duplicates == []
+    assert json_duplicates(b'{"a":' + data + b',"a":1}') == ["a"]

@@ -1,0 +1,253 @@
+"""Decoding by schema: strict texts, types, canonical values. Custom resources: pruning."""
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainshed.kube.decode import cannot_handle, canonical_time, conform
+from trainshed.kube.errors import ApiError
+from trainshed.kube.schema import builtin, from_crd
+
+POD = builtin(("", "v1", "Pod"))
+WHAT = cannot_handle("Pod", "v1")
+WIDGET = from_crd(
+    {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "size": {"type": "integer"},
+                    "cpu": {"x-kubernetes-int-or-string": True},
+                    "note": {"type": "string", "nullable": True},
+                    "raw": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                    "map": {
+                        "type": "object",
+                        "additionalProperties": {"type": "object", "properties": {"a": {}}},
+                    },
+                    "list": {
+                        "type": "array",
+                        "items": {"type": "object", "properties": {"k": {"type": "string"}}},
+                    },
+                },
+            }
+        },
+    }
+)
+
+
+def pod(obj, mode="strict", **more):
+    return conform(obj, POD, mode=mode, what=WHAT, builtin=True, **more)
+
+
+def widget(obj, mode="strict"):
+    return conform(obj, WIDGET, mode=mode, what=cannot_handle("Widget", "v1"), builtin=False)
+
+
+def refusal(obj, **more):
+    with pytest.raises(ApiError) as caught:
+        pod(obj, **more)
+    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
+    return caught.value.message
+
+
+TYPO = {"spec": {"containers": [{"name": "c", "comand": ["x"]}], "foo": 1}}
+
+
+def test_unknown_fields():
+    assert refusal(TYPO) == (
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
+        'unknown field "spec.containers[0].comand", unknown field "spec.foo"'
+    )
+    kept = {"spec": {"containers": [{"name": "c"}]}}
+    assert pod(TYPO, "ignore") == (kept, [])
+    warnings = ['unknown field "spec.containers[0].comand"', 'unknown field "spec.foo"']
+    assert pod(TYPO, "warn") == (kept, warnings)
+
+
+def test_duplicates_are_reported_like_unknown_fields():
+    assert refusal({}, duplicates=["data.a"]).endswith('strict decoding error: duplicate field "data.a"')
+    assert pod({}, "warn", duplicates=["data.a"])[1] == ['duplicate field "data.a"']
+
+
+def test_field_names_are_case_sensitive():
+    assert 'unknown field "Spec"' in refusal({"Spec": {}})
+
+
+@pytest.mark.parametrize(
+    ("obj", "text"),
+    [
+        ({"spec": []}, "cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec"),
+        (
+            {"spec": {"containers": "x"}},
+            "cannot unmarshal string into Go struct field Pod.spec.containers of type []v1.Container",
+        ),
+        (
+            {"metadata": {"labels": {"a": 1}}},
+            "cannot unmarshal number into Go struct field Pod.metadata.labels of type string",
+        ),
+        (
+            {"metadata": {"labels": "x"}},
+            "cannot unmarshal string into Go struct field Pod.metadata.labels of type map[string]string",
+        ),
+        (
+            {"spec": {"priority": 1 << 40}},
+            "cannot unmarshal number into Go struct field Pod.spec.priority of type int32",
+        ),
+        ({"spec": {"priority": 1.5}}, "of type int32"),
+        ({"spec": {"priority": True}}, "cannot unmarshal bool"),
+        ({"spec": {"hostNetwork": "true"}}, "of type bool"),
+        ({"metadata": {"creationTimestamp": "yesterday"}}, 'parsing time "yesterday"'),
+        ({"metadata": {"creationTimestamp": "2024-01-01"}}, "parsing time"),
+        (
+            {"spec": {"containers": [{"resources": {"limits": {"cpu": "two"}}}]}},
+            "quantities must match the regular",
+        ),
+        ({"spec": {"containers": [{"resources": {"limits": {"cpu": True}}}]}}, "of type resource.Quantity"),
+        ({"spec": {"containers": [{"livenessProbe": {"httpGet": {"port": 1.5}}}]}}, "intstr.IntOrString"),
+    ],
+)
+def test_wrong_json_types(obj, text):
+    message = refusal(obj)
+    assert message.startswith(WHAT) and text in message
+
+
+def test_secrets_hold_base64():
+    secret = builtin(("", "v1", "Secret"))
+    for value in ("not base64!", "abc"):
+        with pytest.raises(ApiError, match="illegal base64 data"):
+            conform({"data": {"a": value}}, secret, mode="ignore", what="Secret", builtin=True)
+    assert conform({"data": {"a": "YWJj"}}, secret, mode="ignore", what="Secret", builtin=True)[0] == {
+        "data": {"a": "YWJj"}
+    }
+
+
+def test_values_become_canonical():
+    out, _ = pod(
+        {
+            "metadata": {"creationTimestamp": "2024-01-01T02:00:00+02:00", "annotations": {"a": None}},
+            "spec": {
+                "priority": 3.0,
+                "nodeName": None,
+                "containers": [{"resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}}, None],
+            },
+        }
+    )
+    assert out == {
+        "metadata": {"creationTimestamp": "2024-01-01T00:00:00Z", "annotations": {"a": ""}},
+        "spec": {
+            "priority": 3,
+            "containers": [{"resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}}, {}],
+        },
+    }
+    assert type(out["spec"]["priority"]) is int
+
+
+def test_times():
+    assert canonical_time("2024-01-01T00:00:00Z") == "2024-01-01T00:00:00Z"
+    assert canonical_time("2024-01-01T00:00:00.987654321Z") == "2024-01-01T00:00:00Z"
+    assert canonical_time("2024-01-01T00:00:00.5Z", micro=True) == "2024-01-01T00:00:00.500000Z"
+    for text in ("20240101T000000Z", "2024-01-01 00:00:00Z", "2024-01-01T00:00:00", "2024-W01-1T00:00:00Z"):
+        with pytest.raises(ValueError):
+            canonical_time(text)
+
+
+def test_custom_resources_are_pruned():
+    obj = {
+        "metadata": {"name": "w", "labels": {"a": "b"}, "bogus": 1},
+        "spec": {
+            "size": 5.0,
+            "cpu": 1.0,
+            "note": None,
+            "raw": {"any": {"thing": None}},
+            "map": {"x": {"a": {"free": 1}, "b": 1}},
+            "list": [{"k": "v", "z": 1}],
+            "foo": 1,
+        },
+        "extra": 1,
+    }
+    with pytest.raises(ApiError) as caught:
+        widget(obj)
+    unknown = ["metadata.bogus", "spec.map.x.b", "spec.list[0].z", "spec.foo", "extra"]
+    assert caught.value.message.startswith(
+        'Widget in version "v1" cannot be handled as a Widget: strict decoding'
+    )
+    for path in unknown:
+        assert f'unknown field "{path}"' in caught.value.message
+    out, warnings = widget(obj, "warn")
+    assert warnings == [f'unknown field "{path}"' for path in unknown]
+    assert out == {
+        "metadata": {"name": "w", "labels": {"a": "b"}},
+        "spec": {
+            "size": 5,
+            "cpu": 1,
+            "note": None,
+            "raw": {"any": {"thing": None}},
+            "map": {"x": {"a": {"free": 1}}},
+            "list": [{"k": "v"}],
+        },
+    }
+
+
+def test_types_of_custom_resources_are_left_to_validation():
+    assert widget({"spec": {"size": "big", "list": "x", "map": 3}})[0] == {
+        "spec": {"size": "big", "list": "x", "map": 3}
+    }
+    with pytest.raises(ApiError, match=r"metadata\.labels"):
+        widget({"metadata": {"labels": {"a": 1}}})
+
+
+# ------------------------------------------------------------------------------------------- properties
+
+QUANTITIES = st.sampled_from(["1", "500m", "0.5Gi", "1024Mi", 2, 0.25, "1e3", "1500"])
+CONTAINERS = st.fixed_dictionaries(
+    {"name": st.text("ab", min_size=1)},
+    optional={
+        "image": st.text("xyz"),
+        "args": st.lists(st.text(), max_size=2),
+        "bogus": st.integers(),
+        "resources": st.fixed_dictionaries(
+            {}, optional={"limits": st.dictionaries(st.sampled_from(["cpu", "memory"]), QUANTITIES)}
+        ),
+    },
+)
+PODS = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": st.fixed_dictionaries(
+            {}, optional={"labels": st.dictionaries(st.text(), st.none() | st.text()), "uid": st.none()}
+        ),
+        "spec": st.fixed_dictionaries(
+            {}, optional={"containers": st.lists(CONTAINERS, max_size=3), "nodeName": st.none() | st.text()}
+        ),
+    },
+)
+
+
+@given(PODS)
+def test_conform_is_idempotent_and_leaves_its_input_alone(obj):
+    before = copy.deepcopy(obj)
+    once, _ = pod(obj, "ignore")
+    assert obj == before
+    assert pod(once) == (once, [])
+
+
+WIDGET_SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "size": st.integers() | st.text(),
+        "note": st.none() | st.text(),
+        "raw": st.dictionaries(st.text(), st.integers() | st.none()),
+        "list": st.lists(st.fixed_dictionaries({"k": st.text()})),
+    },
+)
+
+
+@given(WIDGET_SPECS, st.dictionaries(st.text(min_size=1).map(lambda key: "x" + key), st.integers()))
+def test_pruning_keeps_exactly_the_known_fields(spec, unknown):
+    out, warnings = widget({"spec": {**unknown, **spec}}, "warn")
+    assert out == {"spec": spec}
+    assert len(warnings) == len(unknown)
+    assert widget(out) == (out, [])
