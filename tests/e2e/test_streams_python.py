@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -60,7 +59,6 @@ async def test_exec(server: SimpleNamespace) -> None:
     assert await _in_thread(run) == ("got hello\n", "oops\n", 4)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_port_forward(server: SimpleNamespace) -> None:
     """Two ports over one WebSocket; nothing listens behind the second."""
 
@@ -86,9 +84,13 @@ async def test_port_forward(server: SimpleNamespace) -> None:
         connection.setblocking(True)
         connection.sendall(b"hello\n")
         answer = connection.recv(100)
-        connection.close()
         while forward.connected and not forward.error(81):
             time.sleep(0.01)
+        forward.close()
+        while forward.connected:
+            time.sleep(0.01)
+        for pair in forward.local_ports.values():
+            pair.python.close()  # the client leaves its half to the collector, which warns
         return answer, forward.error(81)
 
     answer, error = await _in_thread(run)
@@ -96,4 +98,3 @@ async def test_port_forward(server: SimpleNamespace) -> None:
     assert "error forwarding port 81" in error
     target.close()
     await target.wait_closed()
-    gc.collect()  # the client leaves its socket pair to the collector: let it warn here, where it is ignored
