@@ -3,8 +3,9 @@
 Expected flow: `start` once; per pod `run_sandbox`, `start_container` for each attempt, `stop_sandbox`,
 `remove_sandbox`. After a restart of the control plane: `start`, `list`, and go on.
 
-Guarantees: sandboxes outlive the process that holds the `Runtime`. An ended container's log file is complete
-before its end is reported. Every end is reported at least once: by `events()`, or by `list()` after a restart.
+Guarantees: sandboxes outlive the process that holds the `Runtime`. An ended container's log file is
+complete before its end is reported. Every end is reported at least once: by `events()`, or by `list()`
+after a restart.
 """
 
 from trainshed.cluster.node.runtime.client import Runtime

@@ -1,20 +1,48 @@
-"""`Runtime`: the control plane's side of the sandbox runtime."""
+"""`Runtime`: the control plane's side of the sandbox runtime.
+
+It keeps no state that matters: every answer comes from a shim's socket or, where that is gone, from the
+files it left. So a new `Runtime` in a new process goes on where a killed one stopped.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import builtins
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import signal as signals
 import socket
+import sys
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
 
 from trainshed.cluster.backend import ByteStream, ExecSession
+from trainshed.cluster.node.runtime import doctor, launch, leftovers
+from trainshed.cluster.node.runtime.connection import Connection, NobodyListens, connected
 from trainshed.cluster.node.runtime.model import (
     ContainerSpec,
     ContainerState,
     DnsRecords,
+    Layer,
+    RuntimeLost,
     RuntimePaths,
+    RuntimeUnavailable,
+    SandboxNotFound,
     SandboxSpec,
     SandboxState,
+    StartError,
     Usage,
 )
+from trainshed.cluster.node.runtime.rootfs import FRESH
+from trainshed.cluster.node.runtime.sessions import AttachedSession, JoinedSession, PodStream
+
+log = logging.getLogger(__name__)
+_STOP_TIMEOUT = 15.0
 
 
 class Runtime:
@@ -22,50 +50,225 @@ class Runtime:
 
     def __init__(self, paths: RuntimePaths) -> None:
         self.paths = paths
+        self._events: asyncio.Queue[tuple[str, ContainerState]] = asyncio.Queue()
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._environment = python_layers()
+
+    # Daemons.
 
     async def start(self) -> None:
         """Connect to the daemons, starting those that do not run. Raises RuntimeUnavailable."""
-        raise NotImplementedError
+        if sys.platform != "linux":
+            raise RuntimeUnavailable(
+                f"sandboxes are made of Linux namespaces, which {sys.platform} does not have",
+                "run Trainshed on Linux, or in a Linux virtual machine",
+            )
+        for path in (self.paths.run, self.paths.pods, self.paths.log):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+        with (self.paths.run / "start.lock").open("w") as lock:
+            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+            await self._ensure_sandboxd()
+            await self._ensure_netd()
+        for state in await self.list():
+            if state.alive:
+                self._watch(state.uid)
+
+    async def _ensure_sandboxd(self) -> None:
+        with contextlib.suppress(RuntimeLost):
+            async with connected(self._sandboxd, timeout=5) as connection:
+                await connection.ask({"op": "ping"})
+                return
+        survivors = [state.name for state in await self.list() if state.alive]
+        arguments = [str(self.paths.run), str(self.paths.pods)]
+        answer = await launch.launch(launch.SANDBOXD, arguments, self.paths.log / "sandboxd.log")
+        if "step" in answer:
+            raise doctor.unavailable(answer["step"], answer["detail"])
+        if answer["adopted"]:
+            log.warning("sandboxd had died and was started again; pods that live: %s", survivors or "none")
+
+    async def _ensure_netd(self) -> None:
+        with contextlib.suppress(RuntimeLost):
+            async with connected(self._netd, timeout=5) as connection:
+                await connection.ask({"op": "ping"})
+                return
+        answer = await launch.launch(launch.NETD, [str(self.paths.run)], self.paths.log / "netd.log")
+        if "failure" in answer:
+            raise RuntimeLost(f"netd did not start: {answer['failure']}")
+
+    @property
+    def _sandboxd(self) -> str:
+        return str(self.paths.run / "sandboxd.sock")
+
+    @property
+    def _netd(self) -> str:
+        return str(self.paths.run / "netd.sock")
+
+    def _shim(self, uid: str) -> str:
+        return str(self.paths.pods / uid / "sandbox" / "shim.sock")
 
     async def close(self) -> None:
         """Let go of the sandboxes: they run on."""
-        raise NotImplementedError
+        tasks = builtins.list(self._watches.values())
+        self._watches = {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def stop_all(self) -> None:
+        """End every shim and daemon: nothing runs and nothing is mounted afterwards."""
+        states = await self.list()
+        await asyncio.gather(*(self.stop_sandbox(state.uid) for state in states))
+        await self.close()
+        for path in (self._netd, self._sandboxd):
+            with contextlib.suppress(RuntimeLost):
+                async with connected(path, timeout=_STOP_TIMEOUT) as connection:
+                    pidfd = _open_process(connection.peer_pid)
+                    await connection.send({"op": "shutdown"})
+                    await _ended(pidfd, connection.peer_pid)
+
+    # Network.
 
     async def cluster_listener(self, ip: str, port: int) -> socket.socket:
         """Return a listening TCP socket inside the cluster network; the same one after a restart."""
-        raise NotImplementedError
+        async with connected(self._netd, timeout=10) as connection:
+            _, descriptors = await connection.ask({"op": "listen", "ip": ip, "port": port})
+        return socket.socket(fileno=descriptors[0])
 
     async def set_records(self, records: DnsRecords) -> None:
         """Replace the cluster zone of the DNS server; also kept in a file for its next start."""
-        raise NotImplementedError
+        async with connected(self._netd, timeout=10) as connection:
+            await connection.ask({"op": "records", "records": msgspec.to_builtins(records)})
+
+    # Pods.
 
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxState:
         """Return the new sandbox of a pod; the existing one when it is alive."""
-        raise NotImplementedError
+        with contextlib.suppress(NobodyListens):
+            state = await self._ask_state(spec.uid)
+            self._watch(spec.uid)
+            return state
+        leftovers.settle(self.paths, spec.uid)
+        async with connected(self._sandboxd) as connection:
+            answer, _ = await connection.ask({"op": "run", "spec": msgspec.to_builtins(spec)})
+        self._watch(spec.uid)
+        return msgspec.convert(answer["state"], SandboxState)
 
     async def start_container(self, uid: str, spec: ContainerSpec) -> ContainerState:
-        """Start one attempt. Raises StartError."""
-        raise NotImplementedError
+        """Start one attempt; a running or ended one is returned as it is. Raises StartError."""
+        layered = msgspec.structs.replace(spec, layers=(*spec.layers, *self._environment))
+        async with self._pod(uid) as connection:
+            answer, _ = await connection.ask({"op": "start", "spec": msgspec.to_builtins(layered)})
+        if "error" in answer:
+            raise StartError(answer["error"]["exit_code"], answer["error"]["message"])
+        return msgspec.convert(answer["started"], ContainerState)
 
     async def signal_container(self, uid: str, name: str, signal: int) -> None:
         """Signal process 1 of the newest attempt. Raises SandboxNotFound when it does not run."""
-        raise NotImplementedError
+        async with self._pod(uid) as connection:
+            await connection.ask({"op": "signal", "name": name, "signal": int(signal)})
 
     async def stop_sandbox(self, uid: str) -> None:
         """Kill what is left, end the shim, release the IP. Nothing happens when it is stopped already."""
-        raise NotImplementedError
+        try:
+            connection = Connection(self._shim(uid))
+        except NobodyListens:
+            leftovers.settle(self.paths, uid)
+            return
+        try:
+            pidfd = _open_process(connection.peer_pid)
+            await connection.send({"op": "stop"})
+            await _ended(pidfd, connection.peer_pid)
+        except RuntimeLost:
+            pass  # it ended meanwhile
+        finally:
+            connection.close()
+        leftovers.settle(self.paths, uid)
 
     async def remove_sandbox(self, uid: str) -> None:
         """Stop, then delete the runtime's files of the pod."""
-        raise NotImplementedError
+        await self.stop_sandbox(uid)
+        watch = self._watches.pop(uid, None)
+        if watch is not None:
+            watch.cancel()
+        try:
+            async with connected(self._sandboxd, timeout=300) as connection:
+                await connection.ask({"op": "remove", "uid": uid})
+        except NobodyListens:
+            await asyncio.to_thread(leftovers.remove, self.paths, uid)
 
-    async def list(self) -> list[SandboxState]:
+    async def list(self) -> builtins.list[SandboxState]:
         """Return every sandbox that is alive or left over on disk."""
-        raise NotImplementedError
+        try:
+            uids = sorted(entry.name for entry in self.paths.pods.iterdir() if (entry / "sandbox").is_dir())
+        except FileNotFoundError:
+            return []
+        return builtins.list(await asyncio.gather(*(self._state(uid) for uid in uids)))
 
-    def events(self) -> AsyncIterator[tuple[str, ContainerState]]:
-        """Yield (sandbox uid, state) as containers end, for ever."""
-        raise NotImplementedError
+    async def _state(self, uid: str) -> SandboxState:
+        try:
+            return await self._ask_state(uid)
+        except NobodyListens:
+            leftovers.settle(self.paths, uid)
+            return leftovers.read(self.paths, uid)
+
+    async def _ask_state(self, uid: str) -> SandboxState:
+        async with connected(self._shim(uid), timeout=10) as connection:
+            answer, _ = await connection.ask({"op": "state"})
+        return msgspec.convert(answer["state"], SandboxState)
+
+    @contextlib.asynccontextmanager
+    async def _pod(self, uid: str) -> AsyncIterator[Connection]:
+        try:
+            async with connected(self._shim(uid)) as connection:
+                yield connection
+        except NobodyListens as error:
+            raise SandboxNotFound(f"pod {uid} does not run") from error
+
+    def _connect_pod(self, uid: str) -> Connection:
+        try:
+            return Connection(self._shim(uid))
+        except NobodyListens as error:
+            raise SandboxNotFound(f"pod {uid} does not run") from error
+
+    # Ends of containers.
+
+    def _watch(self, uid: str) -> None:
+        if uid not in self._watches:
+            self._watches[uid] = asyncio.create_task(self._follow(uid))
+
+    async def _follow(self, uid: str) -> None:
+        """Queue the ends of a pod's containers, and of all that run when its shim is gone."""
+        running: dict[tuple[str, int], None] = {}
+        try:
+            connection = Connection(self._shim(uid))
+        except RuntimeLost:
+            self._watches.pop(uid, None)
+            return
+        try:
+            await connection.send({"op": "watch"})
+            while frame := await connection.receive():
+                message = json.loads(frame[1])
+                if "ended" in message:
+                    state = msgspec.convert(message["ended"], ContainerState)
+                    running[(state.name, state.attempt)] = None
+                    self._events.put_nowait((uid, state))
+        except RuntimeLost:
+            pass
+        finally:
+            connection.close()
+        self._watches.pop(uid, None)
+        leftovers.settle(self.paths, uid)
+        for state in leftovers.read(self.paths, uid).containers:
+            if (state.name, state.attempt) not in running and state.message == leftovers.SHIM_DIED:
+                self._events.put_nowait((uid, state))
+
+    async def events(self) -> AsyncIterator[tuple[str, ContainerState]]:
+        """Yield (sandbox uid, state) as containers end, for ever. For one consumer."""
+        while True:
+            yield await self._events.get()
+
+    # Streams.
 
     async def exec(
         self,
@@ -79,20 +282,90 @@ class Runtime:
         tty: bool,
     ) -> ExecSession:
         """Run `argv` inside a container with its user and environment plus `env`. Raises StartError."""
-        raise NotImplementedError
+        connection = self._connect_pod(uid)
+        request = {
+            "op": "exec",
+            "name": container,
+            "argv": builtins.list(argv),
+            "env": [builtins.list(pair) for pair in env],
+            "cwd": cwd,
+            "stdin": stdin,
+            "tty": tty,
+        }
+        try:
+            answer, descriptors = await connection.ask(request)
+            if "error" in answer:
+                raise StartError(answer["error"]["exit_code"], answer["error"]["message"])
+        except BaseException:
+            connection.close()
+            raise
+        return JoinedSession(connection, descriptors, stdin=stdin)
 
     async def attach(self, uid: str, container: str, *, stdin: bool, tty: bool) -> ExecSession:
-        """Join the streams of a running container."""
-        raise NotImplementedError
+        """Join the streams of a running container; `tty` is the container's own setting."""
+        connection = self._connect_pod(uid)
+        try:
+            answer, descriptors = await connection.ask({"op": "attach", "name": container, "stdin": stdin})
+        except BaseException:
+            connection.close()
+            raise
+        return AttachedSession(connection, descriptors, tty=answer["tty"])
 
     async def dial(self, uid: str, port: int) -> ByteStream:
         """Connect to a port on the pod's loopback. Raises OSError when nothing listens."""
-        raise NotImplementedError
+        async with self._pod(uid) as connection:
+            answer, descriptors = await connection.ask({"op": "dial", "port": port})
+        if "refused" in answer:
+            raise OSError(answer["refused"], os.strerror(answer["refused"]))
+        return PodStream(socket.socket(fileno=descriptors[0]))
 
     async def usage(self, uid: str) -> Usage:
         """Return what the pod's processes have used."""
-        raise NotImplementedError
+        async with self._pod(uid) as connection:
+            answer, _ = await connection.ask({"op": "usage"})
+        return msgspec.convert(answer, Usage)
 
-    async def stop_all(self) -> None:
-        """End every shim and daemon: nothing runs and nothing is mounted afterwards."""
-        raise NotImplementedError
+
+def python_layers() -> tuple[Layer, ...]:
+    """Return this Python's directories that lie where a container has empty ones (/tmp, /run, /var/tmp).
+
+    Layers, not read-only mounts: a pod may `pip install` into them as into any other.
+    """
+    source = Path(__file__).resolve().parents[4]
+    found: builtins.list[Layer] = []
+    for path in dict.fromkeys((sys.prefix, sys.base_prefix, str(source))):
+        inside = [path.startswith(fresh + "/") for fresh in FRESH]
+        covered = any(path == layer.path or path.startswith(layer.path + "/") for layer in found)
+        if any(inside) and not covered:
+            found.append(Layer(source=path, path=path))
+    return tuple(found)
+
+
+def _open_process(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError as error:
+        raise RuntimeLost(f"process {pid} has ended") from error
+
+
+async def _ended(pidfd: int, pid: int) -> None:
+    """Wait until a process has ended; kill it when it takes too long. Closes `pidfd`."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    loop.add_reader(pidfd, wake)
+    try:
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT):
+                await asyncio.shield(future)
+        except TimeoutError:
+            log.warning("process %d did not end within %.0f s and was killed", pid, _STOP_TIMEOUT)
+            signals.pidfd_send_signal(pidfd, signals.SIGKILL)
+            await future
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)

@@ -1,9 +1,9 @@
 """The data that crosses the boundary between the node agent and the sandbox runtime.
 
-    RuntimeUnavailable   this machine cannot run sandboxes; says what to change       the user acts
-    RuntimeLost          a daemon or a shim does not answer                           retry, or `start()` again
-    SandboxNotFound      no such pod, container or process                            the caller's view is old
-    StartError           the container's command could not be started                 the user fixes the pod
+RuntimeUnavailable   this machine cannot run sandboxes; says what to change   the user acts
+RuntimeLost          a daemon or a shim does not answer                       retry, or `start()` again
+SandboxNotFound      no such pod, container or process                        the caller's view is old
+StartError           the container's command could not be started             the user fixes the pod
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ class SandboxState(msgspec.Struct, frozen=True):
 class DnsRecords(msgspec.Struct, frozen=True):
     """The cluster zone. `services` maps names without trailing dot to their IPv4 addresses.
 
-    `pending` names are known but have no ready address yet: an answer is held until one arrives, at most 1.5 s.
+    `pending` names are known but have no ready address yet: an answer is held until one arrives,
+    at most 1.5 s.
     """
 
     services: dict[str, tuple[str, ...]]

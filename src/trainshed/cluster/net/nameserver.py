@@ -1,0 +1,241 @@
+"""The cluster's DNS server: the zone from memory, everything else from the host's resolvers.
+
+A query for a pending name waits up to `HOLD` for its address: pods of a job start at once, and a client
+that got NXDOMAIN would sleep for seconds before it asks again.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+
+from trainshed.cluster.net import dnswire
+from trainshed.cluster.net.zone import Zone
+from trainshed.cluster.node.runtime.loop import READ, WRITE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from trainshed.cluster.net.dnswire import Question
+    from trainshed.cluster.node.runtime.loop import Loop, Timer
+
+    Reply: TypeAlias = Callable[[bytes], None]
+
+HOLD = 1.5  # seconds
+_UPSTREAM_TIMEOUT = 2.0  # seconds for each of the host's resolvers
+_MAX_HELD = 4096
+_IDLE = 30.0  # seconds a TCP connection may be quiet
+
+
+def resolvers(path: str = "/etc/resolv.conf") -> list[str]:
+    """Return the host's nameservers, at most three, as the C library reads them."""
+    found = []
+    try:
+        with open(path) as file:
+            for line in file:
+                fields = line.split()
+                if len(fields) >= 2 and fields[0] == "nameserver":
+                    found.append(fields[1])
+    except OSError:
+        pass
+    return found[:3]
+
+
+class NameServer:
+    """Answers over `udp` and `tcp`, sockets inside the cluster network. Never raises."""
+
+    def __init__(self, loop: Loop, udp: socket.socket, tcp: socket.socket) -> None:
+        self._loop = loop
+        self._udp = udp
+        self._tcp = tcp
+        self._zone = Zone({}, ())
+        self._held: list[tuple[Question, Reply, Timer]] = []
+        loop.watch(udp.fileno(), READ, self._datagram)
+        loop.watch(tcp.fileno(), READ, self._accept)
+
+    def set_zone(self, zone: Zone) -> None:
+        """Answer from `zone` from now on, and to whoever waited for it."""
+        self._zone = zone
+        held, self._held = self._held, []
+        for question, reply, timer in held:
+            if zone.must_wait(question):
+                self._held.append((question, reply, timer))
+            else:
+                timer.cancel()
+                reply(zone.answer(question))
+
+    def _datagram(self, events: int) -> None:
+        for _ in range(64):  # then the rest of the loop has its turn
+            try:
+                query, address = self._udp.recvfrom(4096)
+            except OSError:
+                return
+            self._handle(query, self._datagram_reply(query, address))
+
+    def _datagram_reply(self, query: bytes, address: tuple[str, int]) -> Reply:
+        def reply(response: bytes) -> None:
+            try:
+                size = dnswire.parse_query(query).size
+            except ValueError:
+                size = dnswire.MAX_UDP
+            try:
+                self._udp.sendto(dnswire.truncate(response, size), address)
+            except OSError:
+                pass  # the pod has gone
+
+        return reply
+
+    def _handle(self, query: bytes, reply: Reply) -> None:
+        try:
+            question = dnswire.parse_query(query)
+        except ValueError:
+            response = dnswire.failure(query, dnswire.FORMERR)
+            if response:
+                reply(response)
+            return
+        if not self._zone.covers(question.name):
+            Forward(self._loop, query, resolvers(), reply)
+        elif self._zone.must_wait(question) and len(self._held) < _MAX_HELD:
+            self._hold(question, reply)
+        else:
+            reply(self._zone.answer(question))
+
+    def _hold(self, question: Question, reply: Reply) -> None:
+        def give_up() -> None:
+            self._held = [entry for entry in self._held if entry[2] is not timer]
+            reply(self._zone.answer(question))
+
+        timer = self._loop.later(HOLD, give_up)
+        self._held.append((question, reply, timer))
+
+    def _accept(self, events: int) -> None:
+        try:
+            sock, _ = self._tcp.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        _Stream(self._loop, sock, self._handle)
+
+
+class _Stream:
+    """One TCP client: queries with a two-byte length (RFC 1035, 4.2.2)."""
+
+    def __init__(self, loop: Loop, sock: socket.socket, handle: Callable[[bytes, Reply], None]) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._handle = handle
+        self._input = b""
+        self._output = b""
+        self._timer = loop.later(_IDLE, self._close)
+        self._open = True
+        loop.watch(sock.fileno(), READ, self._ready)
+
+    def _ready(self, events: int) -> None:
+        if events & WRITE:
+            self._flush()
+        if not self._open or not events & ~WRITE:
+            return
+        try:
+            data = self._sock.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close()
+            return
+        self._timer.cancel()
+        self._timer = self._loop.later(_IDLE, self._close)
+        self._input += data
+        while len(self._input) >= 2:
+            (length,) = struct.unpack_from("!H", self._input)
+            if len(self._input) < 2 + length:
+                return
+            query, self._input = self._input[2 : 2 + length], self._input[2 + length :]
+            self._handle(query, self._reply)
+
+    def _reply(self, response: bytes) -> None:
+        if self._open:
+            self._output += struct.pack("!H", len(response)) + response
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            self._output = self._output[self._sock.send(self._output) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._close()
+            return
+        self._loop.watch(self._sock.fileno(), READ | (WRITE if self._output else 0), self._ready)
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            self._timer.cancel()
+            self._loop.forget(self._sock.fileno())
+            self._sock.close()
+
+
+class Forward:
+    """One query on its way to the host's resolvers, each in turn; SERVFAIL when none answers.
+
+    The id is replaced by a random one on a socket of its own, so that nobody can guess an answer.
+    """
+
+    def __init__(self, loop: Loop, query: bytes, servers: list[str], reply: Reply) -> None:
+        self._loop = loop
+        self._query = query
+        self._servers = servers
+        self._reply = reply
+        self._ident = random.SystemRandom().randrange(65536)
+        self._sock: socket.socket | None = None
+        self._timer: Timer | None = None
+        self._next()
+
+    def _next(self) -> None:
+        self._close()
+        if not self._servers:
+            self._reply(dnswire.failure(self._query, dnswire.SERVFAIL))
+            return
+        server = self._servers.pop(0)
+        family = socket.AF_INET6 if ":" in server else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_DGRAM)
+        sock.setblocking(False)
+        try:
+            sock.connect((server, 53))
+            sock.send(struct.pack("!H", self._ident) + self._query[2:])
+        except OSError:
+            sock.close()
+            self._next()
+            return
+        self._sock = sock
+        self._timer = self._loop.later(_UPSTREAM_TIMEOUT, self._next)
+        self._loop.watch(sock.fileno(), READ, self._ready)
+
+    def _ready(self, events: int) -> None:
+        if self._sock is None:
+            return
+        try:
+            response = self._sock.recv(65535)
+        except BlockingIOError:
+            return
+        except OSError:  # nothing listens there
+            self._next()
+            return
+        if len(response) < 12 or struct.unpack_from("!H", response)[0] != self._ident:
+            return
+        self._close()
+        self._reply(self._query[:2] + response[2:])
+
+    def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._sock is not None:
+            self._loop.forget(self._sock.fileno())
+            self._sock.close()
+            self._sock = None

@@ -1,0 +1,138 @@
+"""The network daemon: lives on the host's network, with sockets that were opened inside the cluster's.
+
+    10.88.0.1:53      DNS, `nameserver`
+    10.88.0.1:3128    the way out for pods, `proxy`
+    any other         listeners that the control plane asked for; kept here, so that a restarted one finds
+                      its clients' connections waiting in the same socket
+
+It also keeps the namespaces of the sandboxes open for a `sandboxd` that has to be started again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import signal
+
+from trainshed.cluster.net.nameserver import NameServer
+from trainshed.cluster.net.proxy import Proxy
+from trainshed.cluster.net.zone import Zone
+from trainshed.cluster.node.runtime import clusternet, crash, durable, syscalls, wire
+from trainshed.cluster.node.runtime.loop import Loop
+from trainshed.cluster.node.runtime.peers import Peer, Server
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from trainshed.cluster.node.runtime.wire import Message
+
+NAME = "netd.sock"
+RECORDS = "dns.json"
+_TIMEOUT = 10.0
+
+
+def main(argv: list[str]) -> int:
+    """Launch the daemon: `netd <run directory>`. One line of JSON tells the outcome."""
+    (run,) = argv
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.close(read)
+        _daemon(run, write)
+    os.close(write)
+    with open(read, "rb") as answers:
+        answer = answers.readline() or b'{"failure": "it ended without a word"}'
+    print(answer.decode().strip())  # noqa: T201 - read by the control plane
+    return 0
+
+
+def _daemon(run: str, report: int) -> NoReturn:
+    try:
+        os.setsid()
+        syscalls.set_process_name("trainshed-netd")
+        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(null, 0)
+        os.dup2(null, 1)
+        lock = os.open(f"{run}/netd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        daemon = Daemon(run)
+        os.write(report, json.dumps({"pid": os.getpid()}).encode() + b"\n")
+        os.close(report)
+        daemon.run()
+    except BaseException as error:
+        crash.record()
+        try:
+            os.write(report, json.dumps({"failure": str(error)}).encode() + b"\n")
+        except OSError:
+            pass  # it had started
+    finally:
+        os._exit(0)
+
+
+class Daemon:
+    """Serves `netd.sock`, DNS and the proxy."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._loop = Loop()
+        self._listeners: dict[tuple[str, int], int] = {}
+        self._namespaces = self._ask({"op": "namespaces"})
+        udp, tcp = (self._open(clusternet.GATEWAY, clusternet.DNS_PORT, kind) for kind in ("udp", "tcp"))
+        self._dns = NameServer(self._loop, wire.adopt(udp), wire.adopt(tcp))
+        Proxy(self._loop, wire.adopt(self._open(clusternet.GATEWAY, clusternet.PROXY_PORT, "tcp")))
+        self._load(durable.read_state(f"{run}/{RECORDS}") or {})
+        self._server = Server(self._loop, f"{run}/{NAME}", self._request)
+
+    def run(self) -> None:
+        """Serve until told to shut down."""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        gc.collect()
+        self._loop.run()
+
+    def _ask(self, message: Message) -> list[int]:
+        """Ask sandboxd for descriptors. Raises OSError."""
+        with wire.connect(f"{self._run}/sandboxd.sock", _TIMEOUT) as sock:
+            answer, descriptors = wire.ask(sock, message)
+        if "failure" in answer:
+            raise OSError(answer.get("errno", 0), answer["failure"])
+        return descriptors
+
+    def _open(self, ip: str, port: int, kind: str) -> int:
+        return self._ask({"op": "listen", "ip": ip, "port": port, "kind": kind})[0]
+
+    def _load(self, records: Message) -> None:
+        self._dns.set_zone(Zone(records.get("services", {}), records.get("pending", ())))
+
+    def _request(self, peer: Peer, message: Message) -> None:
+        operation = message.get("op")
+        if operation == "ping":
+            peer.answer({"pid": os.getpid(), "protocol": wire.PROTOCOL})
+        elif operation == "namespaces":
+            peer.answer({}, [os.dup(fd) for fd in self._namespaces])
+        elif operation == "listen":
+            self._listen(peer, message["ip"], message["port"])
+        elif operation == "records":
+            self._load(message["records"])
+            try:
+                durable.write_state(f"{self._run}/{RECORDS}", message["records"])
+            except OSError as error:
+                peer.answer({"failure": f"cannot keep the DNS records: {error}"})
+                return
+            peer.answer({})
+        elif operation == "shutdown":
+            self._server.close()
+            peer.answer({})
+            self._loop.stop()
+        else:
+            peer.answer({"failure": f"unknown operation {operation!r}"})
+
+    def _listen(self, peer: Peer, ip: str, port: int) -> None:
+        try:
+            if (ip, port) not in self._listeners:
+                self._listeners[ip, port] = self._open(ip, port, "tcp")
+        except OSError as error:
+            peer.answer({"failure": str(error), "errno": error.errno})
+            return
+        peer.answer({}, [os.dup(self._listeners[ip, port])])

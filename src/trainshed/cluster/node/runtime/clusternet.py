@@ -1,0 +1,71 @@
+"""The cluster network: one namespace with a bridge, and each pod's own namespace on it."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from trainshed.cluster.node.runtime import syscalls
+from trainshed.cluster.node.runtime.netlink import NetworkNamespace, address_of
+
+BRIDGE = "trainshed0"
+GATEWAY = "10.88.0.1"
+PREFIX = 16
+API_SERVICE = "10.96.0.1"
+DNS_PORT = 53
+PROXY_PORT = 3128
+_LOOPBACK = 1  # the index of `lo` in every namespace
+
+
+def enter_new_cluster_network() -> None:
+    """Move this process into a new network namespace with the bridge and its addresses. Raises OSError."""
+    syscalls.unshare(syscalls.CLONE_NEWNET)
+    network = NetworkNamespace()
+    network.set_up(_LOOPBACK)
+    network.add_bridge(BRIDGE, address_of(GATEWAY))
+    bridge = socket.if_nametoindex(BRIDGE)
+    network.add_address(bridge, GATEWAY, PREFIX)
+    network.add_address(bridge, API_SERVICE, 32)
+    network.close()
+
+
+def enter_new_pod_network(cluster: int, ip: str) -> None:
+    """Move this process into a new network namespace, joined by a veth to the cluster's (a descriptor).
+
+    The peer is named after the last two bytes of the address, which no two pods share. Raises OSError.
+    """
+    syscalls.setns(cluster, syscalls.CLONE_NEWNET)
+    outside = NetworkNamespace()
+    bridge = socket.if_nametoindex(BRIDGE)
+    syscalls.unshare(syscalls.CLONE_NEWNET)
+    inside = NetworkNamespace()
+    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        high, low = socket.inet_aton(ip)[2:]
+        outside.add_veth(f"pod{high}-{low}", bridge, "eth0", address_of(ip), own)
+    finally:
+        os.close(own)
+        outside.close()
+    inside.set_up(_LOOPBACK)
+    interface = socket.if_nametoindex("eth0")
+    inside.add_address(interface, ip, PREFIX)
+    inside.set_up(interface)
+    inside.add_default_route(GATEWAY)
+    inside.close()
+
+
+def open_listener(ip: str, port: int, kind: str) -> socket.socket:
+    """Return a TCP listener or a UDP socket on an address of this process's namespace. Raises OSError."""
+    udp = kind == "udp"
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM if udp else socket.SOCK_STREAM)
+    try:
+        if not udp:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((ip, port))
+        if not udp:
+            sock.listen(1024)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

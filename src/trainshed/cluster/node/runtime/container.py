@@ -1,0 +1,303 @@
+"""One attempt of a container, as its shim sees it: process, log, state file, attached clients."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import time
+
+from trainshed.cluster.node.runtime import durable, process, syscalls, wire
+from trainshed.cluster.node.runtime.crilog import CriLog
+from trainshed.cluster.node.runtime.loop import READ
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainshed.cluster.node.runtime.loop import Loop
+    from trainshed.cluster.node.runtime.peers import Peer
+    from trainshed.cluster.node.runtime.wire import Message
+
+_READ_SIZE = 65536
+_RETRY_SECONDS = 0.5  # between attempts to write a log to a full disk
+_MAX_RETRIES = 20  # after the container's end; then the rest of the log is given up
+_MAX_MESSAGE = 4096  # of a termination message, as in the kubelet
+STATE = "state.json"
+_TERMINATION = "termination-log"
+
+
+class Container:
+    """Starts the process when constructed. `on_started(None or report)` once, then `on_ended()` once.
+
+    `directory` is the attempt's private one. `pod` is what `process.run_first` wants to know.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        spec: Message,
+        directory: str,
+        pod: Message,
+        on_started: Callable[[Container, Message | None], None],
+        on_ended: Callable[[Container], None],
+    ) -> None:
+        self.spec = spec
+        self.directory = directory
+        self.pid = 0
+        self.running = False
+        self.attached: list[Peer] = []
+        self.stdin = -1
+        self.terminal = -1
+        self._loop = loop
+        self._on_started = on_started
+        self._on_ended = on_ended
+        self._started_at = 0.0
+        self._finished_at: float | None = None
+        self._exit_code: int | None = None
+        self._signal: int | None = None
+        self._message = ""
+        self._streams: dict[int, tuple[bytes, int]] = {}
+        self._reported: Message | None = None
+        self._settled = False
+        self._retries = 0
+        self._retrying = False
+        self._log = CriLog(spec["log_path"])
+        self._pidfd = -1
+        self._start(pod)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Name and attempt."""
+        return self.spec["name"], self.spec["attempt"]
+
+    def state(self) -> Message:
+        """Return the fields of `ContainerState`."""
+        return {
+            "name": self.spec["name"],
+            "attempt": self.spec["attempt"],
+            "pid": self.pid if self._finished_at is None else None,
+            "started_at": self._started_at,
+            "finished_at": self._finished_at,
+            "exit_code": self._exit_code,
+            "signal": self._signal,
+            "message": self._message,
+        }
+
+    def _start(self, pod: Message) -> None:
+        spec = self.spec
+        termination = f"{self.directory}/{_TERMINATION}"
+        os.close(os.open(termination, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        os.chmod(termination, 0o666)
+        files = list(pod["files"])
+        if spec["termination_message_path"]:
+            files.append({"source": termination, "path": spec["termination_message_path"]})
+        pod = {**pod, "files": files}
+        self._sync, child_sync = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        inner, outer = self._open_stdio()
+        self.pid = syscalls.clone(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
+        if self.pid == 0:
+            process.run_first(spec, self.directory, pod, inner, child_sync)
+        child_sync.close()
+        for fd in inner:
+            os.close(fd)
+        if outer:
+            self.stdin = outer[0]
+            self._read_from(outer[1], b"stdout", wire.OUT)
+            self._read_from(outer[2], b"stderr", wire.ERR)
+        self._sync.setblocking(False)
+        self._loop.watch(self._sync.fileno(), READ, self._sync_ready)
+        self._pidfd = os.pidfd_open(self.pid)
+        self._loop.watch(self._pidfd, READ, self._exited)
+
+    def _open_stdio(self) -> tuple[list[int], list[int]]:
+        """Return the container's (stdin, stdout, stderr) and the shim's ends (stdin -1 when it is null)."""
+        if self.spec["tty"]:
+            return [], []
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        if self.spec["stdin"]:
+            in_read, in_write = os.pipe()
+        else:
+            in_read, in_write = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), -1
+        return [in_read, out_write, err_write], [in_write, out_read, err_read]
+
+    def _read_from(self, fd: int, name: bytes, kind: int) -> None:
+        os.set_blocking(fd, False)
+        self._streams[fd] = (name, kind)
+        self._watch(fd)
+
+    def _watch(self, fd: int) -> None:
+        self._loop.watch(fd, READ, lambda _: self._output_ready(fd))
+
+    # Start.
+
+    def _sync_ready(self, events: int) -> None:
+        while not self._settled:
+            try:
+                data, descriptors = wire.receive(self._sync)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, descriptors = b"", []
+            if descriptors:
+                self.terminal = descriptors[0]
+                self._read_from(self.terminal, b"stdout", wire.OUT)
+            elif data:
+                self._reported = json.loads(data)
+            else:
+                self._settle()
+
+    def _settle(self) -> None:
+        """The process has called exec, or died before it."""
+        self._settled = True
+        self._loop.forget(self._sync.fileno())
+        self._sync.close()
+        if self._reported is None:
+            self.running = True
+            self._started_at = time.time()
+            self._write_state()
+        self._on_started(self, self._reported)
+
+    def _write_state(self) -> None:
+        try:
+            durable.write_state(f"{self.directory}/{STATE}", self.state())
+        except OSError:
+            if self._finished_at is not None and self._retries < _MAX_RETRIES:
+                self._retries += 1
+                self._loop.later(_RETRY_SECONDS, self._write_state)
+
+    # Output.
+
+    def _output_ready(self, fd: int) -> None:
+        if self._retrying:
+            self._loop.forget(fd)
+            return
+        try:
+            data = os.read(fd, _READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError:  # EIO: the last process has closed the terminal
+            data = b""
+        if not data:
+            self._close_stream(fd)
+            return
+        name, kind = self._streams[fd]
+        self._log.write(name, data, time.time_ns())
+        for peer in list(self.attached):
+            peer.stream(kind, data)
+        if self._log.blocked:
+            self._retrying = True
+            self._loop.forget(fd)
+            self._loop.later(_RETRY_SECONDS, self._retry)
+
+    def _retry(self) -> None:
+        """Try again to write what the disk had no room for; the container waits on its pipes meanwhile."""
+        self._log.flush()
+        if self._log.blocked and self._finished_at is None:
+            self._loop.later(_RETRY_SECONDS, self._retry)
+            return
+        self._retrying = False
+        for waiting in self._streams:
+            self._watch(waiting)
+
+    def _close_stream(self, fd: int) -> None:
+        self._loop.forget(fd)
+        del self._streams[fd]
+        if fd != self.terminal:
+            os.close(fd)
+
+    def _drain(self) -> None:
+        """Log what is left in the pipes: every writer is dead when process 1 of the namespace is."""
+        for fd, (name, kind) in list(self._streams.items()):
+            while fd in self._streams:
+                try:
+                    data = os.read(fd, _READ_SIZE)
+                except OSError:
+                    data = b""
+                if data:
+                    self._log.write(name, data, time.time_ns())
+                    for peer in list(self.attached):
+                        peer.stream(kind, data)
+                else:
+                    self._close_stream(fd)
+
+    # End.
+
+    def _exited(self, events: int) -> None:
+        self._loop.forget(self._pidfd)
+        os.close(self._pidfd)
+        self._pidfd = -1
+        _, status = os.waitpid(self.pid, 0)
+        self._sync_ready(READ)  # the end of `sync` may be in the same round of the loop
+        self._finished_at = time.time()
+        self._exit_code = os.waitstatus_to_exitcode(status)
+        if self._exit_code < 0:
+            self._signal = -self._exit_code
+            self._exit_code = 128 + self._signal
+        self._drain()
+        self._log.end(time.time_ns())
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """Record the end, once the log is written."""
+        self._log.flush()
+        if self._log.blocked and self._retries < _MAX_RETRIES:
+            self._retries += 1
+            self._loop.later(_RETRY_SECONDS, self._conclude)
+            return
+        self._retries = 0
+        self._log.close()
+        for fd in (self.stdin, self.terminal):
+            if fd >= 0:
+                os.close(fd)
+        self.stdin = self.terminal = -1
+        if self.running:
+            self.running = False
+            self._message = self._read_message()
+            self._write_state()
+        for peer in self.attached:
+            peer.on_close = None
+            peer.answer({"exit_code": self._exit_code})
+            peer.finish()
+        self.attached = []
+        self._on_ended(self)
+
+    def _read_message(self) -> str:
+        try:
+            with open(f"{self.directory}/{_TERMINATION}", "rb") as file:
+                return file.read(_MAX_MESSAGE).decode(errors="replace")
+        except OSError:
+            return ""
+
+    # Requests.
+
+    def kill(self, number: int) -> None:
+        """Signal process 1. Raises ProcessLookupError when it has ended."""
+        if self._pidfd < 0:
+            raise ProcessLookupError
+        signal.pidfd_send_signal(self._pidfd, number)
+
+    def attach(self, peer: Peer, stdin: bool) -> None:
+        """Stream output to `peer` from now on; answer with a descriptor to write to when `stdin`."""
+        source = self.terminal if self.spec["tty"] else self.stdin
+        descriptors = []
+        if (stdin or self.spec["tty"]) and source >= 0:
+            descriptors.append(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 3))
+        peer.answer({"tty": self.spec["tty"], "stdin": bool(descriptors)}, descriptors)
+        self.attached.append(peer)
+        peer.on_close = lambda: self._detached(peer, stdin)
+
+    def _detached(self, peer: Peer, stdin: bool) -> None:
+        if peer in self.attached:
+            self.attached.remove(peer)
+        if stdin and self.spec["stdin_once"]:
+            self.close_stdin()
+
+    def close_stdin(self) -> None:
+        """Let the container see the end of its input once every attached client has closed it, too."""
+        if self.stdin >= 0:
+            os.close(self.stdin)
+            self.stdin = -1

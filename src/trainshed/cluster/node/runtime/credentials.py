@@ -1,0 +1,155 @@
+"""Who a container runs as: user, groups and capabilities inside the sandboxes' user namespace."""
+
+from __future__ import annotations
+
+import os
+
+from trainshed.cluster.node.runtime import syscalls
+
+# Numbers from linux/capability.h, in order.
+_NAMES = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+]
+_NUMBERS = {name: number for number, name in enumerate(_NAMES)}
+# The set that Docker and containerd give a container.
+_DEFAULT = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FSETID",
+    "FOWNER",
+    "MKNOD",
+    "NET_RAW",
+    "SETGID",
+    "SETUID",
+    "SETFCAP",
+    "SETPCAP",
+    "NET_BIND_SERVICE",
+    "SYS_CHROOT",
+    "KILL",
+    "AUDIT_WRITE",
+]
+
+
+def capability_set(privileged: bool, add: list[str], drop: list[str]) -> int:
+    """Return the bits of the capabilities a container has. Raises ValueError for an unknown name."""
+    bits = _bits(_NAMES) if privileged else _bits(_DEFAULT)
+    if "ALL" in drop:
+        bits = 0
+    if "ALL" in add:
+        bits = _bits(_NAMES)
+    bits &= ~_bits([name for name in drop if name != "ALL"])
+    return bits | _bits([name for name in add if name != "ALL"])
+
+
+def _bits(names: list[str]) -> int:
+    bits = 0
+    for name in names:
+        number = _NUMBERS.get(name.upper().removeprefix("CAP_"))
+        if number is None:
+            raise ValueError(f"unknown capability {name!r}")
+        bits |= 1 << number
+    return bits
+
+
+def is_mapped(number: int, kind: str) -> bool:
+    """Whether this user namespace has uid or gid `number`; `kind` is uid or gid."""
+    with open(f"/proc/self/{kind}_map") as file:
+        for line in file:
+            first, _, count = (int(field) for field in line.split())
+            if first <= number < first + count:
+                return True
+    return False
+
+
+def become(uid: int, gid: int, groups: list[int], capabilities: int, no_new_privs: bool) -> None:
+    """Take the identity of a container's process; the last step before exec. Raises OSError.
+
+    Without subordinate ids the namespace has uid 0 only. A container that asks for another then gets a
+    user namespace of its own in which its uid stands for that one.
+    """
+    last = _drop_bounding(capabilities)
+    if is_mapped(uid, "uid") and is_mapped(gid, "gid"):
+        try:
+            os.setgroups([group for group in groups if is_mapped(group, "gid")])
+        except PermissionError:
+            pass  # without subordinate ids the kernel allows no change of groups
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    else:
+        _enter_namespace_as(uid, gid)
+    if uid == 0:
+        syscalls.set_capabilities(capabilities & ((2 << last) - 1))
+    if no_new_privs:
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def rejoin(namespace: int, uid: int, gid: int, groups: list[int], capabilities: int, nnp: bool) -> None:
+    """As `become`, for a process that joins a container: `namespace` is its user namespace, or -1."""
+    if namespace < 0:
+        become(uid, gid, groups, capabilities, nnp)
+        return
+    _drop_bounding(capabilities)
+    syscalls.setns(namespace, syscalls.CLONE_NEWUSER)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    if nnp:
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _drop_bounding(capabilities: int) -> int:
+    """Let exec give no other capabilities than these; return the number of the kernel's last one."""
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        last = int(file.read())
+    for number in range(last + 1):
+        if not capabilities >> number & 1:
+            syscalls.prctl(syscalls.PR_CAPBSET_DROP, number)
+    return last
+
+
+def _enter_namespace_as(uid: int, gid: int) -> None:
+    syscalls.unshare(syscalls.CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} 0 1"), ("gid_map", f"{gid} 0 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)

@@ -1,0 +1,65 @@
+"""Addresses of pods. One file per address in use, named after it and holding the pod's uid.
+
+A file is created with O_EXCL before the pod exists and deleted when its shim has ended, so an address is
+never used twice at once, whichever process was killed in between.
+"""
+
+from __future__ import annotations
+
+import os
+
+_FIRST = 2  # 10.88.0.0 is the network, 10.88.0.1 the gateway
+_LAST = 65534
+
+
+class AddressPool:
+    """Hands out addresses of 10.88.0.0/16 in order, so that a released one rests as long as possible."""
+
+    def __init__(self, directory: str, pods: str) -> None:
+        """Take up the addresses recorded in `directory`, less those of pods without a trace in `pods`."""
+        self._directory = directory
+        os.makedirs(directory, 0o700, exist_ok=True)
+        used = []
+        for ip in os.listdir(directory):
+            with open(f"{directory}/{ip}") as file:
+                uid = file.read()
+            if uid and os.path.exists(f"{pods}/{uid}/sandbox"):
+                used.append(_number(ip))
+            else:
+                os.unlink(f"{directory}/{ip}")
+        self._last = max(used, default=_FIRST - 1)
+
+    def allocate(self, uid: str) -> str:
+        """Return a free address, recorded as used by `uid`. Raises OSError when none is left."""
+        for step in range(1, _LAST - _FIRST + 2):
+            number = (self._last - _FIRST + step) % (_LAST - _FIRST + 1) + _FIRST
+            ip = f"10.88.{number >> 8}.{number & 255}"
+            try:
+                fd = os.open(f"{self._directory}/{ip}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                continue
+            os.write(fd, uid.encode())
+            os.close(fd)
+            self._last = number
+            return ip
+        raise OSError("no pod address is left in 10.88.0.0/16")
+
+
+def release(directory: str, ip: str, uid: str) -> None:
+    """Free `ip` if it is the pod's. Safe to repeat."""
+    path = f"{directory}/{ip}"
+    try:
+        with open(path) as file:
+            owner = file.read()
+        if owner == uid:
+            os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _number(ip: str) -> int:
+    try:
+        _, _, high, low = ip.split(".")
+        return int(high) << 8 | int(low)
+    except ValueError:
+        return 0

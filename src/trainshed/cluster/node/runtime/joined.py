@@ -1,0 +1,154 @@
+"""Processes that join a running container: exec."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+
+from trainshed.cluster.node.runtime import process, syscalls, wire
+from trainshed.cluster.node.runtime.loop import READ
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainshed.cluster.node.runtime.container import Container
+    from trainshed.cluster.node.runtime.loop import Loop
+    from trainshed.cluster.node.runtime.peers import Peer
+    from trainshed.cluster.node.runtime.wire import Message
+
+_KILL_AFTER = 2.0  # seconds between SIGHUP and SIGKILL when the client has gone
+
+
+class JoinedProcess:
+    """One exec. Its streams are handed to the client as descriptors; the shim only waits for its end.
+
+    Answers `{"started": true}` with [terminal] or [stdin, stdout, stderr], or `{"error": ...}`; later
+    `{"exit_code": n}`.
+    """
+
+    def __init__(self, loop: Loop, container: Container, request: Message, peer: Peer) -> None:
+        self.pid = 0
+        self._loop = loop
+        self._peer = peer
+        self._tty: bool = request["tty"]
+        self._report: Message | None = None
+        self._settled = False
+        self._pidfd = -1
+        env = {**dict(container.spec["env"]), **dict(request["env"])}
+        spec = {
+            **container.spec,
+            "argv": request["argv"],
+            "env": list(env.items()),
+            "cwd": request["cwd"] or container.spec["cwd"],
+            "tty": self._tty,
+        }
+        self._outer, inner = [], []
+        if not self._tty:
+            out_read, out_write = os.pipe()
+            err_read, err_write = os.pipe()
+            in_read, in_write = os.pipe()
+            inner, self._outer = [in_read, out_write, err_write], [in_write, out_read, err_read]
+            if not request["stdin"]:
+                os.close(in_read)
+                inner[0] = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._sync, child_sync = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pid = _clone_into(container.pid, spec, inner, child_sync)
+        child_sync.close()
+        for fd in inner:
+            os.close(fd)
+        self._sync.setblocking(False)
+        loop.watch(self._sync.fileno(), READ, self._sync_ready)
+        if self.pid:
+            self._pidfd = os.pidfd_open(self.pid)
+            loop.watch(self._pidfd, READ, self._exited)
+        peer.on_close = self.hang_up
+
+    def _sync_ready(self, events: int) -> None:
+        while not self._settled:
+            try:
+                data, descriptors = wire.receive(self._sync)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, descriptors = b"", []
+            if descriptors:
+                self._outer = descriptors
+            elif data:
+                self._report = json.loads(data)
+            else:
+                self._settle()
+
+    def _settle(self) -> None:
+        self._settled = True
+        self._loop.forget(self._sync.fileno())
+        self._sync.close()
+        if self._report is None and self.pid:
+            self._peer.answer({"started": True}, self._outer)
+        else:
+            for fd in self._outer:
+                os.close(fd)
+            error = self._report or {"exit_code": 128, "message": "the container has ended"}
+            self._peer.answer({"error": error})
+        self._outer = []
+
+    def _exited(self, events: int) -> None:
+        self._loop.forget(self._pidfd)
+        os.close(self._pidfd)
+        self._pidfd = -1
+        _, status = os.waitpid(self.pid, 0)
+        self._sync_ready(READ)
+        code = os.waitstatus_to_exitcode(status)
+        self._peer.on_close = None
+        self._peer.answer({"exit_code": 128 - code if code < 0 else code})
+        self._peer.finish()
+
+    def hang_up(self) -> None:
+        """The client has gone: SIGHUP to the process group, and SIGKILL if that does not end it."""
+        self._signal(signal.SIGHUP)
+        self._loop.later(_KILL_AFTER, lambda: self._signal(signal.SIGKILL))
+
+    def _signal(self, number: int) -> None:
+        if self._pidfd < 0:
+            return  # ended: its number may be another process's by now
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def _clone_into(target: int, spec: Message, stdio: list[int], sync: socket.socket) -> int:
+    """Start a process in the namespaces of `target`; return its pid, 0 when that failed.
+
+    Two steps, for entering a pid namespace concerns children only. The first child's child is made with
+    CLONE_PARENT: the shim's own, to be waited for.
+    """
+    read, write = os.pipe()
+    middle = syscalls.clone(0)
+    if middle == 0:
+        try:
+            os.close(read)
+            _enter_and_clone(target, spec, stdio, sync, write)
+        finally:
+            os._exit(1)
+    os.close(write)
+    number = os.read(read, 32)
+    os.close(read)
+    os.waitpid(middle, 0)
+    return int(number or b"0")
+
+
+def _enter_and_clone(target: int, spec: Message, stdio: list[int], sync: socket.socket, write: int) -> None:
+    user = -1
+    own = os.stat("/proc/self/ns/user")
+    theirs = os.stat(f"/proc/{target}/ns/user")
+    if (own.st_dev, own.st_ino) != (theirs.st_dev, theirs.st_ino):
+        user = os.open(f"/proc/{target}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    pidfd = os.pidfd_open(target)
+    syscalls.setns(pidfd, syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
+    os.close(pidfd)
+    pid = syscalls.clone(syscalls.CLONE_PARENT)
+    if pid == 0:
+        os.close(write)
+        process.run_joined(spec, user, stdio, sync)
+    os.write(write, str(pid).encode())

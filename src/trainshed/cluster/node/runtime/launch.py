@@ -1,0 +1,58 @@
+"""Starting the daemons, detached: they outlive the process that starts them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainshed.cluster.node.runtime import bare
+from trainshed.cluster.node.runtime.model import RuntimeLost
+
+if TYPE_CHECKING:
+    from trainshed.cluster.node.runtime.wire import Message
+
+SANDBOXD = "trainshed.cluster.node.runtime.sandboxd"
+NETD = "trainshed.cluster.net.netd"
+_TIMEOUT = 30.0
+# What the daemons read of the environment: where programs are, and the way out of the host's network.
+_KEPT = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "NO_PROXY",
+    "no_proxy",
+)
+
+
+async def launch(module: str, arguments: list[str], log: Path) -> Message:
+    """Run the launcher of a daemon and return the line of JSON it prints. Raises RuntimeLost."""
+    command = [sys.executable, "-I", "-S", bare.__file__, module, *arguments]
+    with log.open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            cwd="/",
+            env={name: os.environ[name] for name in _KEPT if name in os.environ},
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            raise RuntimeLost(f"{module} did not start within {_TIMEOUT:.0f} s; see {log}") from None
+    try:
+        answer: Message = json.loads(output)
+    except ValueError:
+        raise RuntimeLost(f"{module} did not start; see {log}") from None
+    return answer

@@ -1,0 +1,76 @@
+"""What a pod left on disk once its shim is gone: stopped, killed, or ended with the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import time
+from pathlib import Path
+
+import msgspec
+
+from trainshed.cluster.node.runtime import durable, ipam
+from trainshed.cluster.node.runtime.model import ContainerState, RuntimePaths, SandboxState
+
+SHIM_DIED = "the pod's shim was killed or the machine was restarted; the container ended with it"
+_KILLED = 9
+
+
+def read(paths: RuntimePaths, uid: str) -> SandboxState:
+    """Return the state that the files tell, as it is: a container may still look as if it ran."""
+    pod = paths.pods / uid
+    sandbox = durable.read_state(str(pod / "sandbox" / "sandbox.json")) or {}
+    containers = []
+    for path in sorted(pod.glob("containers/*/*/state.json")):
+        state = durable.read_state(str(path))
+        if state is not None:
+            containers.append(msgspec.convert(state, ContainerState))
+    containers.sort(key=lambda one: (one.name, -one.attempt))
+    return SandboxState(
+        uid=uid,
+        namespace=sandbox.get("namespace", ""),
+        name=sandbox.get("name", ""),
+        ip=sandbox.get("ip", ""),
+        pid=0,
+        containers=tuple(containers),
+        alive=False,
+    )
+
+
+def settle(paths: RuntimePaths, uid: str) -> None:
+    """Record that the shim is gone: containers that ran were killed with it; the address is free again."""
+    pod = paths.pods / uid
+    name = str(pod / "sandbox" / "sandbox.json")
+    sandbox = durable.read_state(name)
+    if sandbox is None or _has_shim(pod):
+        return
+    for path in sorted(pod.glob("containers/*/*/state.json")):
+        state = durable.read_state(str(path))
+        if state is not None and state["finished_at"] is None:
+            state |= {"pid": None, "finished_at": time.time(), "exit_code": 128 + _KILLED, "signal": _KILLED}
+            durable.write_state(str(path), {**state, "message": SHIM_DIED})
+    if not sandbox["stopped"]:
+        durable.write_state(name, {**sandbox, "stopped": True})
+    if sandbox["ip"]:
+        ipam.release(str(paths.run / "addresses"), sandbox["ip"], uid)
+
+
+def _has_shim(pod: Path) -> bool:
+    """Whether a shim lives, one that does not listen yet included: it holds the lock until it ends."""
+    try:
+        with (pod / "sandbox" / "lock").open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def remove(paths: RuntimePaths, uid: str) -> None:
+    """Delete the runtime's files of a pod without the daemon's help. Raises OSError."""
+    pod = paths.pods / uid
+    durable.remove_tree(str(pod / "containers"))
+    durable.remove_tree(str(pod / "sandbox"))
+    with contextlib.suppress(OSError):
+        pod.rmdir()

@@ -1,0 +1,55 @@
+"""What is mounted where, as this process sees it."""
+
+from __future__ import annotations
+
+# File systems that hold no data of the host: a container gets its own or none.
+PSEUDO = frozenset(
+    [
+        "autofs",
+        "binfmt_misc",
+        "bpf",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "debugfs",
+        "devpts",
+        "devtmpfs",
+        "efivarfs",
+        "fusectl",
+        "hugetlbfs",
+        "mqueue",
+        "nsfs",
+        "proc",
+        "pstore",
+        "rpc_pipefs",
+        "securityfs",
+        "selinuxfs",
+        "sysfs",
+        "tracefs",
+    ]
+)
+
+
+def read_mounts(path: str = "/proc/self/mountinfo") -> dict[str, str]:
+    """Return the file system type on top at each mount point. Format: proc_pid_mountinfo(5)."""
+    mounts = {}
+    with open(path, "rb") as file:
+        for line in file:
+            fields = line.split()
+            kind = fields[fields.index(b"-", 6) + 1]
+            mounts[_unescape(fields[4])] = kind.decode()
+    return mounts
+
+
+def _unescape(field: bytes) -> str:
+    """Undo the kernel's octal escapes of space, tab, newline and backslash."""
+    if b"\\" in field:
+        for code in (b"040", b"011", b"012", b"134"):
+            field = field.replace(b"\\" + code, bytes([int(code, 8)]))
+    return field.decode(errors="surrogateescape")
+
+
+def below(mounts: dict[str, str], path: str) -> list[str]:
+    """Return the mount points strictly below `path`."""
+    prefix = path.rstrip("/") + "/"
+    return [point for point in mounts if point.startswith(prefix) and point != prefix]

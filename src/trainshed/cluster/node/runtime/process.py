@@ -1,0 +1,216 @@
+"""What a container's first process does between clone and exec, and one that joins it.
+
+It runs in a copy of the shim and never returns: it becomes the command, or reports why not over `sync`
+(a SEQPACKET socket, close-on-exec) and exits. End of file without a report means that the command runs.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import termios
+
+from trainshed.cluster.node.runtime import credentials, pseudofs, syscalls
+from trainshed.cluster.node.runtime.lookup import CommandError, find_command
+from trainshed.cluster.node.runtime.rootfs import RootFilesystem, by_fd
+from trainshed.cluster.node.runtime.syscalls import MS_BIND, MS_PRIVATE, MS_REC
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from trainshed.cluster.node.runtime.wire import Message
+
+OOM_SCORE = 500  # the kernel ends pods before the control plane
+_HOST = "/.host"
+
+
+def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync: socket.socket) -> NoReturn:
+    """Be process 1: build the root below `private`, then exec. `pod` has `files` and `host_network`."""
+    try:
+        if not spec["tty"]:
+            _take_stdio(stdio)
+        os.setsid()
+        _build_root(spec, private, pod)
+        if spec["tty"]:
+            _take_terminal(_open_terminal(sync), console=True)
+        _make_cwd(spec["cwd"])
+        _become(spec, -1)
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+        _exec(spec["argv"], dict(spec["env"]))
+    except BaseException as error:
+        _report(sync, error)
+    os._exit(128)
+
+
+def run_joined(spec: Message, user_namespace: int, stdio: list[int], sync: socket.socket) -> NoReturn:
+    """Be an extra process of a container whose namespaces were entered already, then exec."""
+    try:
+        if not spec["tty"]:
+            _take_stdio(stdio)
+        os.setsid()
+        if spec["tty"]:
+            _take_terminal(_open_terminal(sync), console=False)
+        try:
+            os.chdir(spec["cwd"])
+        except OSError as error:
+            raise CommandError(128, f"chdir to cwd ({spec['cwd']!r}): {_reason(error)}") from None
+        _become(spec, user_namespace)
+        _exec(spec["argv"], dict(spec["env"]))
+    except BaseException as error:
+        _report(sync, error)
+    os._exit(128)
+
+
+def _report(sync: socket.socket, error: BaseException) -> None:
+    if isinstance(error, CommandError):
+        report = {"exit_code": error.exit_code, "message": error.message}
+    elif isinstance(error, OSError):
+        report = {"exit_code": 128, "message": f"cannot make the container: {_reason(error)}"}
+    else:
+        report = {"exit_code": 128, "message": f"cannot make the container: {error!r}"}
+    try:
+        sync.send(json.dumps(report).encode())
+    except OSError:
+        pass
+
+
+def _reason(error: OSError) -> str:
+    text = (error.strerror or str(error)).lower()
+    return f"{error.filename}: {text}" if error.filename else text
+
+
+def _take_stdio(stdio: list[int]) -> None:
+    # Above 2 first: one of them may be 0, 1 or 2 itself.
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in stdio]
+    for number, fd in enumerate(high):
+        os.dup2(fd, number)
+
+
+def _open_terminal(sync: socket.socket) -> int:
+    """Open a terminal of the container's own devpts; its other side goes to the shim."""
+    master = os.open("/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    slave = os.open(syscalls.unlock_terminal(master), os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [master]))]
+    sync.sendmsg([b"{}"], rights)
+    os.close(master)
+    return slave
+
+
+def _take_terminal(slave: int, console: bool) -> None:
+    if console:
+        name = os.ttyname(slave)
+        os.close(os.open("/dev/console", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        syscalls.mount(name, "/dev/console", "", MS_BIND)
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    for number in range(3):
+        os.dup2(slave, number)
+
+
+def _build_root(spec: Message, private: str, pod: Message) -> None:
+    syscalls.mount("none", "/", "", MS_REC | MS_PRIVATE)
+    # Sources are opened while the host's root is the root, and before the state directory is masked.
+    sources = [(_open_source(mount["source"]), mount) for mount in _ordered(pod["files"] + spec["mounts"])]
+    layers = [(layer["path"], layer["source"]) for layer in spec["layers"]]
+    for path, source in layers:
+        if not os.path.isdir(source):
+            raise CommandError(128, f"layer {path}: {source}: no such directory")
+    filesystem = RootFilesystem(private, layers)
+    filesystem.build()
+    root = filesystem.root
+    pseudofs.mount_dev(root, spec["devices"], spec["privileged"])
+    pseudofs.mount_sys(root, not pod["host_network"], spec["privileged"])
+    pseudofs.mount_proc(root, spec["privileged"])
+    os.mkdir(root + _HOST, 0o700)
+    syscalls.pivot_root(root, root + _HOST)
+    os.chdir("/")
+    # From here on paths are the container's, symbolic links included.
+    for path in spec["masked"]:
+        pseudofs.mask(path)
+    for fd, mount in sources:
+        _bind(fd, mount)
+    syscalls.unmount(_HOST)
+    os.rmdir(_HOST)
+    if spec["read_only_root"]:
+        for path in filesystem.mounted:
+            syscalls.make_read_only(path, recursive=False)
+
+
+def _ordered(mounts: list[Message]) -> list[Message]:
+    """Return outer mounts before those below them; the later of two equals wins as it covers the other."""
+    return sorted(mounts, key=lambda mount: os.path.normpath(mount["path"]).count("/"))
+
+
+def _open_source(path: str) -> int:
+    try:
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise CommandError(128, f"cannot mount {path}: {_reason(error)}") from None
+
+
+def _bind(fd: int, mount: Message) -> None:
+    target = os.path.realpath(mount["path"])
+    try:
+        if os.path.isdir(by_fd(fd)):
+            os.makedirs(target, 0o755, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
+        syscalls.mount(by_fd(fd), target, "", MS_BIND | MS_REC)
+        if mount.get("read_only"):
+            syscalls.make_read_only(target)
+    except OSError as error:
+        raise CommandError(128, f"cannot mount at {mount['path']}: {_reason(error)}") from None
+    finally:
+        os.close(fd)
+
+
+def _make_cwd(path: str) -> None:
+    try:
+        os.makedirs(path, 0o755, exist_ok=True)
+        os.chdir(path)
+    except OSError as error:
+        raise CommandError(128, f"chdir to cwd ({path!r}): {_reason(error)}") from None
+
+
+def _become(spec: Message, user_namespace: int) -> None:
+    try:
+        capabilities = credentials.capability_set(spec["privileged"], spec["add_caps"], spec["drop_caps"])
+    except ValueError as error:
+        raise CommandError(128, str(error)) from None
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as file:
+            if int(file.read()) < OOM_SCORE:
+                file.seek(0)
+                file.write(str(OOM_SCORE))
+    except OSError:
+        pass  # read-only /proc of an outer container
+    uid, gid = spec["uid"] or 0, spec["gid"] or 0
+    groups = [gid, *spec["supplemental_gids"]]
+    if user_namespace < 0:
+        credentials.become(uid, gid, groups, capabilities, spec["no_new_privs"])
+    else:
+        credentials.rejoin(user_namespace, uid, gid, groups, capabilities, spec["no_new_privs"])
+
+
+def _exec(argv: list[str], env: dict[str, str]) -> None:
+    file = find_command(argv[0], env.get("PATH"))
+    for number in range(1, signal.NSIG):
+        try:
+            signal.signal(number, signal.SIG_DFL)  # the interpreter ignores SIGPIPE and SIGXFSZ
+        except (OSError, ValueError):
+            continue
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.umask(0o022)
+    try:
+        os.execve(file, argv, env)
+    except OSError as error:
+        code = 127 if error.errno == 2 else 126
+        raise CommandError(code, f'exec: "{argv[0]}": {_reason(error)}') from None

@@ -1,0 +1,207 @@
+"""The root of a container: the host's directories under overlayfs, with writes that stay private.
+
+Overlay in a user namespace cannot take `/` whole, for the mounts below it are locked together with it
+(clone_private_mount refuses; mount_namespaces(7), "Restrictions on mount namespaces"). So:
+
+    /            a private directory on disk, not a tmpfs: what a pod writes to /workspace costs no memory
+    /usr, ...    an overlay each: lower = layers and the host's directory, upper = private
+    /a with mounts below it   built entry by entry in the same way, down to the mounts
+    what overlayfs refuses    bound read-only
+    /tmp, /run, /var/tmp      empty and private
+
+Lower and upper directories are named through descriptors: no path needs escaping or has a length limit,
+and the container's mount table does not show where the host keeps them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from trainshed.cluster.node.runtime import mountinfo, syscalls
+from trainshed.cluster.node.runtime.syscalls import MS_BIND, MS_REC
+
+FRESH = ("/tmp", "/run", "/var/tmp")
+_SKIPPED = frozenset(("proc", "sys", "dev", "tmp", "run", "lost+found", ".host"))
+_MAX_ENTRIES = 2000
+_PATH = os.O_PATH | os.O_CLOEXEC
+
+
+def by_fd(fd: int) -> str:
+    """Return a path to what `fd` refers to."""
+    return f"/proc/self/fd/{fd}"
+
+
+class RootFilesystem:
+    """Builds one root below `private` (the attempt's directory) in the current mount namespace.
+
+    `layers` maps container paths to host directories laid over the host's own. `mounted` lists the mount
+    points that make up the root, for a read-only root.
+    """
+
+    def __init__(self, private: str, layers: list[tuple[str, str]]) -> None:
+        self.root = f"{private}/root"
+        self.mounted: list[str] = ["/"]
+        self._layers = [(path.rstrip("/"), source.rstrip("/")) for path, source in layers]
+        self._count = 0
+        self._upper = f"{private}/upper"
+        self._mounts = mountinfo.read_mounts()
+
+    def build(self) -> None:
+        """Mount everything below `self.root`. Raises OSError."""
+        os.makedirs(self._upper, 0o700, exist_ok=True)
+        os.makedirs(self.root, 0o755, exist_ok=True)
+        self._choose_upper()
+        syscalls.mount(self.root, self.root, "", MS_BIND)
+        for name in self._names(""):
+            if name not in _SKIPPED:
+                self._entry(f"/{name}")
+        for path in ("/proc", "/sys", "/dev"):
+            os.makedirs(self.root + path, 0o755, exist_ok=True)
+        self._fresh()
+        for path in sorted({path for path, _ in self._layers if path.count("/") > 1 or path in FRESH}):
+            self._overlay_nested(path)
+
+    def _choose_upper(self) -> None:
+        """Keep writes in memory when the state directory is on no possible upper (overlayfs, NFS, 9p)."""
+        lower, merged = self._new_directory(), self._new_directory()
+        if self._try_overlay([lower], merged) == 0:
+            syscalls.unmount(merged)
+        else:
+            syscalls.mount("tmpfs", self._upper, "tmpfs", 0, "mode=0700")
+
+    def _fresh(self) -> None:
+        os.makedirs(f"{self.root}/run/lock", 0o755, exist_ok=True)
+        os.makedirs(f"{self.root}/tmp", 0o1777, exist_ok=True)
+        os.chmod(f"{self.root}/tmp", 0o1777)
+        target = f"{self.root}/var/tmp"
+        if os.path.isdir(target) and not os.path.islink(target):
+            source = self._new_directory()
+            os.chmod(source, 0o1777)
+            syscalls.mount(source, target, "", MS_BIND)
+            self.mounted.append("/var/tmp")
+
+    def _sources(self, path: str) -> list[str]:
+        """Return what is to appear at `path`, topmost first: from layers at or above it, then the host's."""
+        found = []
+        for at, source in self._layers:
+            if path == at or path.startswith(at + "/"):
+                found.append(source + path[len(at) :])
+        return [source for source in (*found, path) if os.path.lexists(source)]
+
+    def _names(self, path: str) -> list[str]:
+        names: set[str] = set()
+        for source in self._sources(path) or [""]:
+            try:
+                names.update(os.listdir(source or "/"))
+            except OSError:
+                continue  # not ours to list: in the container neither
+        return sorted(names)
+
+    def _entry(self, path: str) -> None:
+        """Make what layers and host have at `path` appear in the container."""
+        sources = self._sources(path)
+        try:
+            mode = os.lstat(sources[0]).st_mode
+        except (OSError, IndexError):
+            return  # gone meanwhile, or a mount whose server is
+        target = self.root + path
+        if stat.S_ISLNK(mode):
+            os.symlink(os.readlink(sources[0]), target)
+        elif stat.S_ISDIR(mode):
+            self._directory(path, [source for source in sources if _is_directory(source)])
+        elif stat.S_ISREG(mode):
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            _bind_read_only(sources[0], target)
+
+    def _directory(self, path: str, sources: list[str]) -> None:
+        if self._mounts.get(path) in mountinfo.PSEUDO and sources == [path]:
+            return
+        target = self.root + path
+        os.makedirs(target, exist_ok=True)
+        _copy_attributes(sources[0], target)
+        if path in sources and mountinfo.below(self._mounts, path):
+            names = self._names(path)
+            if len(names) <= _MAX_ENTRIES:
+                for name in names:
+                    self._entry(f"{path}/{name}")
+                return
+        elif (sources == [path] and _is_empty(path)) or self._overlay(sources, path):
+            return
+        _bind_read_only(sources[0], target)
+
+    def _overlay_nested(self, path: str) -> None:
+        """Overlay layers at a path below a top-level directory, on top of what the container has there."""
+        target = self.root + path
+        lowers = [source for at, source in self._layers if at == path]
+        os.makedirs(target, 0o755, exist_ok=True)
+        # overlayfs nests two deep only: on a host whose root is one already, the layer stands alone
+        if not self._overlay([*lowers, target], path) and not self._overlay(lowers, path):
+            _bind_read_only(lowers[0], target)
+
+    def _new_directory(self) -> str:
+        self._count += 1
+        path = f"{self._upper}/{self._count}"
+        os.mkdir(path, 0o755)
+        return path
+
+    def _overlay(self, lowers: list[str], path: str) -> bool:
+        """Mount an overlay at `path`; return whether the kernel took it."""
+        if self._try_overlay(lowers, self.root + path) != 0:
+            return False
+        self.mounted.append(path)
+        return True
+
+    def _try_overlay(self, lowers: list[str], target: str) -> int:
+        """Return 0, or the error number."""
+        upper, work = self._new_directory(), self._new_directory()
+        _copy_attributes(lowers[0], upper)
+        fds: list[int] = []
+        try:
+            for name in (upper, work, *lowers):
+                fds.append(os.open(name, os.O_PATH | os.O_CLOEXEC))
+            names = [by_fd(fd) for fd in fds]
+            options = f"lowerdir={':'.join(names[2:])},upperdir={names[0]},workdir={names[1]},userxattr"
+            try:
+                # `volatile` (Linux 5.10) skips syncs of files that are deleted with the pod.
+                syscalls.mount("overlay", target, "overlay", 0, options + ",volatile")
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                syscalls.mount("overlay", target, "overlay", 0, options)
+        except OSError as error:
+            return error.errno or errno.EIO
+        finally:
+            for fd in fds:
+                os.close(fd)
+        return 0
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        return not os.listdir(path)
+    except OSError:
+        return False
+
+
+def _bind_read_only(source: str, target: str) -> None:
+    try:
+        syscalls.mount(source, target, "", MS_BIND | MS_REC)
+        syscalls.make_read_only(target)
+    except OSError:
+        return  # an unreadable mount of the host: the container has an empty file or directory there
+
+
+def _copy_attributes(source: str, target: str) -> None:
+    """Give `target` the mode and, where this user namespace can, the owner of `source`."""
+    found = os.stat(source)
+    try:
+        os.chown(target, found.st_uid, found.st_gid)
+    except OSError:
+        pass
+    os.chmod(target, stat.S_IMODE(found.st_mode))

@@ -1,0 +1,300 @@
+"""The zygote of the sandboxes: holds their user namespace and the cluster network, forks a shim per pod.
+
+    launcher   what `Runtime.start` runs: starts the daemon, maps its ids, prints one line of JSON, ends
+    daemon     in a user namespace of its own but in the host's network namespace, for hostNetwork pods
+
+It keeps no state but two descriptors, so it may be killed at any time: a new one finds the namespaces
+through a living shim or netd (`adopt`) and goes on in them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import signal
+import socket
+
+from trainshed.cluster.node.runtime import clusternet, crash, durable, ipam, netlink, syscalls, userns, wire
+from trainshed.cluster.node.runtime.loop import Loop
+from trainshed.cluster.node.runtime.peers import Peer, Server
+from trainshed.cluster.node.runtime.shim import SANDBOX, SOCKET, Shim
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from trainshed.cluster.node.runtime.wire import Message
+
+NAME = "sandboxd.sock"
+ADDRESSES = "addresses"
+
+
+class LaunchError(Exception):
+    """The daemon cannot run here. `step` is what the kernel refused; `doctor` explains it."""
+
+    def __init__(self, step: str, detail: str) -> None:
+        super().__init__(detail)
+        self.step = step
+        self.detail = detail
+
+
+def main(argv: list[str]) -> int:
+    """Launch the daemon: `sandboxd <run directory> <pods directory>`. One line of JSON tells the outcome."""
+    run, pods = argv
+    to_daemon_read, to_daemon = os.pipe()
+    from_daemon, from_daemon_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(to_daemon)
+        os.close(from_daemon)
+        _daemon(run, pods, to_daemon_read, from_daemon_write)
+    os.close(to_daemon_read)
+    os.close(from_daemon_write)
+    with open(from_daemon, "rb") as answers:
+        answer = json.loads(answers.readline() or b"{}")
+        if answer.get("unshared"):
+            try:
+                userns.write_maps(pid)
+            except userns.MappingError as error:
+                os.kill(pid, signal.SIGKILL)
+                answer = {"step": "map", "detail": str(error)}
+            else:
+                os.write(to_daemon, b"1")
+                answer = json.loads(answers.readline() or b"{}")
+    if not answer:
+        answer = {"step": "start", "detail": "the daemon ended without a word; see sandboxd.log"}
+    print(json.dumps(answer))  # noqa: T201 - read by the control plane
+    return 0
+
+
+def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        syscalls.set_process_name("trainshed-sandboxd")
+        lock = os.open(f"{run}/sandboxd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LaunchError("lock", "another sandboxd runs but does not answer") from None
+        found = adopt(run, pods)
+        if found is None:
+            user, cluster = _make_namespaces(mapped, report)
+        else:
+            user, cluster = found
+        daemon = Daemon(run, pods, user, cluster)
+        _tell(report, {"pid": os.getpid(), "adopted": found is not None})
+        os.close(report)
+        _detach_stdio()
+        daemon.run()
+        status = 0
+    except LaunchError as error:
+        _tell(report, {"step": error.step, "detail": error.detail})
+    except BaseException as error:
+        crash.record()
+        _tell(report, {"step": "start", "detail": str(error)})
+    finally:
+        os._exit(status)
+
+
+def _tell(report: int, message: Message) -> None:
+    try:
+        os.write(report, json.dumps(message).encode() + b"\n")
+    except OSError:
+        pass  # told before, or the launcher has gone
+
+
+def _detach_stdio() -> None:
+    """Let go of the launcher's stdout: the control plane reads it to its end. Stderr is the log file."""
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+
+
+def adopt(run: str, pods: str) -> tuple[int, int] | None:
+    """Enter the user namespace that netd or a shim still holds; return (user, cluster network) or None.
+
+    The kernel allows it: the user who made a user namespace has every capability in it from outside.
+    """
+    paths = [f"{run}/netd.sock"]
+    if os.path.isdir(pods):
+        paths += [f"{pods}/{uid}/sandbox/{SOCKET}" for uid in os.listdir(pods)]
+    for path in paths:
+        try:
+            sock = wire.connect(path, timeout=2)
+        except OSError:
+            continue
+        with sock:
+            try:
+                _, descriptors = wire.ask(sock, {"op": "namespaces"})
+            except OSError:
+                continue
+        if len(descriptors) != 2:
+            continue
+        try:
+            syscalls.setns(descriptors[0], syscalls.CLONE_NEWUSER)
+        except OSError:
+            continue
+        return descriptors[0], descriptors[1]
+    return None
+
+
+def _make_namespaces(mapped: int, report: int) -> tuple[int, int]:
+    try:
+        syscalls.unshare(syscalls.CLONE_NEWUSER)
+    except OSError as error:
+        raise LaunchError("user", error.strerror or "") from None
+    _tell(report, {"unshared": True})
+    if not os.read(mapped, 1):
+        raise LaunchError("map", "the launcher ended before the ids were mapped")
+    user = os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    return user, _make_cluster_network()
+
+
+def _make_cluster_network() -> int:
+    """Return a descriptor of a new cluster network; this process stays in the host's."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        answer: Message = {}
+        descriptors = []
+        try:
+            clusternet.enter_new_cluster_network()
+            descriptors = [os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)]
+        except OSError as error:
+            step = "bridge" if netlink.is_unsupported(error) else "network"
+            answer = {"step": step, "detail": error.strerror or str(error)}
+        wire.send_all(theirs, wire.message_frame(answer), descriptors)
+        os._exit(0)
+    theirs.close()
+    answer, descriptors = wire.ask(ours, {})
+    ours.close()
+    os.waitpid(pid, 0)
+    if not descriptors:
+        raise LaunchError(answer["step"], answer["detail"])
+    return descriptors[0]
+
+
+class Daemon:
+    """Serves `sandboxd.sock`. Whatever may block or fail happens in a forked child, which answers itself."""
+
+    def __init__(self, run: str, pods: str, user: int, cluster: int) -> None:
+        self._run = run
+        self._pods = pods
+        self._user = user
+        self._cluster = cluster
+        self._loop = Loop()
+        self._pool = ipam.AddressPool(f"{run}/{ADDRESSES}", pods)
+        self._server = Server(self._loop, f"{run}/{NAME}", self._request)
+
+    def run(self) -> None:
+        """Serve until told to shut down."""
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        gc.collect()
+        gc.freeze()  # a collection in a shim then leaves these pages shared
+        self._loop.run()
+
+    def _request(self, peer: Peer, message: Message) -> None:
+        operation = message.get("op")
+        if operation == "ping":
+            peer.answer({"pid": os.getpid(), "protocol": wire.PROTOCOL})
+        elif operation == "namespaces":
+            peer.answer({}, [os.dup(self._user), os.dup(self._cluster)])
+        elif operation == "run":
+            self._run_sandbox(peer, message["spec"])
+        elif operation == "listen":
+            self._in_child(peer, lambda: self._listen(message))
+        elif operation == "remove":
+            self._in_child(peer, lambda: self._remove(message["uid"]))
+        elif operation == "shutdown":
+            self._server.close()
+            peer.answer({})
+            peer.finish()
+            self._loop.stop()
+        else:
+            peer.answer({"failure": f"unknown operation {operation!r}"})
+
+    def _fork(self, peer: Peer) -> socket.socket | None:
+        """Return the connection of `peer` in a new child, None here."""
+        sock = peer.release()  # before the fork: both processes share one epoll set
+        if os.fork():
+            sock.close()
+            return None
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        sock.setblocking(True)
+        self._server.listener.close()
+        self._loop.close()
+        return sock
+
+    def _in_child(self, peer: Peer, work: Callable[[], list[int]]) -> None:
+        """Answer with the descriptors that `work` returns, or its error."""
+        sock = self._fork(peer)
+        if sock is None:
+            return
+        try:
+            answer: Message = {}
+            descriptors: list[int] = []
+            try:
+                descriptors = work()
+            except OSError as error:
+                answer = {"failure": str(error), "errno": error.errno}
+            wire.send_all(sock, wire.message_frame(answer), descriptors)
+        except BaseException:
+            crash.record()
+        finally:
+            os._exit(0)
+
+    def _listen(self, message: Message) -> list[int]:
+        syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)
+        return [clusternet.open_listener(message["ip"], message["port"], message["kind"]).detach()]
+
+    def _remove(self, uid: str) -> list[int]:
+        pod = f"{self._pods}/{uid}"
+        state = durable.read_state(f"{pod}/sandbox/{SANDBOX}")
+        if state and state["ip"]:
+            ipam.release(f"{self._run}/{ADDRESSES}", state["ip"], uid)
+        durable.remove_tree(f"{pod}/containers")
+        durable.remove_tree(f"{pod}/sandbox")
+        try:
+            os.rmdir(pod)
+        except OSError:
+            pass  # the agent's files are still there
+        return []
+
+    def _run_sandbox(self, peer: Peer, spec: Message) -> None:
+        try:
+            ip = "" if spec["host_network"] else self._pool.allocate(spec["uid"])
+        except OSError as error:
+            peer.answer({"failure": str(error)})
+            return
+        sock = self._fork(peer)
+        if sock is None:
+            return
+        try:
+            self._be_shim(sock, spec, ip)
+        except BaseException:
+            crash.record()
+        finally:
+            os._exit(0)
+
+    def _be_shim(self, sock: socket.socket, spec: Message, ip: str) -> None:
+        os.setsid()
+        addresses = f"{self._run}/{ADDRESSES}"
+        pod = f"{self._pods}/{spec['uid']}"
+        durable.make_directory(pod)
+        shim = Shim(spec, pod, ip, addresses, self._cluster, self._user)
+        try:
+            state = shim.prepare()
+        except OSError as error:
+            if ip:
+                ipam.release(addresses, ip, spec["uid"])
+            answer = {"failure": f"cannot make the sandbox: {error.strerror or error}"}
+            wire.send_all(sock, wire.message_frame(answer))
+            return
+        wire.send_all(sock, wire.message_frame({"state": state}))
+        sock.close()
+        shim.run()

@@ -1,0 +1,259 @@
+"""The shim: one process per pod, a fork of `sandboxd`, that outlives every other part.
+
+It owns the pod's network, ipc and uts namespaces, serves `<pod>/sandbox/shim.sock`, and keeps on disk what
+a restarted control plane has to know: `sandbox.json`, and `state.json` of every attempt. When it is killed
+its containers are, too (PR_SET_PDEATHSIG): nothing runs that nobody owns.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import socket
+
+from trainshed.cluster.node.runtime import clusternet, durable, ipam, podfiles, syscalls
+from trainshed.cluster.node.runtime.accounting import pod_usage
+from trainshed.cluster.node.runtime.container import Container
+from trainshed.cluster.node.runtime.joined import JoinedProcess
+from trainshed.cluster.node.runtime.loop import WRITE, Loop
+from trainshed.cluster.node.runtime.peers import Server
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainshed.cluster.node.runtime.peers import Peer
+    from trainshed.cluster.node.runtime.wire import Message
+
+SANDBOX = "sandbox.json"
+SOCKET = "shim.sock"
+LOCK = "lock"
+
+
+class Shim:
+    """Runs one pod. `cluster` and `user` are descriptors of the namespaces that `sandboxd` made."""
+
+    def __init__(self, spec: Message, pod: str, ip: str, addresses: str, cluster: int, user: int) -> None:
+        self._spec = spec
+        self._ip = ip
+        self._addresses = addresses
+        self._pod = pod
+        self._directory = f"{pod}/sandbox"
+        self._namespaces = (user, cluster)
+        self._loop = Loop()
+        self._containers: dict[tuple[str, int], Container] = {}
+        self._ended: dict[tuple[str, int], Message] = {}
+        self._starting: dict[tuple[str, int], Peer] = {}
+        self._watchers: list[Peer] = []
+        self._joined: list[JoinedProcess] = []
+        self._stopping: list[Peer] = []
+        self._server: Server | None = None
+
+    def prepare(self) -> Message:
+        """Make the pod's namespaces and files and start serving; return its state. Raises OSError."""
+        syscalls.set_process_name("trainshed-shim")
+        durable.make_directory(self._directory)
+        lock = f"{self._directory}/{LOCK}"
+        self._lock = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
+        if not self._spec["host_network"]:
+            clusternet.enter_new_pod_network(self._namespaces[1], self._ip)
+        syscalls.unshare(syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS)
+        socket.sethostname(self._spec["hostname"])
+        self._files = podfiles.write(self._directory, self._spec, self._ip)
+        self._write(stopped=False)
+        self._server = Server(self._loop, f"{self._directory}/{SOCKET}", self._request)
+        return self._state()
+
+    def run(self) -> None:
+        """Serve until the pod is stopped."""
+        self._loop.run()
+
+    def _write(self, stopped: bool) -> None:
+        state = {key: self._spec[key] for key in ("uid", "namespace", "name", "host_network")}
+        state |= {"ip": self._ip, "pid": os.getpid(), "stopped": stopped}
+        durable.write_state(f"{self._directory}/{SANDBOX}", state)
+
+    def _state(self) -> Message:
+        running = [one.state() for one in self._containers.values() if one.running]
+        state = {key: self._spec[key] for key in ("uid", "namespace", "name")}
+        containers = [*running, *self._ended.values()]
+        containers.sort(key=lambda one: (one["name"], -one["attempt"]))
+        return {**state, "ip": self._ip, "pid": os.getpid(), "containers": containers, "alive": True}
+
+    def _request(self, peer: Peer, message: Message) -> None:
+        operations = {
+            "state": self._on_state,
+            "watch": self._on_watch,
+            "start": self._on_start,
+            "signal": self._on_signal,
+            "exec": self._on_exec,
+            "attach": self._on_attach,
+            "close_stdin": self._on_close_stdin,
+            "dial": self._on_dial,
+            "usage": self._on_usage,
+            "namespaces": self._on_namespaces,
+            "stop": self._on_stop,
+        }
+        operation = operations.get(message.get("op", ""))
+        if operation is None:
+            peer.answer({"failure": f"unknown operation {message.get('op')!r}"})
+            return
+        try:
+            operation(peer, message)
+        except OSError as error:
+            peer.answer({"failure": str(error), "errno": error.errno})
+
+    def _running(self, name: str) -> Container | None:
+        attempts = [one for one in self._containers.values() if one.running and one.key[0] == name]
+        return max(attempts, key=lambda one: one.key[1], default=None)
+
+    def _on_state(self, peer: Peer, message: Message) -> None:
+        peer.answer({"state": self._state()})
+
+    def _on_watch(self, peer: Peer, message: Message) -> None:
+        """Answer with the state, then with `{"ended": ...}` for each container that ends."""
+        self._watchers.append(peer)
+        peer.on_close = lambda: self._watchers.remove(peer)
+        peer.answer({"state": self._state()})
+
+    def _on_start(self, peer: Peer, message: Message) -> None:
+        spec = message["spec"]
+        key = (spec["name"], spec["attempt"])
+        existing = self._containers.get(key)
+        if key in self._ended or (existing is not None and existing.running):
+            # Asked again by a control plane that did not live to see the answer.
+            peer.answer({"started": self._ended.get(key) or (existing and existing.state())})
+            return
+        if existing is not None or self._stopping:
+            peer.answer({"failure": "the pod is stopping or this attempt is being started"})
+            return
+        directory = f"{self._pod}/containers/{spec['name']}/{spec['attempt']}"
+        durable.remove_tree(directory)
+        durable.make_directory(directory)
+        self._discard_older(spec["name"])
+        pod = {"files": self._files, "host_network": self._spec["host_network"]}
+        self._starting[key] = peer
+        try:
+            self._containers[key] = Container(
+                self._loop, spec, directory, pod, self._started, self._container_ended
+            )
+        except OSError:
+            del self._starting[key]
+            raise
+
+    def _discard_older(self, name: str) -> None:
+        """Delete what ended attempts wrote, in a process of its own: it can be much."""
+        directories = [
+            f"{self._pod}/containers/{name}/{attempt}/{part}"
+            for ended, attempt in self._ended
+            if ended == name
+            for part in ("root", "upper")
+        ]
+        if not any(os.path.exists(path) for path in directories):
+            return
+        middle = os.fork()
+        if middle == 0:
+            os.close(self._lock)
+            if os.fork() == 0:  # orphaned at once: nobody has to wait for it
+                for path in directories:
+                    try:
+                        durable.remove_tree(path)
+                    except OSError:
+                        continue  # remove_sandbox meets it again
+            os._exit(0)
+        os.waitpid(middle, 0)
+
+    def _started(self, one: Container, report: Message | None) -> None:
+        peer = self._starting.pop(one.key)
+        peer.answer({"error": report} if report is not None else {"started": one.state()})
+
+    def _container_ended(self, one: Container) -> None:
+        del self._containers[one.key]
+        state = one.state()
+        if state["started_at"]:
+            self._ended[one.key] = state
+            for peer in list(self._watchers):
+                peer.answer({"ended": state})
+        if self._stopping:
+            self._finish_stop()
+
+    def _on_signal(self, peer: Peer, message: Message) -> None:
+        one = self._running(message["name"])
+        try:
+            if one is None:
+                raise ProcessLookupError
+            one.kill(message["signal"])
+        except ProcessLookupError:
+            peer.answer({"missing": f"container {message['name']} does not run"})
+            return
+        peer.answer({})
+
+    def _on_exec(self, peer: Peer, message: Message) -> None:
+        one = self._running(message["name"])
+        if one is None:
+            peer.answer({"missing": f"container {message['name']} does not run"})
+            return
+        JoinedProcess(self._loop, one, message, peer)
+
+    def _on_attach(self, peer: Peer, message: Message) -> None:
+        one = self._running(message["name"])
+        if one is None:
+            peer.answer({"missing": f"container {message['name']} does not run"})
+            return
+        one.attach(peer, message["stdin"])
+
+    def _on_close_stdin(self, peer: Peer, message: Message) -> None:
+        for one in self._containers.values():
+            if peer in one.attached and one.spec["stdin_once"]:
+                one.close_stdin()
+
+    def _on_dial(self, peer: Peer, message: Message) -> None:
+        """Answer with a connection to the pod's loopback: it is made in this network namespace."""
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        code = sock.connect_ex(("127.0.0.1", message["port"]))
+
+        def finish(events: int) -> None:
+            self._loop.forget(sock.fileno())
+            failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if failed:
+                sock.close()
+                peer.answer({"refused": failed})
+            else:
+                peer.answer({"connected": True}, [sock.detach()])
+
+        if code not in (0, errno.EINPROGRESS):
+            sock.close()
+            peer.answer({"refused": code})
+            return
+        self._loop.watch(sock.fileno(), WRITE, finish)
+
+    def _on_usage(self, peer: Peer, message: Message) -> None:
+        cpu, memory = pod_usage([one.pid for one in self._containers.values()], os.getpid())
+        peer.answer({"cpu_seconds": cpu, "memory_bytes": memory})
+
+    def _on_namespaces(self, peer: Peer, message: Message) -> None:
+        """Hand out the user and cluster network namespaces: a new `sandboxd` goes on in them."""
+        peer.answer({}, [os.dup(fd) for fd in self._namespaces])
+
+    def _on_stop(self, peer: Peer, message: Message) -> None:
+        self._stopping.append(peer)
+        for one in list(self._containers.values()):
+            try:
+                one.kill(signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # ended: its log is being written
+        self._finish_stop()
+
+    def _finish_stop(self) -> None:
+        if self._containers:
+            return
+        self._write(stopped=True)
+        if self._ip:
+            ipam.release(self._addresses, self._ip, self._spec["uid"])
+        if self._server is not None:
+            self._server.close()
+        for peer in self._stopping:
+            peer.answer({"state": self._state()})
+        self._loop.stop()

@@ -1,0 +1,158 @@
+"""System calls that the standard library lacks, through ctypes. Each raises OSError as `os` functions do.
+
+Constants are from the kernel's uapi headers: linux/sched.h, linux/mount.h, linux/prctl.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+
+CLONE_NEWNS = 0x00020000
+CLONE_PARENT = 0x00008000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MS_RELATIME = 1 << 21
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG = 1
+PR_SET_KEEPCAPS = 8
+PR_SET_NAME = 15
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
+
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 1
+_SYS_MOUNT_SETATTR = 442  # the same on every architecture (numbers above 423 are)
+_SYS_CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, *names: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), *names)
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces named by `flags` for new ones."""
+    _check(_libc.unshare(ctypes.c_int(flags)))
+
+
+def setns(fd: int, flags: int) -> None:
+    """Enter the namespace that `fd` refers to; a pidfd enters all that `flags` names (Linux 5.8)."""
+    _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(flags)))
+
+
+def clone(flags: int) -> int:
+    """Fork into new namespaces; return 0 in the child, which must end in exec or `os._exit`.
+
+    `fork` after `unshare(CLONE_NEWPID)` would need one more process, for a process may do that once only.
+    The caller must be single-threaded: the interpreter's fork hooks do not run.
+    """
+    number = _SYS_CLONE[os.uname().machine]
+    arguments = [ctypes.c_long(value) for value in (number, flags | signal.SIGCHLD, 0, 0, 0, 0)]
+    return _check(int(_libc.syscall(*arguments)))
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    """mount(2). The error names the target."""
+    result = _libc.mount(
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        data.encode() or None,
+    )
+    _check(result, target)
+
+
+def unmount(target: str, flags: int = MNT_DETACH) -> None:
+    """umount2(2), by default lazily with all that is below."""
+    _check(_libc.umount2(os.fsencode(target), ctypes.c_int(flags)), target)
+
+
+def pivot_root(new_root: str, put_old: str) -> None:
+    """pivot_root(2): glibc and musl export it without declaring it."""
+    _check(_libc.pivot_root(os.fsencode(new_root), os.fsencode(put_old)), new_root)
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = (
+        ("set", ctypes.c_uint64),
+        ("clear", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def make_read_only(target: str, recursive: bool = True) -> None:
+    """Make the mount at `target` read-only, and with `recursive` those below it; other flags stay.
+
+    A mount copied into a user namespace has locked flags (nosuid, nodev, noexec, atime) that a remount
+    must repeat. mount_setattr (Linux 5.12) changes one flag alone; before it, the flags are read back.
+    """
+    attributes = _MountAttributes(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_MOUNT_SETATTR),
+        ctypes.c_int(_AT_FDCWD),
+        os.fsencode(target),
+        ctypes.c_uint(_AT_RECURSIVE if recursive else 0),
+        ctypes.byref(attributes),
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+    )
+    if result == 0:
+        return
+    number = ctypes.get_errno()
+    if number != errno.ENOSYS:
+        raise OSError(number, os.strerror(number), target)
+    found = os.statvfs(target).f_flag
+    kept = found & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME)
+    kept |= MS_RELATIME if found & os.ST_RELATIME else 0
+    mount("none", target, "", MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+
+
+def prctl(option: int, value: int = 0) -> None:
+    """prctl(2) with one argument."""
+    zero = ctypes.c_ulong(0)
+    _check(_libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero))
+
+
+def set_process_name(name: str) -> None:
+    """Name this process in `ps` and /proc; the kernel keeps 15 bytes."""
+    buffer = ctypes.create_string_buffer(name.encode()[:15])
+    _libc.prctl(ctypes.c_int(PR_SET_NAME), buffer, ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+
+
+def set_capabilities(permitted: int) -> None:
+    """Set permitted and effective capabilities to the bits of `permitted`; none are inheritable."""
+    low, high = permitted & 0xFFFFFFFF, permitted >> 32
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
+    data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
+    _check(_libc.capset(header, data))
+
+
+def unlock_terminal(master: int) -> str:
+    """Make the other side of a new pseudo-terminal ready for use and return its name."""
+    name = ctypes.create_string_buffer(64)
+    _check(_libc.unlockpt(ctypes.c_int(master)))
+    if _libc.ptsname_r(ctypes.c_int(master), name, ctypes.c_size_t(len(name))) != 0:
+        raise OSError("the terminal has no name")
+    return os.fsdecode(name.value)
