@@ -19,6 +19,7 @@ from trainshed.cluster import kubeconfig as kubeconfigs
 from trainshed.cluster import launcher
 from trainshed.cluster.paths import StateError, StatePaths
 
+MODULE = "trainshed.cli.serve"
 T = TypeVar("T")
 
 Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")]

@@ -60,8 +60,10 @@ def running(paths: StatePaths) -> Info | None:
     return info if start_ticks(info.pid) == info.start_ticks else None
 
 
-def start(paths: StatePaths, arguments: list[str], progress: Callable[[str], None]) -> Info:
+def start(paths: StatePaths, module: str, arguments: list[str], progress: Callable[[str], None]) -> Info:
     """Start the control plane and return once it serves requests; `progress` is told each step.
+
+    `module` is the Python module of its process.
 
     Raises:
         StartFailed: with what the control plane said, or the end of its log when it said nothing.
@@ -73,7 +75,7 @@ def start(paths: StatePaths, arguments: list[str], progress: Callable[[str], Non
             [
                 sys.executable,
                 "-m",
-                "trainshed.cluster",
+                module,
                 "--home",
                 str(paths.root),
                 "--report-fd",
@@ -107,7 +109,9 @@ def _await_ready(
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([read_end], [], [], left)[0]:
             process.kill()
-            raise StartFailed(f"the control plane was not ready after {START_SECONDS:.0f} s", f"its log: {log}")
+            raise StartFailed(
+                f"the control plane was not ready after {START_SECONDS:.0f} s", f"its log: {log}"
+            )
         chunk = os.read(read_end, 65536)
         if not chunk:
             raise StartFailed(_last_line(log) or "the control plane ended without a word", f"its log: {log}")

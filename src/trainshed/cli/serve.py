@@ -1,0 +1,102 @@
+"""The control plane's process: joins the cluster and the operator, which know nothing of each other.
+
+Started by `trainshed up`; not a command for users.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from trainshed.api.validation import denied, validate_pytorchjob
+from trainshed.cluster.controlplane import CannotStart, Options, run
+from trainshed.cluster.launcher import Report
+from trainshed.cluster.paths import StatePaths
+from trainshed.kube.errors import ApiError, Cause
+from trainshed.kube.resources import Object, Resource
+from trainshed.operator.install import embedded_objects
+
+MODULE = "trainshed.cli.serve"
+
+
+def main() -> None:
+    """Run the control plane of one state directory until it is told to stop."""
+    parser = argparse.ArgumentParser(prog=MODULE)
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--report-fd", type=int)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--port", type=int, default=0)
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # Pods of the operator are started with this environment's marker, so that `status` finds them.
+    os.environ["TRAINSHED_HOME"] = str(args.home)
+    report = _reporter(args.report_fd)
+    options = Options(
+        nodes=args.nodes,
+        port=args.port,
+        install=[(resource_of(obj), obj) for obj in embedded_objects()],
+        admission={"pytorchjobs.kubeflow.org": _admit_pytorchjob},
+    )
+    try:
+        _run(run(StatePaths(args.home), options, report))
+    except CannotStart as error:
+        report(Report(error=str(error), hint=error.hint))
+        sys.exit(1)
+
+
+def _run(main: object) -> None:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)  # type: ignore[arg-type]  # a coroutine
+
+
+def _reporter(descriptor: int | None) -> Callable[[Report], None]:
+    """Return what writes reports to the pipe of the starting command, which closes once that is told `ready`."""
+    pipe = None if descriptor is None else os.fdopen(descriptor, "wb", buffering=0)
+
+    def report(line: Report) -> None:
+        if pipe is None or pipe.closed:
+            return
+        try:
+            pipe.write(msgspec.json.encode(line) + b"\n")
+        except BrokenPipeError:
+            pipe.close()
+        if line.ready:
+            pipe.close()
+
+    return report
+
+
+def _admit_pytorchjob(obj: Object, old: Object | None, operation: str) -> Sequence[Cause]:
+    """Refuse what the operator's webhook refuses on a real cluster, in the same words."""
+    verdict = validate_pytorchjob(obj, old)
+    if verdict.errors:
+        raise ApiError(
+            403,
+            "Forbidden",
+            denied(verdict.errors),
+            causes=[Cause("FieldValueInvalid", str(e), e.path) for e in verdict.errors],
+        )
+    return ()
+
+
+_CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+
+
+def resource_of(obj: Object) -> Resource:
+    """Return the resource of one of the operator's own objects; their plurals are all regular."""
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kind = obj["kind"]
+    return Resource(group, version, kind.lower() + "s", kind, kind not in _CLUSTER_SCOPED)
+
+
+if __name__ == "__main__":
+    main()

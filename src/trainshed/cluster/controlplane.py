@@ -1,0 +1,252 @@
+"""The control plane: every part of the embedded cluster that may die, in one process.
+
+    store ── API server ── (in-process client) ── scheduler, controllers, storage, node agents
+                 │
+      127.0.0.1 (users) and 10.96.0.1:443 inside the cluster's network (pods)
+
+Pods, their shims and the daemons are other processes: `kill -9` of this one disturbs none of them, and the next
+one finds everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import gc
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from trainshed import __version__
+from trainshed.client.asgi import AsgiTransport
+from trainshed.client.client import Client
+from trainshed.cluster import kubeconfig
+from trainshed.cluster.apiserver.app import ApiServer
+from trainshed.cluster.apiserver.authentication import Authenticator
+from trainshed.cluster.apiserver.authorization import Authorizer
+from trainshed.cluster.apiserver.bootstrap import bootstrap
+from trainshed.cluster.apiserver.core import AdmissionCheck
+from trainshed.cluster.apiserver.serve import serve
+from trainshed.cluster.controllers.deployments import DeploymentController
+from trainshed.cluster.controllers.endpoints import EndpointsController
+from trainshed.cluster.controllers.garbage import GarbageCollector
+from trainshed.cluster.controllers.informers import SharedInformers
+from trainshed.cluster.controllers.namespaces import NamespaceController
+from trainshed.cluster.controllers.replicasets import ReplicaSetController
+from trainshed.cluster.launcher import Info, Report, start_ticks
+from trainshed.cluster.node.agent import NodeAgent
+from trainshed.cluster.node.context import NodeOptions
+from trainshed.cluster.node.gpu import detect
+from trainshed.cluster.node.nodes import NodeGroup
+from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.runtime.api import Runtime, RuntimePaths, RuntimeUnavailable
+from trainshed.cluster.paths import StatePaths, write_private
+from trainshed.cluster.pki import SERVICE_IP, Pki, ensure_pki
+from trainshed.cluster.scheduler.scheduler import Scheduler
+from trainshed.cluster.storage.controller import StorageController
+from trainshed.cluster.store import Store, StoreError
+from trainshed.kube.resources import Object, Resource
+
+log = logging.getLogger("trainshed.cluster")
+
+IDENTITY = "system:trainshed"
+LOOPBACK = "127.0.0.1"
+
+
+class CannotStart(Exception):
+    """The control plane cannot run here. `hint` says what to change."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up."""
+
+    nodes: int = 1
+    port: int = 0
+    install: Sequence[tuple[Resource, Object]] = ()
+    admission: Mapping[str, AdmissionCheck] = {}
+
+
+async def run(paths: StatePaths, options: Options, report: Callable[[Report], None]) -> None:
+    """Serve until SIGTERM or SIGINT. `report` is told each step, and `ready` once requests are answered.
+
+    Raises:
+        CannotStart: with a sentence for the user and a hint.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        _lock(paths, stack)
+        try:
+            report(Report(step="certificates"))
+            pki = await asyncio.to_thread(ensure_pki, paths.pki)
+            report(Report(step="store"))
+            store = await Store.open(paths.store)
+            stack.push_async_callback(store.close)
+            report(Report(step="sandboxes"))
+            runtime = Runtime(RuntimePaths.under(paths.root))
+            await runtime.start()
+            stack.push_async_callback(runtime.close)
+        except RuntimeUnavailable as error:
+            raise CannotStart(error.message, f"{error.remedy} (trainshed doctor explains)") from error
+        except StoreError as error:
+            raise CannotStart(error.message, error.hint) from error
+        except OSError as error:
+            raise CannotStart(f"cannot write the state directory {paths.root}: {error.strerror}") from error
+        await _serve(paths, options, report, pki, store, runtime)
+
+
+def _lock(paths: StatePaths, stack: contextlib.AsyncExitStack) -> None:
+    """Be the only control plane of this state directory for as long as the process lives."""
+    descriptor = os.open(paths.run / "controlplane.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    stack.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise CannotStart(f"another control plane runs on {paths.root}", "trainshed status") from error
+
+
+async def _serve(
+    paths: StatePaths,
+    options: Options,
+    report: Callable[[Report], None],
+    pki: Pki,
+    store: Store,
+    runtime: Runtime,
+) -> None:
+    report(Report(step="API server"))
+    listener = _listen(paths, options.port)
+    port = listener.getsockname()[1]
+    nodes = NodeGroup()
+    api = ApiServer(
+        store,
+        authenticator=Authenticator(pki),
+        authorizer=Authorizer(store),
+        admission=options.admission,
+        backend=nodes,
+    )
+    client = Client(AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane")
+    await bootstrap(client)
+    informers = SharedInformers(client)
+    parts = [
+        Scheduler(client, informers),
+        StorageController(client, informers, paths.volumes),
+        EndpointsController(client, informers),
+        NamespaceController(client, informers, store, pki.ca_pem),
+        ReplicaSetController(client, informers),
+        DeploymentController(client, informers),
+        GarbageCollector(client, store),
+        informers,
+    ]
+    for agent in node_agents(client, runtime, paths, options.nodes, nodes):
+        parts.append(agent)
+    inside = await runtime.cluster_listener(SERVICE_IP, 443)
+    config = kubeconfig.document(f"https://{LOOPBACK}:{port}", pki.ca_pem, pki.admin_token)
+    kubeconfig.write(paths.kubeconfig, config)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+
+    tasks = [asyncio.create_task(part.run(), name=type(part).__name__) for part in parts]
+    tasks.append(asyncio.create_task(serve(api, [listener, inside], pki, stopping), name="serve"))
+    tasks.append(asyncio.create_task(_ready(client, options, paths, port, report), name="ready"))
+    stop = asyncio.create_task(stopping.wait())
+    pending: set[asyncio.Task[Any]] = {stop, *tasks}
+    try:
+        while not stopping.is_set():
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stop}:
+                if (error := task.exception()) is not None:
+                    # A part that failed for good must not leave a cluster that half works.
+                    raise error
+    finally:
+        for task in (stop, *tasks):
+            task.cancel()
+        await asyncio.gather(stop, *tasks, return_exceptions=True)
+        paths.info.unlink(missing_ok=True)
+
+
+def node_agents(
+    client: Client, runtime: Runtime, paths: StatePaths, count: int, nodes: NodeGroup
+) -> list[NodeAgent]:
+    """Return `count` agents that share this machine; GPUs are dealt out so that none is promised twice."""
+    gpus = detect()
+    hostname = socket.gethostname().lower().partition(".")[0] or "localhost"
+    agents = []
+    for number in range(count):
+        name = hostname if number == 0 else f"{hostname}-{number + 1}"
+        agent = NodeAgent(
+            client,
+            runtime,
+            node_name=name,
+            paths=NodePaths(paths.root),
+            options=NodeOptions(gpus=tuple(gpus[number::count])),
+        )
+        nodes.add(agent)
+        agents.append(agent)
+    return agents
+
+
+async def _ready(
+    client: Client, options: Options, paths: StatePaths, port: int, report: Callable[[Report], None]
+) -> None:
+    """Install the operator's objects, say which process this is, and report that it is up."""
+    for resource, obj in options.install:
+        await client.apply(resource, obj, field_manager="trainshed-install")
+    info = Info(
+        pid=os.getpid(),
+        start_ticks=start_ticks(os.getpid()) or 0,
+        port=port,
+        started_at=time.time(),
+        version=__version__,
+    )
+    write_private(paths.info, msgspec.json.encode(info))
+    report(Report(ready=True))
+    # What exists now lives as long as the process: leave it out of every collection.
+    gc.collect()
+    gc.freeze()
+    await asyncio.Event().wait()
+
+
+def _listen(paths: StatePaths, wanted: int) -> socket.socket:
+    """Return the listening socket on loopback: the wanted port, that of last time, or any free one.
+
+    The port of last time keeps kubeconfigs valid that were merged or copied.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for port in (wanted,) if wanted else (_last_port(paths), 0):
+        try:
+            listener.bind((LOOPBACK, port))
+        except OSError as error:
+            if wanted:
+                listener.close()
+                raise CannotStart(
+                    f"port {wanted} is taken: {error.strerror}", "choose another --port"
+                ) from error
+            continue
+        listener.listen(512)
+        listener.setblocking(False)
+        return listener
+    raise CannotStart("no free port on 127.0.0.1")
+
+
+def _last_port(paths: StatePaths) -> int:
+    from urllib.parse import urlsplit
+
+    import yaml
+
+    try:
+        config = yaml.safe_load(paths.kubeconfig.read_text())
+        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
+    except (OSError, yaml.YAMLError, LookupError, TypeError, ValueError):
+        return 0
