@@ -36,7 +36,9 @@ def running(number: int = 0, since: float = NOW - 5) -> Attempt:
     return Attempt(number, since)
 
 
-def ended(code: int = 0, number: int = 0, start: float = NOW - 5, end: float = NOW - 1, **fields: Any) -> Attempt:
+def ended(
+    code: int = 0, number: int = 0, start: float = NOW - 5, end: float = NOW - 1, **fields: Any
+) -> Attempt:
     return Attempt(number, start, end, code, **fields)
 
 

@@ -23,7 +23,11 @@ def pod(name, ip, *, ready=True, labels=None, phase="Running", deleting=False, *
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-    return {"metadata": metadata, "spec": spec, "status": {"phase": phase, "podIP": ip, "conditions": conditions}}
+    return {
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": phase, "podIP": ip, "conditions": conditions},
+    }
 
 
 def test_a_headless_service_answers_with_its_ready_pods_in_order():
@@ -45,7 +49,9 @@ def test_a_headless_service_answers_with_its_ready_pods_in_order():
 )
 def test_who_is_published(fields, published, published_unready):
     for unready, expected in ((False, published), (True, published_unready)):
-        records = dns_records([service(publishNotReadyAddresses=unready)], [], [pod("a", "10.88.0.9", **fields)])
+        records = dns_records(
+            [service(publishNotReadyAddresses=unready)], [], [pod("a", "10.88.0.9", **fields)]
+        )
         assert bool(records.services) is expected
         assert records.pending == (() if expected else (f"svc.{ZONE}",))
 
@@ -89,7 +95,9 @@ def test_a_service_without_selector_answers_from_slices():
     assert dns_records([service(selector={})], slices, []).services == {f"svc.{ZONE}": ("10.0.0.2",)}
 
 
-@given(st.permutations([pod(f"p{n}", f"10.88.0.{n}", subdomain="svc", ready=n % 2 == 0) for n in range(2, 7)]))
+@given(
+    st.permutations([pod(f"p{n}", f"10.88.0.{n}", subdomain="svc", ready=n % 2 == 0) for n in range(2, 7)])
+)
 def test_the_zone_does_not_depend_on_the_order_of_pods(pods):
     records = dns_records([service()], [], pods)
     assert records.services[f"svc.{ZONE}"] == ("10.88.0.2", "10.88.0.4", "10.88.0.6")

@@ -31,7 +31,9 @@ def environment(container, *, services=(), pod=None, links=False):
     around = Surroundings(
         node=NODE,
         pod_ip="10.88.0.7",
-        references=References({("configmaps", "cm"): CONFIG, ("secrets", "s"): SECRET, ("configmaps", "no"): None}),
+        references=References(
+            {("configmaps", "cm"): CONFIG, ("secrets", "s"): SECRET, ("configmaps", "no"): None}
+        ),
         services=services,
     )
     return container_environment(pod or make_pod(container, enableServiceLinks=links), container, around)
@@ -112,7 +114,8 @@ def test_sources_in_order():
 )
 def test_resource_fields_round_up_and_fall_back_to_the_node(reference, expected):
     container = make_container(
-        resources={"limits": {"cpu": "1500m"}}, env=[{"name": "R", "valueFrom": {"resourceFieldRef": reference}}]
+        resources={"limits": {"cpu": "1500m"}},
+        env=[{"name": "R", "valueFrom": {"resourceFieldRef": reference}}],
     )
     assert environment(container)["R"] == expected
 
@@ -138,7 +141,10 @@ def test_service_variables():
         "metadata": {"name": "my-db", "namespace": "default"},
         "spec": {"clusterIP": "10.96.0.9", "ports": [{"name": "sql", "port": 5432}]},
     }
-    headless = {"metadata": {"name": "h", "namespace": "default"}, "spec": {"clusterIP": "None", "ports": [{"port": 1}]}}
+    headless = {
+        "metadata": {"name": "h", "namespace": "default"},
+        "spec": {"clusterIP": "None", "ports": [{"port": 1}]},
+    }
     env = environment(make_container(), services=[service, headless], links=True)
     assert env["MY_DB_SERVICE_HOST"] == "10.96.0.9"
     assert env["MY_DB_SERVICE_PORT"] == env["MY_DB_SERVICE_PORT_SQL"] == "5432"

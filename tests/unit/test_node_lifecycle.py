@@ -113,9 +113,7 @@ def test_backoff_doubles_to_five_minutes_and_resets_after_ten():
 
 
 @given(
-    st.lists(
-        st.tuples(st.floats(0, 5000), st.floats(0, 5000), st.integers(0, 255)), min_size=1, max_size=30
-    )
+    st.lists(st.tuples(st.floats(0, 5000), st.floats(0, 5000), st.integers(0, 255)), min_size=1, max_size=30)
 )
 def test_backoff_is_within_bounds(runs):
     clock, history = 0.0, []
@@ -201,7 +199,9 @@ def test_a_finished_pod_is_not_started_again():
 
 def test_a_failed_liveness_probe_stops_the_container_with_its_own_grace():
     container = make_container(livenessProbe={"exec": {}, "terminationGracePeriodSeconds": 5})
-    sick = SeenContainer((running(),), Health(failure="Container main failed liveness probe, will be restarted"))
+    sick = SeenContainer(
+        (running(),), Health(failure="Container main failed liveness probe, will be restarted")
+    )
     (stop,) = actions(make_pod(container), seen(main=sick))
     assert stop.grace == 5.0 and "liveness" in stop.message
 
@@ -235,7 +235,9 @@ class World:
                 assert not known.running and (name, attempt) not in self.started
                 assert self.state.ip is not None and not self.state.stopped
                 self.started.append((name, attempt))
-                self.set(name, attempts=(*known.attempts, Attempt(attempt, self.now)), health=Health(True, True))
+                self.set(
+                    name, attempts=(*known.attempts, Attempt(attempt, self.now)), health=Health(True, True)
+                )
             case BeginStop(name, attempt, grace, _):
                 self.set(name, stopping=Stopping(attempt, self.now, grace))
             case Signal(name, signal):

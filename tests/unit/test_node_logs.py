@@ -51,7 +51,9 @@ async def test_options(log, options, expected):
 
 async def test_partial_records_are_one_line(tmp_path):
     path = tmp_path / "0.log"
-    path.write_bytes(line("a", tag="P") + line("b", tag="P") + line("c") + line("", stream="stderr") + line("d"))
+    path.write_bytes(
+        line("a", tag="P") + line("b", tag="P") + line("c") + line("", stream="stderr") + line("d")
+    )
     assert await collect(path) == b"abc\n\nd\n"
     assert await collect(path, tail_lines=3, timestamps=True) == (
         f"{STAMP.format(0)} abc\n{STAMP.format(0)} \n{STAMP.format(0)} d\n".encode()

@@ -13,7 +13,13 @@ from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.node import gpu
 from trainshed.cluster.node.images import Image
 from trainshed.cluster.node.runtime.model import Layer
-from trainshed.cluster.node.specs import ClusterNetwork, ContainerParts, container_spec, hostname, sandbox_spec
+from trainshed.cluster.node.specs import (
+    ClusterNetwork,
+    ContainerParts,
+    container_spec,
+    hostname,
+    sandbox_spec,
+)
 from trainshed.cluster.node.starting import tools_directory
 from trainshed.cluster.node.unsupported import Capabilities, unsupported_fields
 
@@ -42,7 +48,11 @@ def test_a_plain_pod_is_honoured_whole():
         ({"livenessProbe": {"grpc": {"port": 1}}}, {}, "spec.containers[0].livenessProbe.grpc"),
         ({}, {"securityContext": {"fsGroup": 1}}, "spec.securityContext.fsGroup"),
         ({}, {"volumes": [{"name": "n", "nfs": {}}]}, "spec.volumes[0].nfs"),
-        ({}, {"volumes": [{"name": "n", "emptyDir": {"sizeLimit": "1Gi"}}]}, "spec.volumes[0].emptyDir.sizeLimit"),
+        (
+            {},
+            {"volumes": [{"name": "n", "emptyDir": {"sizeLimit": "1Gi"}}]},
+            "spec.volumes[0].emptyDir.sizeLimit",
+        ),
         ({}, {"volumes": [{"name": "n", "emptyDir": {"medium": "Memory"}}]}, None),
         ({}, {"imagePullSecrets": [{"name": "x"}]}, "spec.imagePullSecrets"),
         ({}, {"hostPID": True}, "spec.hostPID"),
@@ -57,13 +67,20 @@ def test_capabilities_decide():
     pod = make_pod(
         make_container(securityContext={"runAsUser": 1000}, resources={"limits": {"cpu": "1"}}),
     )
-    assert paths(pod, user_mapping=False, enforces_limits=True) == ["spec.containers[0].securityContext.runAsUser"]
+    assert paths(pod, user_mapping=False, enforces_limits=True) == [
+        "spec.containers[0].securityContext.runAsUser"
+    ]
 
 
 def test_dns_policies():
     cluster = sandbox_spec(make_pod(), NETWORK)
     assert cluster.nameservers == ("10.88.0.1",)
-    assert cluster.searches == ("default.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp.example")
+    assert cluster.searches == (
+        "default.svc.cluster.local",
+        "svc.cluster.local",
+        "cluster.local",
+        "corp.example",
+    )
     assert cluster.dns_options == ("ndots:5",)
     assert sandbox_spec(make_pod(dnsPolicy="Default"), NETWORK).nameservers == ()
     assert sandbox_spec(make_pod(hostNetwork=True), NETWORK).nameservers == ()
@@ -91,7 +108,14 @@ def test_a_containers_spec():
     pod = make_pod(container, securityContext={"runAsUser": 1, "runAsGroup": 2})
     image = Image(layers=(Layer("/src", "/app"),), workdir="/app")
     parts = ContainerParts(
-        attempt=3, argv=("x",), env={"A": "1"}, mounts=[], image=image, devices=(), log_path=Path("/l"), masked=("/m",)
+        attempt=3,
+        argv=("x",),
+        env={"A": "1"},
+        mounts=[],
+        image=image,
+        devices=(),
+        log_path=Path("/l"),
+        masked=("/m",),
     )
     spec = container_spec(pod, container, parts, Capabilities())
     assert (spec.uid, spec.gid, spec.cwd, spec.attempt, spec.tty) == (7, 2, "/w", 3, True)

@@ -180,8 +180,14 @@ def test_an_end_that_somebody_else_wrote_stays():
         ({"requests": {"cpu": "1"}}, "Burstable"),
         ({"requests": {"nvidia.com/gpu": "1"}}, "BestEffort"),
         ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
-        ({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}}, "Burstable"),
-        ({"limits": {"cpu": "1000m", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+        (
+            {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}},
+            "Burstable",
+        ),
+        (
+            {"limits": {"cpu": "1000m", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}},
+            "Guaranteed",
+        ),
     ],
 )
 def test_quality_of_service(resources, expected):

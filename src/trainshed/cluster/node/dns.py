@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.003
 RETRY_SECONDS = 0.5
+PUBLISH_SECONDS = 2.0
+"""A pod's status is not held back longer than this for its name."""
 CONTROLLER_LABEL = "endpointslice.kubernetes.io/managed-by"
 CONTROLLER_NAME = "endpointslice-controller.k8s.io"
 
@@ -72,7 +74,11 @@ class DnsController:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         self._dirty.set()
-        await done
+        try:
+            async with asyncio.timeout(PUBLISH_SECONDS):
+                await done
+        except TimeoutError:
+            log.warning("DNS records not confirmed", extra={"pod": uid})
 
     def forget(self, uid: str) -> None:
         """Drop a pod that is no more."""

@@ -201,7 +201,8 @@ def _conditions(
 ) -> list[Object]:
     old = {c["type"]: c for c in (pod.get("status") or {}).get("conditions") or ()}
     finished = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "")
-    sandbox = seen.ip is not None and not seen.stopped
+    # A finished pod's sandbox is about to be stopped: saying so now saves a write.
+    sandbox = seen.ip is not None and not seen.stopped and not finished
 
     waiting_for = [
         s["name"] for s, c in zip(inits, init_containers(pod), strict=True) if not _initialized(s, c)

@@ -1,0 +1,200 @@
+"""A world for the node agent: a sandbox runtime in memory and the API model with what a kubelet needs.
+
+The runtime records what it was told; a test ends containers by hand. It keeps sandboxes when the agent goes,
+as the real one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from tests.fakes import api as fake_api
+from tests.fakes.api import FakeApi
+from trainshed.client.client import Client
+from trainshed.cluster.node.agent import NodeAgent
+from trainshed.cluster.node.context import NodeOptions
+from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.runtime.model import (
+    ContainerSpec,
+    ContainerState,
+    DnsRecords,
+    SandboxNotFound,
+    SandboxSpec,
+    SandboxState,
+    StartError,
+)
+from trainshed.kube.resources import Object
+
+NODE = "node-a"
+WAIT_SECONDS = 5.0
+
+fake_api.COLLECTIONS |= {
+    "configmaps", "secrets", "persistentvolumeclaims", "persistentvolumes", "nodes", "endpointslices",
+}  # fmt: skip
+
+
+class KubeApi(FakeApi):
+    """Adds status subresources, tokens, field selectors on the node, and deletion with a grace period."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.status_patches: list[tuple[str, Object]] = []
+
+    async def _handle(self, method: str, path: str, query: dict[str, str], body: bytes | None) -> Any:
+        sent = msgspec.json.decode(body) if body else {}
+        if method == "POST" and path.endswith("/token"):
+            return {"status": {"token": "jwt", "expirationTimestamp": "2099-01-01T00:00:00Z"}}
+        if method == "PATCH" and path.endswith("/status"):
+            path = path.removesuffix("/status")
+            if path in self.objects:
+                self.status_patches.append((path.rpartition("/")[2], sent["status"]))
+                merged = {**(self.objects[path].get("status") or {}), **sent["status"]}
+                return await self.put(path, status=merged)
+        if (
+            method == "DELETE"
+            and "/pods/" in path
+            and sent.get("gracePeriodSeconds") == 0
+            and path in self.objects
+        ):
+            await self.remove(path)
+            return {}
+        return await super()._handle(method, path, query, body)
+
+    def pod(self, name: str) -> Object | None:
+        return self.objects.get(f"/api/v1/namespaces/default/pods/{name}")
+
+    def status(self, name: str) -> Object:
+        pod = self.pod(name)
+        return {} if pod is None else pod.get("status") or {}
+
+    def reasons(self) -> list[str]:
+        return [obj["reason"] for path, obj in self.objects.items() if "/events/" in path]
+
+    async def apply_pod(self, pod: Object) -> None:
+        metadata = pod["metadata"]
+        await self.put(
+            f"/api/v1/namespaces/default/pods/{metadata['name']}",
+            apiVersion="v1", kind="Pod", spec={"nodeName": NODE, **pod["spec"]}, metadata=metadata,
+        )  # fmt: skip
+
+    async def delete_pod(self, name: str, grace: int) -> None:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + grace))
+        await self.put(
+            f"/api/v1/namespaces/default/pods/{name}",
+            metadata={"deletionTimestamp": stamp, "deletionGracePeriodSeconds": grace},
+        )
+
+
+class MemoryRuntime:
+    """Sandboxes that are only noted. `ignores_term`: containers that need SIGKILL."""
+
+    def __init__(self) -> None:
+        self.sandboxes: dict[str, SandboxState] = {}
+        self.specs: dict[tuple[str, str, int], ContainerSpec] = {}
+        self.sandbox_specs: dict[str, SandboxSpec] = {}
+        self.signals: list[tuple[str, int]] = []
+        self.records: list[DnsRecords] = []
+        self.fail_start: dict[str, StartError] = {}
+        self.ignores_term: set[str] = set()
+        self._queue: asyncio.Queue[tuple[str, ContainerState]] = asyncio.Queue()
+
+    async def run_sandbox(self, spec: SandboxSpec) -> SandboxState:
+        old = self.sandboxes.get(spec.uid)
+        assert old is None or not old.alive, "one sandbox per pod"
+        ip = f"10.88.0.{10 + len(self.sandbox_specs)}"
+        self.sandbox_specs[spec.uid] = spec
+        state = SandboxState(spec.uid, spec.namespace, spec.name, ip, 1, old.containers if old else ())
+        self.sandboxes[spec.uid] = state
+        return state
+
+    async def start_container(self, uid: str, spec: ContainerSpec) -> ContainerState:
+        await asyncio.sleep(0)
+        assert (uid, spec.name, spec.attempt) not in self.specs, "no attempt runs twice"
+        if spec.name in self.fail_start:
+            raise self.fail_start[spec.name]
+        self.specs[uid, spec.name, spec.attempt] = spec
+        state = ContainerState(spec.name, spec.attempt, 1, time.time())
+        self._set(uid, state)
+        return state
+
+    async def signal_container(self, uid: str, name: str, signal: int) -> None:
+        self.signals.append((name, signal))
+        newest = next((c for c in self.sandboxes[uid].containers if c.name == name), None)
+        if newest is None or newest.finished_at is not None:
+            raise SandboxNotFound(name)
+        if signal == 9 or name not in self.ignores_term:
+            self.end(uid, name, 128 + signal)
+
+    async def stop_sandbox(self, uid: str) -> None:
+        if uid in self.sandboxes:
+            self.sandboxes[uid] = msgspec.structs.replace(self.sandboxes[uid], alive=False, pid=0)
+
+    async def remove_sandbox(self, uid: str) -> None:
+        self.sandboxes.pop(uid, None)
+
+    async def list(self) -> list[SandboxState]:
+        return list(self.sandboxes.values())
+
+    async def set_records(self, records: DnsRecords) -> None:
+        self.records.append(records)
+
+    async def events(self) -> AsyncIterator[tuple[str, ContainerState]]:
+        while True:
+            yield await self._queue.get()
+
+    def end(self, uid: str, name: str, code: int, *, quietly: bool = False) -> None:
+        """End the newest attempt of a container; `quietly` while nobody listens."""
+        newest = next(c for c in self.sandboxes[uid].containers if c.name == name)
+        state = msgspec.structs.replace(newest, finished_at=time.time(), exit_code=code, pid=None)
+        self._set(uid, state)
+        if not quietly:
+            self._queue.put_nowait((uid, state))
+
+    def _set(self, uid: str, state: ContainerState) -> None:
+        sandbox = self.sandboxes[uid]
+        others = [c for c in sandbox.containers if (c.name, c.attempt) != (state.name, state.attempt)]
+        self.sandboxes[uid] = msgspec.structs.replace(sandbox, containers=(state, *others))
+
+
+class World:
+    """The API, the runtime, and a node agent that can be restarted."""
+
+    def __init__(self, home: Any) -> None:
+        self.api = KubeApi()
+        self.runtime = MemoryRuntime()
+        self.paths = NodePaths(home)
+        self.agent: NodeAgent | None = None
+
+    @asynccontextmanager
+    async def node(self, **options: Any) -> AsyncIterator[NodeAgent]:
+        client = Client(self.api)
+        agent = NodeAgent(
+            client, self.runtime, node_name=NODE, paths=self.paths, options=NodeOptions(**options)
+        )  # type: ignore[arg-type]
+        task = asyncio.create_task(agent.run())
+        try:
+            await self.until(agent.ready.is_set, "the agent is ready", task)
+            self.agent = agent
+            yield agent
+            assert not task.done(), task.exception()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def until(self, true: Callable[[], Any], what: str, task: asyncio.Task[Any] | None = None) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not true():
+            if task is not None and task.done():
+                task.result()
+            assert time.monotonic() < deadline, f"waited {WAIT_SECONDS} s for: {what}"
+            await asyncio.sleep(0.002)
+
+    async def until_phase(self, name: str, phase: str) -> Object:
+        await self.until(lambda: self.api.status(name).get("phase") == phase, f"{name} is {phase}")
+        return self.api.status(name)

@@ -1,0 +1,218 @@
+"""The node agent against an API and a runtime in memory: what ends up in the API, the runtime and on disk."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tests.cluster.node_world import NODE, World
+from tests.unit.node_builders import make_container, make_pod
+from trainshed.cluster.backend import LogOptions
+from trainshed.cluster.node.images import Image, ImageRegistry
+from trainshed.cluster.node.runtime.model import StartError
+from trainshed.kube.errors import ApiError
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path / "state")
+
+
+async def test_the_node_registers(world):
+    async with world.node(gpus=(0, 1)):
+        node = world.api.objects[f"/api/v1/nodes/{NODE}"]
+        status = node["status"]
+        assert status["capacity"]["nvidia.com/gpu"] == "2" and int(status["allocatable"]["cpu"]) >= 1
+        assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "True"
+        assert len(status["nodeInfo"]) == 10 and all(isinstance(v, str) for v in status["nodeInfo"].values())
+        lease = world.api.objects[f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"]
+        assert lease["spec"]["holderIdentity"] == NODE
+
+
+async def test_a_pod_runs_and_completes(world):
+    async with world.node():
+        await world.api.apply_pod(make_pod(restartPolicy="Never"))
+        status = await world.until_phase("web", "Running")
+        assert status["podIP"] == "10.88.0.10"
+        spec = world.runtime.specs["u1", "main", 0]
+        assert spec.argv == ("true",) and str(world.paths.home) in spec.masked
+        env = dict(spec.env)
+        assert env["HOSTNAME"] == "web" and env["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
+        world.runtime.end("u1", "main", 0)
+        await world.until_phase("web", "Succeeded")
+        await world.until(lambda: not world.runtime.sandboxes["u1"].alive, "the sandbox is stopped")
+        await world.until(lambda: "Started" in world.api.reasons(), "events")
+        assert {"ImageNotPulled", "Created", "Started"} <= set(world.api.reasons())
+        patches = [s["phase"] for name, s in world.api.status_patches if name == "web"]
+        assert patches in (["Running", "Succeeded"], ["Pending", "Running", "Succeeded"])
+
+
+async def test_deletion_sends_term_then_kill_and_leaves_nothing(world):
+    world.runtime.ignores_term.add("main")
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until_phase("web", "Running")
+        assert world.paths.pod("u1").exists()
+        await world.api.delete_pod("web", 1)
+        await world.until(lambda: world.api.pod("web") is None, "the pod is gone")
+        assert world.runtime.signals == [("main", 15), ("main", 9)]
+        last = [s for name, s in world.api.status_patches if name == "web"][-1]
+        assert last["phase"] == "Failed"
+        assert last["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+        await world.until(lambda: world.runtime.sandboxes == {}, "the sandbox is removed")
+        await world.until(lambda: not world.paths.pod("u1").exists(), "files are removed")
+
+
+async def test_a_pod_that_vanishes_is_stopped_and_removed(world):
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until_phase("web", "Running")
+        await world.api.remove("/api/v1/namespaces/default/pods/web")
+        await world.until(lambda: world.runtime.sandboxes == {}, "the sandbox is removed")
+        assert world.runtime.signals == [("main", 15)]
+        await world.until(lambda: not world.paths.pod("u1").exists(), "files are removed")
+
+
+async def test_a_missing_configmap_holds_the_pod_until_it_is_there(world):
+    pod = make_pod(volumes=[{"name": "v", "configMap": {"name": "cm"}}])
+    async with world.node():
+        await world.api.apply_pod(pod)
+        await world.until(lambda: "FailedMount" in world.api.reasons(), "FailedMount")
+        assert (
+            world.api.status("web")["containerStatuses"][0]["state"]["waiting"]["reason"]
+            == "ContainerCreating"
+        )
+        await world.api.put("/api/v1/namespaces/default/configmaps/cm", data={"a": "1"})
+        await world.until_phase("web", "Running")
+        file = world.paths.volumes("u1") / "v" / "a"
+        assert file.read_text() == "1"
+        await world.api.put("/api/v1/namespaces/default/configmaps/cm", data={"a": "2"})
+        await world.until(lambda: file.read_text() == "2", "the running pod sees the change")
+
+
+async def test_a_missing_key_is_a_config_error(world):
+    env = [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    async with world.node():
+        await world.api.apply_pod(make_pod(make_container(env=env)))
+
+        def waiting():
+            statuses = world.api.status("web").get("containerStatuses") or [{"state": {}}]
+            return statuses[0]["state"].get("waiting") or {}
+
+        await world.until(lambda: waiting().get("reason") == "CreateContainerConfigError", "the reason")
+        assert waiting()["message"] == 'secret "s" not found'
+        await world.api.put("/api/v1/namespaces/default/secrets/s", data={"k": "dg=="})
+        await world.until_phase("web", "Running")
+        assert dict(world.runtime.specs["u1", "main", 0].env)["X"] == "v"
+
+
+async def test_no_command_is_explained(world):
+    async with world.node() as agent:
+        await world.api.apply_pod(make_pod(make_container(command=[])))
+        await world.until(lambda: (world.api.status("web").get("containerStatuses") or [{"state": {}}])[0]["state"]
+                          .get("waiting", {}).get("reason") == "CreateContainerError", "the reason")  # fmt: skip
+        with pytest.raises(
+            ApiError, match='container "main" in pod "web" is waiting to start: CreateContainerError'
+        ):
+            async for _ in agent.backend().logs(world.api.pod("web"), LogOptions("main")):
+                pass
+        ImageRegistry(world.paths.images).add("img:1", Image(entrypoint=("serve",)))
+        await world.until_phase("web", "Running")
+        assert world.runtime.specs["u1", "main", 0].argv == ("serve",)
+
+
+async def test_a_program_that_is_not_there(world):
+    world.runtime.fail_start["main"] = StartError(127, 'exec: "nope": not found')
+    async with world.node():
+        await world.api.apply_pod(make_pod(restartPolicy="Never"))
+        status = await world.until_phase("web", "Failed")
+        terminated = status["containerStatuses"][0]["state"]["terminated"]
+        assert (terminated["exitCode"], terminated["reason"]) == (127, "StartError")
+        assert terminated["message"] == 'exec: "nope": not found'
+
+
+async def test_names_are_answered_before_the_pod_is_seen_running(world):
+    service = {"clusterIP": "None", "selector": {"app": "a"}}
+    await world.api.put("/api/v1/namespaces/default/services/svc", spec=service)
+    async with world.node():
+        await world.until(lambda: world.runtime.records, "first records")
+        assert world.runtime.records[-1].pending == ("svc.default.svc.cluster.local",)
+        await world.api.apply_pod(make_pod(metadata={"labels": {"app": "a"}}))
+        await world.until_phase("web", "Running")
+        assert world.runtime.records[-1].services == {"svc.default.svc.cluster.local": ("10.88.0.10",)}
+        await world.api.delete_pod("web", 0)
+        await world.until(lambda: not world.runtime.records[-1].services, "the name is withdrawn")
+
+
+async def test_a_restarted_agent_adopts_what_runs(world):
+    """Nothing is started twice; ends that nobody saw are recorded; orphans go."""
+    pods = {"runs": "Always", "done": "Never", "fails": "Never", "orphan": "Always"}
+    async with world.node():
+        for name, policy in pods.items():
+            pod = make_pod(restartPolicy=policy, metadata={"name": name, "uid": f"uid-{name}"})
+            await world.api.apply_pod(pod)
+            await world.until_phase(name, "Running")
+    world.runtime.end("uid-done", "main", 0, quietly=True)
+    world.runtime.end("uid-fails", "main", 3, quietly=True)
+    await world.api.remove("/api/v1/namespaces/default/pods/orphan")
+    async with world.node():
+        await world.until_phase("done", "Succeeded")
+        status = await world.until_phase("fails", "Failed")
+        assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+        await world.until(lambda: "uid-orphan" not in world.runtime.sandboxes, "the orphan is removed")
+        assert not world.paths.pod("uid-orphan").exists()
+        assert world.api.status("runs")["phase"] == "Running"
+        assert {attempt for _, _, attempt in world.runtime.specs} == {0}
+        started = [key for key in world.runtime.specs if key[0] == "uid-runs"]
+        assert started == [("uid-runs", "main", 0)]
+
+
+async def test_a_lost_sandbox_is_made_again(world):
+    """As after a reboot: what ran has ended, and the restart policy decides."""
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until_phase("web", "Running")
+    world.runtime.sandboxes["u1"] = msgspec.structs.replace(world.runtime.sandboxes["u1"], alive=False, pid=0)
+    async with world.node():
+        await world.until(lambda: ("u1", "main", 1) in world.runtime.specs, "a second attempt")
+
+        def restarted():
+            (container,) = world.api.status("web")["containerStatuses"]
+            return container["restartCount"] == 1 and "running" in container["state"] and container
+
+        await world.until(restarted, "the restart is written")
+        assert restarted()["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+
+
+async def test_twenty_pods_at_once(world):
+    async with world.node():
+        for number in range(20):
+            await world.api.apply_pod(make_pod(metadata={"name": f"p{number}", "uid": f"u{number}"}))
+        await asyncio.gather(*(world.until_phase(f"p{number}", "Running") for number in range(20)))
+        running = [s for _, s in world.api.status_patches if s.get("phase") == "Running"]
+        assert len(running) == 20, "one write per transition"
+
+
+async def test_gpus_are_given_out_and_come_back(world):
+    def wants(name):
+        limits = {"limits": {"nvidia.com/gpu": "1"}}
+        return make_pod(
+            make_container(resources=limits), restartPolicy="Never", metadata={"name": name, "uid": name}
+        )
+
+    async with world.node(gpus=(0, 1)):
+        for name in ("a", "b"):
+            await world.api.apply_pod(wants(name))
+            await world.until_phase(name, "Running")
+        seen = {dict(world.runtime.specs[n, "main", 0].env)["CUDA_VISIBLE_DEVICES"] for n in ("a", "b")}
+        assert seen == {"0", "1"}
+        await world.api.apply_pod(wants("c"))
+        status = await world.until_phase("c", "Failed")
+        assert status["reason"] == "UnexpectedAdmissionError"
+        world.runtime.end("a", "main", 0)
+        await world.until_phase("a", "Succeeded")
+        await world.until(lambda: not world.runtime.sandboxes["a"].alive, "a is stopped")
+        await world.api.apply_pod(wants("d"))
+        await world.until_phase("d", "Running")
