@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from tests.fakes.virtual_time import run_virtual
 from trainshed.api.kinds import PYTORCHJOB
 from trainshed.client.transport import Response
+from trainshed.jobs.model import OperatorOptions
 from trainshed.operator import probes
 from trainshed.operator.certificates import is_usable, make_certificates
-from trainshed.operator.flags import parse
+from trainshed.operator.flags import Flags, build_parser, parse
 from trainshed.operator.metrics import Metrics
 from trainshed.operator.throttle import ThrottledTransport
 from trainshed.operator.webhook import review
@@ -23,6 +25,7 @@ from trainshed.operator.webhook import review
 
 def test_defaults_are_those_of_the_training_operator() -> None:
     flags = parse([], {})
+    assert flags == Flags(jobs=OperatorOptions(legacy_labels=True)), "with or without a command line"
     assert (flags.metrics_bind_address, flags.health_probe_bind_address) == (":8080", ":8081")
     assert (flags.leader_elect, flags.controller_threads) == (False, 1)
     assert (flags.kube_api_qps, flags.kube_api_burst) == (20, 30)
@@ -184,3 +187,19 @@ def test_certificates_serve_their_host_until_they_near_their_end() -> None:
         {**pems, "ca.crt": make_certificates("x", now)["ca.crt"]}, "training-operator.kubeflow.svc", now
     )
     assert not is_usable({}, "training-operator.kubeflow.svc", now)
+
+
+def test_every_flag_is_documented_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/operator.md").read_text()
+    documented = dict(re.findall(r"^\| `([a-z-]+)` \| `?(.*?)`? \|", page, re.MULTILINE))
+    actions = {
+        a.option_strings[0].removeprefix("--"): a
+        for a in build_parser({})._actions
+        if a.help != "==SUPPRESS=="
+    }
+    assert documented.keys() == actions.keys() - {"-h"}
+    for name, default in documented.items():
+        actual = actions[name].default
+        shown = f"{actual:g}" if isinstance(actual, float) else str(actual)
+        if actual not in ("", None):
+            assert default == (shown.lower() if isinstance(actual, bool) else shown)

@@ -24,6 +24,9 @@ CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
 """A request without a whole answer by then is lost. Streams have no such limit."""
 CONNECTIONS = 100
+IDLE_SECONDS = 4.0
+"""Shorter than any server's patience (uvicorn waits 5 s): a POST on a connection that the server has just
+closed cannot be repeated safely, so it must not happen."""
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError, ssl.SSLError)
 
 
@@ -166,7 +169,9 @@ class HttpTransport:
         """The session binds to the running loop, so it is made at the first request."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=self._ssl, limit=CONNECTIONS, ttl_dns_cache=30),
+                connector=aiohttp.TCPConnector(
+                    ssl=self._ssl, limit=CONNECTIONS, keepalive_timeout=IDLE_SECONDS, ttl_dns_cache=30
+                ),
                 headers={"User-Agent": self._user_agent},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("Content-Type",),

@@ -16,6 +16,7 @@ from trainshed.api.kinds import KINDS
 from trainshed.jobs.model import OperatorOptions
 
 DEFAULT_LEASE = "1ca428e5.training-operator.kubeflow.org"
+CERTIFICATE_SECRET = "training-operator-webhook-cert"  # noqa: S105 - the name of a Secret
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     enable_webhook: bool = False
     webhook_server_port: int = 9443
     webhook_service_name: str = "training-operator"
-    webhook_secret_name: str = "training-operator-webhook-cert"  # noqa: S105 - the name of a Secret
+    webhook_secret_name: str = CERTIFICATE_SECRET
     kubeconfig: str = ""
     log_level: str = "info"
     log_format: str = "json"
@@ -43,7 +44,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Flags:
     """Return the flags; SystemExit 2 with a message on stderr for wrong ones."""
-    parser = _parser(environment)
+    parser = build_parser(environment)
     found = parser.parse_args(arguments)
     if found.gang_scheduler_name not in ("", "None"):
         parser.error(
@@ -95,7 +96,8 @@ def _job_options(found: argparse.Namespace, environment: Mapping[str, str]) -> O
     )
 
 
-def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Return the parser; defaults may come from `environment`."""
     parser = argparse.ArgumentParser(
         prog="trainshed-operator",
         usage="trainshed-operator [flags]",
@@ -138,7 +140,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("enable-webhook", False, "serve the validating webhook and keep its certificate", type=bool)
     flag("webhook-server-port", 9443, "where the webhook is served", type=_positive)
     flag("webhook-service-name", "training-operator", "Service that leads to the webhook")
-    flag("webhook-secret-name", Flags.webhook_secret_name, "Secret that keeps the webhook's certificate")
+    flag("webhook-secret-name", CERTIFICATE_SECRET, "Secret that keeps the webhook's certificate")
     flag("kubeconfig", "", "file to connect with; the pod's service account when not given")
     flag("zap-log-level", "info", "debug, info or error", type=_log_level)
     flag("zap-encoder", "json", "json or console", choices=["json", "console"])

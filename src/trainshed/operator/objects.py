@@ -18,14 +18,13 @@ from trainshed import __version__
 from trainshed.api.crd import crd
 from trainshed.api.kinds import GROUP, KINDS, VERSION
 from trainshed.kube.resources import Object
-from trainshed.operator.flags import DEFAULT_LEASE
+from trainshed.operator.flags import CERTIFICATE_SECRET, DEFAULT_LEASE
 
 NAME = "training-operator"
 NAMESPACE = "kubeflow"
 IMAGE = f"trainshed/training-operator:{__version__}"
 LABELS = {"control-plane": "kubeflow-training-operator"}
 COMMAND = ("python", "-m", "trainshed.operator")
-CERTIFICATE_SECRET = "training-operator-webhook-cert"  # noqa: S105 - the name of a Secret
 WEBHOOK_CONFIGURATION = "validator.training-operator.kubeflow.org"
 _RBAC = "rbac.authorization.k8s.io"
 
