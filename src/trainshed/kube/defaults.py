@@ -40,6 +40,8 @@ _EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreacha
 def default_object(resource: Resource, obj: Object) -> Object:
     """Return `obj` with the defaults of its kind; the input is not changed. Unknown kinds are returned as is."""
     fill = _DEFAULTS.get((resource.group, resource.kind))
+    if fill is _autoscaler and resource.version == "v1":
+        fill = _autoscaler_v1  # the only kind whose versions differ in what is filled in
     if fill is None:
         return obj
     out: Object = copy_tree(obj)
@@ -262,13 +264,19 @@ def _binding(obj: Object) -> None:
             subject["apiGroup"] = "rbac.authorization.k8s.io"
 
 
+def _autoscaler_v1(obj: Object) -> None:
+    setdefault(obj, "spec", {}).setdefault("minReplicas", 1)
+    status = obj.setdefault("status", {})
+    status.setdefault("currentReplicas", 0)
+    status.setdefault("desiredReplicas", 0)
+
+
 def _autoscaler(obj: Object) -> None:
-    spec = setdefault(obj, "spec", {})
-    spec.setdefault("minReplicas", 1)
+    _autoscaler_v1(obj)
+    spec = obj["spec"]
     if not spec.get("metrics"):
         target = {"type": "Utilization", "averageUtilization": 80}
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
-    obj.setdefault("status", {}).setdefault("desiredReplicas", 0)
 
 
 def _priority_class(obj: Object) -> None:

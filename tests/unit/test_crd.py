@@ -1,0 +1,281 @@
+"""CustomResourceDefinitions: structural rules, names, status, served resources."""
+
+import copy
+
+import pytest
+
+from trainshed.api.crd import crd as own_crd
+from trainshed.kube.crd import crd_defaults, established, infos, is_established, validate_crd
+from trainshed.kube.metadata import validate_metadata
+from trainshed.kube.resources import CRDS, Resource
+
+NOW = "2024-01-01T00:00:00Z"
+LATER = "2024-01-02T00:00:00Z"
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1, "default": 5}}},
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    },
+}
+COLUMN = {"name": "Size", "type": "integer", "jsonPath": ".spec.size"}
+
+
+def build(schema=SCHEMA, *, version=None, **spec):
+    row = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        **(version or {}),
+    }
+    obj = {
+        "metadata": {"name": "widgets.kapi.test"},
+        "spec": {
+            "group": "kapi.test",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [row],
+            **spec,
+        },
+    }
+    crd_defaults(obj)
+    return copy.deepcopy(obj)
+
+
+def texts(obj, old=None):
+    return [f"{c.field}: {c.message}" for c in validate_crd(obj, old)]
+
+
+def test_valid():
+    crd = build()
+    assert texts(crd) == [] and texts(crd, crd) == [] and validate_metadata(CRDS, crd, None) == []
+    assert crd["spec"]["names"]["singular"] == "widget" and crd["spec"]["names"]["listKind"] == "WidgetList"
+    assert crd["spec"]["conversion"] == {"strategy": "None"}
+
+
+def test_our_own_crds_are_valid():
+    crd = own_crd("PyTorchJob")
+    crd_defaults(crd)
+    assert texts(crd) == []
+
+
+ROOT = "spec.validation.openAPIV3Schema"
+
+
+def inside(**spec):
+    return {"type": "object", "properties": {"spec": spec}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({}, f"{ROOT}.type: Required value: must not be empty at the root"),
+        (
+            {"type": "array", "items": {"type": "string"}},
+            f'{ROOT}.type: Invalid value: "array": must be object',
+        ),
+        (
+            inside(),
+            f"{ROOT}.properties[spec].type: Required value: must not be empty for specified object fields",
+        ),
+        (
+            inside(type="text"),
+            f'{ROOT}.properties[spec].type: Unsupported value: "text": supported values: "array"',
+        ),
+        (inside(type="array"), f"{ROOT}.properties[spec].items: Required value: must be specified"),
+        (
+            inside(type="array", items={}),
+            f"{ROOT}.properties[spec].items.type: Required value: must not be empty for specified array items",
+        ),
+        (
+            inside(type="object", additionalProperties={}),
+            f"{ROOT}.properties[spec].additionalProperties.type: Required value: must not be empty for",
+        ),
+        (
+            inside(type="object", additionalProperties=True, properties={"a": {"type": "string"}}),
+            f"{ROOT}.properties[spec].additionalProperties: Forbidden: additionalProperties and properties are mutual",
+        ),
+        ({"type": "object", "$ref": "#/x"}, f"{ROOT}.$ref: Forbidden: $ref is not supported"),
+        (
+            inside(type="string", pattern="("),
+            f'{ROOT}.properties[spec].pattern: Invalid value: "(": must be a valid',
+        ),
+        (
+            inside(type="integer", default="x"),
+            f'{ROOT}.properties[spec].default: Invalid value: "string": "" in body must be of type integer: "string"',
+        ),
+        (
+            {**inside(type="string"), "anyOf": [{"type": "object"}]},
+            f"{ROOT}.anyOf[0].type: Forbidden: must be empty to be structural",
+        ),
+        (
+            inside(type="array", items={"type": "object"}, **{"x-kubernetes-list-type": "map"}),
+            f"{ROOT}.properties[spec].x-kubernetes-list-map-keys: Required value: must not be empty if",
+        ),
+        (
+            inside(type="object", **{"x-kubernetes-preserve-unknown-fields": False}),
+            f"{ROOT}.properties[spec].x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true",
+        ),
+    ],
+)
+def test_schemas_that_are_not_structural(schema, text):
+    found = texts(build(schema))
+    assert len(found) == 1 and found[0].startswith(text)
+
+
+def test_schemas_that_are():
+    int_or_string = {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "pattern": "^[0-9]+$",
+        "x-kubernetes-int-or-string": True,
+    }
+    assert texts(build(inside(**int_or_string))) == []
+    assert texts(build(inside(**{"x-kubernetes-preserve-unknown-fields": True}))) == []
+    assert texts(build({**SCHEMA, "oneOf": [{"required": ["spec"]}, {"required": ["status"]}]})) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"group": "other.test"},
+            'metadata.name: Invalid value: "widgets.kapi.test": must be spec.names.plural+"."',
+        ),
+        (
+            {"scope": "Galaxy"},
+            'spec.scope: Unsupported value: "Galaxy": supported values: "Cluster", "Namespaced"',
+        ),
+        ({"scope": ""}, "spec.scope: Required value"),
+        ({"names": {"plural": "widgets"}}, "spec.names.singular: Required value"),
+        (
+            {"versions": []},
+            "spec.versions: Invalid value: []: must have exactly one version marked as storage version",
+        ),
+        (
+            {"preserveUnknownFields": True},
+            "spec.preserveUnknownFields: Invalid value: true: cannot set to true",
+        ),
+        ({"conversion": {"strategy": "Magic"}}, 'spec.conversion.strategy: Unsupported value: "Magic"'),
+        ({"version": {"schema": None}}, "spec.versions[0].schema.openAPIV3Schema: Required value"),
+        ({"version": {"name": "V1"}}, 'spec.versions[0].name: Invalid value: "V1"'),
+        (
+            {
+                "version": {
+                    "subresources": {"scale": {"specReplicasPath": ".x", "statusReplicasPath": ".status.r"}}
+                }
+            },
+            'spec.versions[0].subresources.scale.specReplicasPath: Invalid value: ".x": should be a json path',
+        ),
+        (
+            {"version": {"additionalPrinterColumns": [{**COLUMN, "type": "text"}]}},
+            'spec.versions[0].additionalPrinterColumns[0].type: Invalid value: "text": must be one of boolean',
+        ),
+    ],
+)
+def test_rules_outside_of_the_schema(change, text):
+    found = texts(build(**change))
+    assert len(found) >= 1 and found[0].startswith(text)
+
+
+def test_protected_groups_need_an_approval():
+    crd = build(group="x.k8s.io")
+    crd["metadata"]["name"] = "widgets.x.k8s.io"
+    (text,) = texts(crd)
+    assert text.startswith(
+        "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups"
+    )
+    crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": "https://example.com"}
+    assert texts(crd) == []
+
+
+def test_schemas_of_several_versions_are_named_by_version():
+    crd = build()
+    crd["spec"]["versions"].append(
+        {"name": "v2", "served": True, "storage": False, "schema": {"openAPIV3Schema": {}}}
+    )
+    assert texts(crd) == [
+        "spec.versions[1].schema.openAPIV3Schema.type: Required value: must not be empty at the root"
+    ]
+
+
+def test_immutable_fields():
+    old = established(build(), NOW)
+    new = copy.deepcopy(old)
+    new["spec"]["scope"] = "Cluster"
+    assert texts(new, old) == ['spec.scope: Invalid value: "Cluster": field is immutable']
+    new = copy.deepcopy(old)
+    new["spec"]["versions"][0]["name"] = "v2"
+    assert texts(new, old) == ['status.storedVersions[0]: Invalid value: "v1": must appear in spec.versions']
+
+
+def test_status():
+    crd = established(build(), NOW)
+    assert crd["status"] == {
+        "conditions": [
+            {
+                "type": "NamesAccepted",
+                "status": "True",
+                "reason": "NoConflicts",
+                "message": "no conflicts found",
+                "lastTransitionTime": NOW,
+            },
+            {
+                "type": "Established",
+                "status": "True",
+                "reason": "InitialNamesAccepted",
+                "message": "the initial names have been accepted",
+                "lastTransitionTime": NOW,
+            },
+        ],
+        "acceptedNames": {
+            "plural": "widgets",
+            "singular": "widget",
+            "kind": "Widget",
+            "listKind": "WidgetList",
+        },
+        "storedVersions": ["v1"],
+    }
+    assert is_established(crd)
+    assert established(crd, LATER) == crd
+    two = copy.deepcopy(crd)
+    two["spec"]["versions"] = [
+        {**two["spec"]["versions"][0], "storage": False},
+        {**two["spec"]["versions"][0], "name": "v2"},
+    ]
+    assert established(two, LATER)["status"]["storedVersions"] == ["v1", "v2"]
+
+
+def test_names_in_use():
+    crd = established(build(), NOW, names_conflict='"wd" is already in use')
+    assert not is_established(crd)
+    first = crd["status"]["conditions"][0]
+    assert (first["status"], first["message"]) == ("False", '"wd" is already in use')
+    assert is_established(established(crd, LATER))
+    still = established(established(build(), NOW), LATER, names_conflict="x")
+    assert is_established(still)
+
+
+def test_served_resources():
+    version = {
+        "subresources": {
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
+        },
+        "additionalPrinterColumns": [COLUMN],
+        "deprecated": True,
+    }
+    crd = build(version=version)
+    crd["spec"]["names"].update(shortNames=["wd"], categories=["all"])
+    crd["spec"]["versions"].append(
+        {**crd["spec"]["versions"][0], "name": "v2", "served": False, "storage": False}
+    )
+    (info,) = infos(crd)
+    assert info.resource == Resource("kapi.test", "v1", "widgets", "Widget", True)
+    assert (info.singular, info.list_kind, info.crd_name) == ("widget", "WidgetList", "widgets.kapi.test")
+    assert (info.short_names, info.categories) == (("wd",), ("all",))
+    assert set(info.subresources) == {"status", "scale"} and info.subresources["scale"].group == "autoscaling"
+    assert info.scale is not None and info.scale.spec_replicas == ".spec.size"
+    assert info.printer_columns == (COLUMN,) and info.schema == SCHEMA
+    assert info.deprecation_warning == "kapi.test/v1 Widget is deprecated"
+    assert info.storage_version == "v1" and not info.unconditional_update and info.crd
