@@ -1,0 +1,8 @@
+"""The API server: Kubernetes API requests in, objects of the store out.
+
+One ASGI application. A request passes, in this order: `app` (errors, headers) → `route` (what is asked) →
+`authentication` → `authorization` → a verb of `verbs/` or `subresources/`. Writes pass through `pipeline`
+(decode, default, admit, validate) and `writing` (optimistic concurrency against the store).
+
+Knows nothing of pods as processes: logs, exec and the like are asked of a `NodeBackend`.
+"""

@@ -129,6 +129,16 @@ class Watch:
         self._since = out[-1].revision
         return out
 
+    def drain(self) -> list[StoreEvent]:
+        """Return what is pending without waiting. Raises `Compacted` when events were lost."""
+        if self._overrun:
+            raise Compacted(self._since, self._window.floor)
+        out = list(self._pending)
+        self._pending.clear()
+        if out:
+            self._since = out[-1].revision
+        return out
+
     def __aiter__(self) -> Watch:
         return self
 

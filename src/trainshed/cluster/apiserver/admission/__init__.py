@@ -1,0 +1,52 @@
+"""What a write meets that depends on other objects: the built-in admission of the API server.
+
+One file per concern; this one says which kinds meet which. Functions return the object to go on with, which
+may be the one they got, and raise `ApiError` to refuse.
+
+Source: the "Admission Control in Kubernetes" reference page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from trainshed.cluster.apiserver.admission import (
+    definitions,
+    namespaces,
+    pods,
+    priority,
+    services,
+    volumes,
+    workloads,
+)
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.kube.resources import Object
+
+_CREATE: dict[tuple[str, str], Callable[[Core, Call, Object], Awaitable[Object]]] = {
+    ("", "pods"): pods.admit,
+    ("batch", "jobs"): workloads.admit_job,
+    ("", "services"): services.admit,
+    ("", "persistentvolumeclaims"): volumes.admit_claim,
+    ("scheduling.k8s.io", "priorityclasses"): priority.admit_class,
+}
+_UPDATE: dict[tuple[str, str], Callable[[Core, Call, Object, Object], Object]] = {
+    ("", "services"): services.admit_update,
+}
+
+
+async def mutate_create(core: Core, call: Call, obj: Object) -> Object:
+    """Return `obj` as admission wants it. Raises `ApiError` 403, 404."""
+    resource = call.kind.resource
+    if resource.namespaced:
+        namespaces.check_active(core, call, obj)
+    if call.kind.info.crd:
+        definitions.check_served(core, call)
+    admit = _CREATE.get((resource.group, resource.plural))
+    return obj if admit is None else await admit(core, call, obj)
+
+
+def mutate_update(core: Core, call: Call, old: Object, new: Object, subresource: str) -> Object:
+    """Return `new` as admission wants it. Raises `ApiError` 403."""
+    resource = call.kind.resource
+    admit = _UPDATE.get((resource.group, resource.plural))
+    return new if admit is None or subresource else admit(core, call, old, new)

@@ -1,0 +1,54 @@
+"""Priority: a pod's class becomes a number."""
+
+from __future__ import annotations
+
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.kube.errors import forbidden
+from trainshed.kube.resources import Object
+
+_PREFIX = "/scheduling.k8s.io/priorityclasses/"
+
+
+def resolve(core: Core, call: Call, obj: Object) -> Object:
+    """Return the fields of a pod's spec that its PriorityClass decides.
+
+    Raises:
+        ApiError: 403 when there is no such class.
+    """
+    del call
+    spec = obj["spec"]
+    name = spec.get("priorityClassName")
+    found: Object | None
+    if name:
+        stored = core.store.get(f"{_PREFIX}-/{name}")
+        if stored is None:
+            raise forbidden(
+                "pods", "", obj["metadata"].get("name", ""), f"no PriorityClass with name {name} was found"
+            )
+        found = stored.obj
+    else:
+        classes = [s.obj for s in core.store.list(_PREFIX)[0] if s.obj.get("globalDefault")]
+        found = min(classes, key=lambda c: int(c.get("value", 0)), default=None)
+    if found is None:
+        return {"priority": 0, "preemptionPolicy": spec.get("preemptionPolicy") or "PreemptLowerPriority"}
+    return {
+        "priorityClassName": found["metadata"]["name"],
+        "priority": found.get("value", 0),
+        "preemptionPolicy": found.get("preemptionPolicy") or "PreemptLowerPriority",
+    }
+
+
+async def admit_class(core: Core, call: Call, obj: Object) -> Object:
+    """Refuse a second class that is the global default."""
+    del call
+    if obj.get("globalDefault"):
+        for stored in core.store.list(_PREFIX)[0]:
+            if stored.obj.get("globalDefault"):
+                other = stored.obj["metadata"]["name"]
+                raise forbidden(
+                    "priorityclasses",
+                    "scheduling.k8s.io",
+                    obj["metadata"].get("name", ""),
+                    f"PriorityClass {other} is already marked as default. Only one default can exist",
+                )
+    return obj

@@ -1,0 +1,138 @@
+"""Cluster IPs and node ports of Services.
+
+What is taken is what stored Services say, plus what was handed out moments ago and is not stored yet.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.kube import causes
+from trainshed.kube.errors import Cause, invalid
+from trainshed.kube.resources import Object
+
+NETWORK = ipaddress.ip_network("10.96.0.0/16")
+NODE_PORTS = range(30000, 32768)
+_HELD_SECONDS = 30.0
+_RESERVED_LOW = 256  # left to addresses that manifests name, such as 10.96.0.1 of default/kubernetes
+
+
+async def admit(core: Core, call: Call, obj: Object) -> Object:
+    """Return a new Service with its addresses. Raises `ApiError` 422 when one that it names is taken."""
+    return _allocated(core, call, obj)
+
+
+def admit_update(core: Core, call: Call, old: Object, new: Object) -> Object:
+    """Return an updated Service: addresses stay unless the type gives them up or first needs them."""
+    before, spec = old.get("spec") or {}, dict(new.get("spec") or {})
+    kept = spec.get("type") != "ExternalName" and before.get("type") != "ExternalName"
+    if kept:
+        for field in ("clusterIP", "clusterIPs"):
+            if not spec.get(field) and before.get(field):
+                spec[field] = before[field]
+    if spec.get("type") in ("NodePort", "LoadBalancer"):
+        spec["ports"] = _with_old_node_ports(spec.get("ports") or [], before.get("ports") or [])
+    return _allocated(core, call, {**new, "spec": spec}, own=before)
+
+
+def _with_old_node_ports(ports: list[Object], before: list[Object]) -> list[Object]:
+    held = {(p.get("port"), p.get("protocol", "TCP")): p.get("nodePort") for p in before}
+    out = []
+    for port in ports:
+        node_port = held.get((port.get("port"), port.get("protocol", "TCP")))
+        out.append({**port, "nodePort": node_port} if node_port and not port.get("nodePort") else port)
+    return out
+
+
+def _allocated(core: Core, call: Call, obj: Object, own: Object | None = None) -> Object:
+    spec = dict(obj.get("spec") or {})
+    kind = spec.get("type", "ClusterIP")
+    if kind == "ExternalName":
+        for field in ("clusterIP", "clusterIPs"):
+            spec.pop(field, None)
+        return {**obj, "spec": spec}
+    found: list[Cause] = []
+    ips = spec.get("clusterIPs") or []
+    wanted = spec.get("clusterIP") or (ips[0] if ips else "")
+    if wanted != (own or {}).get("clusterIP") or not wanted:
+        wanted = _address(core, call, wanted, found)
+    if wanted:
+        spec["clusterIP"] = wanted
+        spec["clusterIPs"] = [wanted]
+    if kind in ("NodePort", "LoadBalancer"):
+        spec["ports"] = _node_ports(core, call, spec.get("ports") or [], own or {}, found)
+    if found:
+        raise invalid("Service", "", obj["metadata"].get("name", ""), found)
+    return {**obj, "spec": spec}
+
+
+def _address(core: Core, call: Call, wanted: str, found: list[Cause]) -> str:
+    if wanted == "None":
+        return wanted
+    taken = _taken(core, call, "clusterIP")
+    if wanted:
+        try:
+            inside = ipaddress.ip_address(wanted) in NETWORK
+        except ValueError:
+            return wanted  # validation says what is wrong with it
+        path = "spec.clusterIPs"
+        if not inside:
+            text = f"failed to allocate IP {wanted}: the provided IP is not in the valid range {NETWORK}"
+            found.append(causes.invalid(path, [wanted], text))
+        elif wanted in taken:
+            text = f"failed to allocate IP {wanted}: provided IP is already allocated"
+            found.append(causes.invalid(path, [wanted], text))
+        _hold(core, call, wanted)
+        return wanted
+    first, last = _RESERVED_LOW, NETWORK.num_addresses - 2
+    start = random.randrange(first, last)  # noqa: S311 - spreads, protects nothing
+    for offset in range(last - first):
+        address = str(NETWORK[first + (start - first + offset) % (last - first)])
+        if address not in taken:
+            _hold(core, call, address)
+            return address
+    found.append(causes.invalid("spec.clusterIPs", [], "failed to allocate a serviceIP: range is full"))
+    return ""
+
+
+def _node_ports(core: Core, call: Call, ports: list[Object], own: Object, found: list[Cause]) -> list[Object]:
+    taken = _taken(core, call, "nodePort") - {
+        str(port["nodePort"]) for port in own.get("ports") or () if port.get("nodePort")
+    }
+    out = []
+    for index, port in enumerate(ports):
+        number = port.get("nodePort")
+        if number and str(number) in taken:
+            path = f"spec.ports[{index}].nodePort"
+            found.append(causes.invalid(path, number, "provided port is already allocated"))
+        elif not number:
+            free = [n for n in NODE_PORTS if str(n) not in taken]
+            if not free:
+                found.append(causes.invalid("spec.ports", [], "failed to allocate a nodePort: range is full"))
+                return ports
+            number = random.choice(free)  # noqa: S311
+        taken.add(str(number))
+        _hold(core, call, str(number))
+        out.append({**port, "nodePort": number})
+    return out
+
+
+def _taken(core: Core, call: Call, field: str) -> set[str]:
+    out: set[str] = set()
+    for stored in core.store.list("/core/services/")[0]:
+        spec = stored.obj.get("spec") or {}
+        if field == "clusterIP":
+            out.add(spec.get("clusterIP", ""))
+        else:
+            out.update(str(port["nodePort"]) for port in spec.get("ports") or () if port.get("nodePort"))
+    for held, until in list(core.reserved.items()):
+        if until < call.now:
+            del core.reserved[held]
+    out.update(core.reserved)
+    return out
+
+
+def _hold(core: Core, call: Call, value: str) -> None:
+    core.reserved[value] = call.now + _HELD_SECONDS

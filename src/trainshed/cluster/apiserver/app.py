@@ -1,0 +1,250 @@
+"""The ASGI application: who asks, for what, may they, and then the verb."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from trainshed.cluster.apiserver import streams
+from trainshed.cluster.apiserver.authentication import Authenticator
+from trainshed.cluster.apiserver.authorization import Authorizer
+from trainshed.cluster.apiserver.core import AdmissionCheck, Call, Core
+from trainshed.cluster.apiserver.definitions import Definitions
+from trainshed.cluster.apiserver.dispatch import Dispatcher
+from trainshed.cluster.apiserver.expiry import expire_events
+from trainshed.cluster.apiserver.http import (
+    Answer,
+    Disconnected,
+    Header,
+    Receive,
+    Request,
+    Result,
+    Scope,
+    Send,
+    Streaming,
+)
+from trainshed.cluster.apiserver.kinds import Kinds
+from trainshed.cluster.apiserver.nonresource import GIT_VERSION, HealthCheck, NonResource
+from trainshed.cluster.apiserver.options import DeleteOptions
+from trainshed.cluster.apiserver.subresources import streaming
+from trainshed.cluster.apiserver.verbs.remove import remove
+from trainshed.cluster.backend import NodeBackend
+from trainshed.cluster.store import Store, Stored, StoreError
+from trainshed.kube.errors import ApiError, internal
+from trainshed.kube.registry import Registry
+
+log = logging.getLogger(__name__)
+
+GZIP_FROM_BYTES = 128 * 1024
+_THREAD_GZIP_FROM_BYTES = 1024 * 1024
+
+
+class ApiServer:
+    """A Kubernetes API over a store.
+
+    `backend` may be set later, before the first request that needs it: the node is itself a client of this
+    server. `admission` maps a group resource (`pytorchjobs.kubeflow.org`) to a check of its writes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        registry: Registry | None = None,
+        backend: NodeBackend | None = None,
+        admission: Mapping[str, AdmissionCheck] | None = None,
+        clock: Callable[[], float] = time.time,
+        version: str = GIT_VERSION,
+        health_checks: Mapping[str, HealthCheck] | None = None,
+    ) -> None:
+        self.core = Core(
+            store,
+            Kinds(registry or Registry()),
+            authenticator=authenticator,
+            authorizer=authorizer,
+            backend=backend,
+            admission=admission or {},
+            clock=clock,
+        )
+        self.definitions = Definitions(self.core)
+        nonresource = NonResource(self.core, version=version, checks=dict(health_checks or {}))
+        self._dispatcher = Dispatcher(self.core, nonresource)
+
+    async def run(self) -> None:
+        """Do what has to be done between requests, until cancelled: expiry, deletion of custom resources."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(expire_events(self.core))
+            tasks.create_task(self.definitions.clean_up(self._remove))
+
+    async def _remove(self, stored: Stored) -> None:
+        """Delete a custom resource whose definition goes away."""
+        _, group, plural, namespace, name = stored.key.split("/", 4)
+        version = stored.obj["apiVersion"].rpartition("/")[2]
+        kind = self.core.kinds.get(group, version, plural)
+        if kind is None:
+            await self.core.store.delete(stored.key, stored.revision)
+            return
+        try:
+            await remove(
+                self.core,
+                kind,
+                None if namespace == "-" else namespace,
+                name,
+                DeleteOptions(propagation_policy="Background"),
+                self.core.clock(),
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request (ASGI)."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            self.definitions.sync()
+            routed = await self._dispatcher.admit(request)
+            if isinstance(routed, Call) and _leaves_http(routed):
+                await streaming.serve(self.core, routed, scope, receive, send)
+                return
+            result: Result = await self._dispatcher.serve(routed) if isinstance(routed, Call) else routed
+        except Disconnected:
+            return
+        except (ApiError, StoreError) as error:
+            result = Answer.error(_as_api_error(error))
+        except Exception as error:
+            log.exception("request failed: %s %s", request.method, request.path)
+            result = Answer.error(internal(f"{type(error).__name__}: {error}"))
+        if isinstance(result, Streaming):
+            await _send_stream(request, result, receive, send)
+        else:
+            await _send_answer(request, result, send)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            self.definitions.sync()
+            routed = await self._dispatcher.admit(request)
+            if not isinstance(routed, Call):
+                raise ApiError(400, "BadRequest", "this path does not take a WebSocket")
+            if _leaves_http(routed):
+                await streaming.serve(self.core, routed, scope, receive, send)
+                return
+            result = await self._dispatcher.serve(routed)
+            if not isinstance(result, Streaming):
+                raise ApiError(400, "BadRequest", "this request is not a stream: do not ask for a WebSocket")
+            is_watch = routed.route.verb == "watch"
+            chunks = _lines(result.chunks) if is_watch else result.chunks
+            await streams.serve_chunks(scope, receive, send, chunks, text=is_watch)
+        except Disconnected:
+            return
+        except (ApiError, StoreError) as error:
+            await streams.reject(scope, send, _as_api_error(error))
+        except Exception as error:
+            log.exception("stream failed: %s", request.path)
+            await streams.reject(scope, send, internal(f"{type(error).__name__}: {error}"))
+
+
+def _leaves_http(call: Call) -> bool:
+    resource = call.kind.resource
+    pod_stream = call.route.subresource in streaming.SUBRESOURCES
+    return pod_stream and (resource.group, resource.plural) == ("", "pods")
+
+
+def _as_api_error(error: ApiError | StoreError) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    return internal(f"{error.message}; {error.hint}")
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream, one by one."""
+    async for chunk in chunks:
+        for line in chunk.splitlines(keepends=True):
+            yield line
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+def _headers(request: Request, content_type: str, extra: Sequence[Header]) -> list[Header]:
+    headers: list[Header] = [
+        (b"content-type", content_type.encode()),
+        (b"audit-id", os.urandom(16).hex().encode()),
+        *extra,
+    ]
+    if not any(name == b"cache-control" for name, _ in extra):
+        headers.append((b"cache-control", b"no-cache, private"))
+    for text in request.warnings:
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        headers.append((b"warning", f'299 - "{quoted}"'.encode()))
+    return headers
+
+
+async def _send_answer(request: Request, answer: Answer, send: Send) -> None:
+    body, extra = answer.body, list(answer.headers)
+    if len(body) > GZIP_FROM_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
+        if len(body) > _THREAD_GZIP_FROM_BYTES:
+            body = await asyncio.to_thread(gzip.compress, body, 1)  # zlib lets other threads run
+        else:
+            body = gzip.compress(body, 1)
+        extra.append((b"content-encoding", b"gzip"))
+    headers = _headers(request, answer.content_type, extra)
+    if answer.status not in (204, 304):
+        headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _send_stream(request: Request, stream: Streaming, receive: Receive, send: Send) -> None:
+    """Send chunks as they come until they end or the client hangs up, which closes their source."""
+    headers = _headers(request, stream.content_type, ())
+
+    async def pump() -> None:
+        await send({"type": "http.response.start", "status": stream.status, "headers": headers})
+        try:
+            async for chunk in stream.chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        finally:
+            close = getattr(stream.chunks, "aclose", None)
+            if close is not None:
+                await close()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    pumping = asyncio.ensure_future(pump())
+    listening = asyncio.ensure_future(_hung_up(receive))
+    try:
+        await asyncio.wait((pumping, listening), return_when=asyncio.FIRST_COMPLETED)
+        if pumping.done():
+            pumping.result()
+    except OSError:
+        pass  # the client went away while we were sending
+    finally:
+        for task in (pumping, listening):
+            task.cancel()
+        await asyncio.gather(pumping, listening, return_exceptions=True)
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,79 @@
+"""The object in a request body, of the kind that the path serves."""
+
+from __future__ import annotations
+
+from trainshed.cluster.apiserver.core import Call
+from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.kube.body import decode_body
+from trainshed.kube.decode import Mode, cannot_handle, conform
+from trainshed.kube.errors import bad_request
+from trainshed.kube.negotiate import body_format
+from trainshed.kube.protobuf import decode as decode_protobuf
+from trainshed.kube.resources import Object
+
+
+async def read_object(call: Call, mode: Mode) -> Object:
+    """Return the body as an object of the path's kind; unknown fields are treated as `mode` says.
+
+    Raises:
+        ApiError: 400 for what cannot be decoded or is of another kind, 413, 415.
+    """
+    obj, duplicates = await read_raw(call, call.kind.resource.kind, mode)
+    obj = typed(call.kind, obj)
+    return conformed(call, obj, mode, duplicates)
+
+
+async def read_raw(call: Call, kind: str, mode: Mode = "ignore") -> tuple[Object, list[str]]:
+    """Return the body as decoded, and the paths of fields that it repeats."""
+    data = await call.request.body()
+    content_type = call.request.headers.get("content-type", "")
+    if body_format(content_type) == "protobuf":
+        return decode_protobuf(data), []
+    return decode_body(data, content_type, kind=kind, find_duplicates=mode != "ignore")
+
+
+def typed(kind: Kind, obj: Object) -> Object:
+    """Return `obj` with apiVersion and kind first. Built-in kinds may leave them out.
+
+    Raises:
+        ApiError: 400 when they are not those of the path.
+    """
+    resource = kind.resource
+    api_version, name = obj.get("apiVersion") or "", obj.get("kind") or ""
+    if kind.info.crd:
+        for field, value in (("Kind", name), ("apiVersion", api_version)):
+            if not value:
+                raise bad_request(f"Object '{field}' is missing in the body of the request")
+    if api_version and api_version != resource.api_version:
+        raise bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version"
+            f" ({resource.api_version})"
+        )
+    if name and name != resource.kind:
+        raise bad_request(
+            f"{name} in version {resource.version!r} cannot be handled as a {resource.kind}: the kind in the data"
+            f" does not match the resource ({resource.group_resource})".replace("'", '"')
+        )
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **_rest(obj)}
+
+
+def _rest(obj: Object) -> Object:
+    return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
+
+
+def conformed(call: Call, obj: Object, mode: Mode, duplicates: list[str] | None = None) -> Object:
+    """Return `obj` as the schema wants it; what was dropped becomes warnings of the answer."""
+    kind = call.kind
+    out, warnings = conform(
+        obj,
+        kind.schema,
+        mode=mode,
+        what=cannot_handle(kind.resource.kind, kind.resource.version),
+        builtin=not kind.info.crd,
+        duplicates=duplicates or (),
+    )
+    for text in warnings:
+        call.request.warn(text)
+    if not isinstance(out.get("metadata"), dict):
+        out["metadata"] = {}
+    return out

@@ -1,0 +1,106 @@
+"""The objects that a cluster starts with. Made through the API, so they are like any other object.
+
+Missing ones are created at every start; existing ones are left as they are.
+"""
+
+from __future__ import annotations
+
+from trainshed.client.client import Client
+from trainshed.cluster.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
+from trainshed.kube.errors import ApiError
+from trainshed.kube.resources import (
+    CLUSTERROLEBINDINGS,
+    CLUSTERROLES,
+    NAMESPACES,
+    PRIORITYCLASSES,
+    SERVICES,
+    STORAGECLASSES,
+    Object,
+    Resource,
+)
+
+DEFAULT_CLASS = "standard"
+PROVISIONER = "trainshed.dev/hostdir"
+API_ADDRESS = "10.96.0.1"
+_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_PRIORITIES = (
+    ("system-cluster-critical", 2000000000, "critical to the cluster as a whole"),
+    ("system-node-critical", 2000001000, "must not be moved away from its node"),
+)
+
+
+async def bootstrap(client: Client) -> None:
+    """Create what is missing. Safe to repeat. `client` must be allowed everything."""
+    for resource, obj in objects():
+        await _ensure(client, resource, obj)
+
+
+def objects() -> list[tuple[Resource, Object]]:
+    """Return the objects, those first that others need."""
+    out: list[tuple[Resource, Object]] = []
+    for name in _NAMESPACES:
+        out.append((NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+    out += [(CLUSTERROLES, role) for role in cluster_roles()]
+    out += [(CLUSTERROLEBINDINGS, binding) for binding in cluster_role_bindings()]
+    out += [(PRIORITYCLASSES, _priority(*row)) for row in _PRIORITIES]
+    out += [(STORAGECLASSES, _storage_class()), (SERVICES, _api_service())]
+    return out
+
+
+async def _ensure(client: Client, resource: Resource, obj: Object) -> None:
+    metadata = obj["metadata"]
+    try:
+        await client.get(resource, metadata["name"], metadata.get("namespace"))
+        return
+    except ApiError as error:
+        if error.code != 404:
+            raise
+    try:
+        await client.create(resource, obj)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
+def _priority(name: str, value: int, what: str) -> Object:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "description": f"For pods that are {what}."
+        if what.startswith("critical")
+        else f"For pods that {what}.",
+    }
+
+
+def _storage_class() -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": DEFAULT_CLASS,
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate",
+        "allowVolumeExpansion": True,
+    }
+
+
+def _api_service() -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": API_ADDRESS,
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 443}],
+        },
+    }

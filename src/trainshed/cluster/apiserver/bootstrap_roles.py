@@ -1,0 +1,198 @@
+"""The roles and bindings that a cluster starts with.
+
+`admin`, `edit` and `view` grant what upstream's grant for the kinds served here, and collect more through
+aggregation labels, which manifests of operators use. Source: "Default roles and role bindings", API reference
+"Using RBAC Authorization".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainshed.kube.resources import Object
+
+_GROUP = "rbac.authorization.k8s.io"
+_READ = ("get", "list", "watch")
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
+_BOOTSTRAPPING = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+
+_VIEWED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "",
+        (
+            "bindings",
+            "configmaps",
+            "endpoints",
+            "events",
+            "limitranges",
+            "namespaces",
+            "persistentvolumeclaims",
+            "persistentvolumeclaims/status",
+            "pods",
+            "pods/log",
+            "pods/status",
+            "replicationcontrollers",
+            "replicationcontrollers/scale",
+            "resourcequotas",
+            "serviceaccounts",
+            "services",
+            "services/status",
+        ),
+    ),
+    (
+        "apps",
+        (
+            "controllerrevisions",
+            "daemonsets",
+            "daemonsets/status",
+            "deployments",
+            "deployments/scale",
+            "deployments/status",
+            "replicasets",
+            "replicasets/scale",
+            "replicasets/status",
+            "statefulsets",
+            "statefulsets/scale",
+            "statefulsets/status",
+        ),
+    ),
+    ("autoscaling", ("horizontalpodautoscalers", "horizontalpodautoscalers/status")),
+    ("batch", ("cronjobs", "cronjobs/status", "jobs", "jobs/status")),
+    ("discovery.k8s.io", ("endpointslices",)),
+    ("networking.k8s.io", ("ingresses", "ingresses/status", "networkpolicies")),
+    ("policy", ("poddisruptionbudgets", "poddisruptionbudgets/status")),
+    ("metrics.k8s.io", ("pods", "nodes")),
+)
+_EDITED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "",
+        (
+            "configmaps",
+            "events",
+            "persistentvolumeclaims",
+            "pods",
+            "pods/attach",
+            "pods/eviction",
+            "pods/exec",
+            "pods/portforward",
+            "pods/proxy",
+            "replicationcontrollers",
+            "replicationcontrollers/scale",
+            "secrets",
+            "serviceaccounts",
+            "services",
+            "services/proxy",
+        ),
+    ),
+    (
+        "apps",
+        (
+            "daemonsets",
+            "deployments",
+            "deployments/rollback",
+            "deployments/scale",
+            "replicasets",
+            "replicasets/scale",
+            "statefulsets",
+            "statefulsets/scale",
+        ),
+    ),
+    ("autoscaling", ("horizontalpodautoscalers",)),
+    ("batch", ("cronjobs", "jobs")),
+    ("coordination.k8s.io", ("leases",)),
+    ("networking.k8s.io", ("ingresses", "networkpolicies")),
+    ("policy", ("poddisruptionbudgets",)),
+)
+
+
+def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> Object:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+def _paths(paths: Sequence[str]) -> Object:
+    return {"nonResourceURLs": list(paths), "verbs": ["get"]}
+
+
+def _role(
+    name: str, rules: list[Object], *, labels: dict[str, str] | None = None, collects: str = ""
+) -> Object:
+    out: Object = {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {**_BOOTSTRAPPING, **(labels or {})}},
+        "rules": rules,
+    }
+    if collects:
+        selector = {"matchLabels": {f"{_GROUP}/aggregate-to-{collects}": "true"}}
+        out["aggregationRule"] = {"clusterRoleSelectors": [selector]}
+    return out
+
+
+def _binding(name: str, role: str, groups: Sequence[str]) -> Object:
+    return {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": dict(_BOOTSTRAPPING)},
+        "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": _GROUP, "kind": "Group", "name": group} for group in groups],
+    }
+
+
+def cluster_roles() -> list[Object]:
+    """Return the ClusterRoles that exist from the start."""
+    everything: list[Object] = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+        {"nonResourceURLs": ["*"], "verbs": ["*"]},
+    ]
+    view = [_rule(group, resources, _READ) for group, resources in _VIEWED]
+    edit = [_rule(group, resources, _WRITE) for group, resources in _EDITED]
+    edit += [
+        _rule("", ("pods/attach", "pods/exec", "pods/portforward", "secrets"), _READ),
+        _rule("coordination.k8s.io", ("leases",), _READ),
+        _rule("", ("serviceaccounts/token",), ("create",)),
+        _rule("", ("serviceaccounts",), ("impersonate",)),
+    ]
+    admin = [
+        _rule(_GROUP, ("rolebindings", "roles"), (*_READ, *_WRITE)),
+        _rule("authorization.k8s.io", ("localsubjectaccessreviews",), ("create",)),
+    ]
+    discovery = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/")
+    public = ("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/version", "/version/")
+    reviews = [
+        _rule("authorization.k8s.io", ("selfsubjectaccessreviews", "selfsubjectrulesreviews"), ("create",)),
+        _rule("authentication.k8s.io", ("selfsubjectreviews",), ("create",)),
+    ]
+
+    def labels(target: str) -> dict[str, str]:
+        return {f"{_GROUP}/aggregate-to-{target}": "true"}
+
+    return [
+        _role("cluster-admin", everything),
+        _role("admin", [], collects="admin"),
+        _role("edit", [], labels=labels("admin"), collects="edit"),
+        _role("view", [], labels=labels("edit"), collects="view"),
+        _role("system:aggregate-to-admin", admin, labels=labels("admin")),
+        _role("system:aggregate-to-edit", edit, labels=labels("edit")),
+        _role("system:aggregate-to-view", view, labels=labels("view")),
+        _role("system:discovery", [_paths((*discovery, *public))]),
+        _role("system:public-info-viewer", [_paths(public)]),
+        _role("system:basic-user", reviews),
+        _role(
+            "system:auth-delegator",
+            [
+                _rule("authentication.k8s.io", ("tokenreviews",), ("create",)),
+                _rule("authorization.k8s.io", ("subjectaccessreviews",), ("create",)),
+            ],
+        ),
+    ]
+
+
+def cluster_role_bindings() -> list[Object]:
+    """Return the ClusterRoleBindings that exist from the start."""
+    everyone, known = "system:unauthenticated", "system:authenticated"
+    return [
+        _binding("cluster-admin", "cluster-admin", ["system:masters"]),
+        _binding("system:basic-user", "system:basic-user", [known]),
+        _binding("system:discovery", "system:discovery", [known]),
+        _binding("system:public-info-viewer", "system:public-info-viewer", [known, everyone]),
+    ]

@@ -1,0 +1,68 @@
+"""What every handler needs, in one place: the store, the kinds, who decides, the clock."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from trainshed.cluster.apiserver.authentication import Authenticator
+from trainshed.cluster.apiserver.authorization import Authorizer
+from trainshed.cluster.apiserver.http import Request
+from trainshed.cluster.apiserver.identity import User
+from trainshed.cluster.apiserver.kinds import Kind, Kinds
+from trainshed.cluster.apiserver.route import Route
+from trainshed.cluster.backend import NodeBackend
+from trainshed.cluster.store import Store
+from trainshed.kube.errors import Cause
+from trainshed.kube.resources import Object
+
+AdmissionCheck: TypeAlias = Callable[[Object, Object | None, str], Sequence[Cause]]
+"""(object, object before an update or None, "CREATE" or "UPDATE") → what is wrong. May raise `ApiError`."""
+
+
+class Core:
+    """The parts of the server. `now` is the time of the request being served, in seconds since the epoch."""
+
+    def __init__(
+        self,
+        store: Store,
+        kinds: Kinds,
+        *,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        backend: NodeBackend | None,
+        admission: Mapping[str, AdmissionCheck],
+        clock: Callable[[], float],
+    ) -> None:
+        self.store = store
+        self.kinds = kinds
+        self.authenticator = authenticator
+        self.authorizer = authorizer
+        self.backend = backend
+        self.admission = admission
+        self.clock = clock
+        self.reserved: dict[str, float] = {}
+        """Cluster IPs and node ports of Services whose write is on its way, and when that must be over."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """An authorised request for a resource."""
+
+    request: Request
+    route: Route
+    user: User
+    kind: Kind
+    now: float
+
+    @property
+    def timestamp(self) -> str:
+        """The time of the request as objects carry it."""
+        return rfc3339(self.now)
+
+
+def rfc3339(now: float) -> str:
+    """Return a time as objects carry it: UTC, whole seconds."""
+    return datetime.datetime.fromtimestamp(now, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

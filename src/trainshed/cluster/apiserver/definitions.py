@@ -1,0 +1,126 @@
+"""CustomResourceDefinitions at work: what they serve, and what goes with them.
+
+The registry follows the store: `sync` runs before every request, so a kind is served from the moment that its
+definition is committed, before the create of the definition is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from trainshed.cluster.apiserver.core import Core
+from trainshed.cluster.store import DELETED, Compacted, KeyMissing, RevisionMismatch, Stored
+from trainshed.kube import crd
+from trainshed.kube.resources import Object
+
+PREFIX = "/apiextensions.k8s.io/customresourcedefinitions/"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_RETRY_SECONDS = 0.2
+
+Remove = Callable[[Stored], Awaitable[None]]
+
+
+class Definitions:
+    """Keeps the registry up to date with the definitions in the store."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._load()
+
+    def _load(self) -> None:
+        found, revision = self._core.store.list(PREFIX)
+        self._watch = self._core.store.watch(PREFIX, revision)
+        kinds = self._core.kinds
+        for name in set(kinds.definitions) - {stored.obj["metadata"]["name"] for stored in found}:
+            self._drop(name)
+        for stored in found:
+            self._serve(stored)
+
+    def sync(self) -> None:
+        """Take in what changed since the last call. Cheap when nothing did."""
+        try:
+            events = self._watch.drain()
+        except Compacted:
+            self._load()
+            return
+        for event in events:
+            if event.type == DELETED:
+                self._drop(event.stored.obj["metadata"]["name"])
+            else:
+                self._serve(event.stored)
+
+    def _serve(self, stored: Stored) -> None:
+        obj, kinds = stored.obj, self._core.kinds
+        name = obj["metadata"]["name"]
+        if not crd.is_established(obj):
+            return
+        before = kinds.schemas.get(name)
+        if before is not None and before == obj["spec"]:
+            return  # only metadata or status changed
+        kinds.schemas[name] = obj["spec"]
+        kinds.definitions[name] = stored.revision
+        kinds.registry.add(name, crd.infos(obj))
+
+    def _drop(self, name: str) -> None:
+        kinds = self._core.kinds
+        kinds.definitions.pop(name, None)
+        kinds.schemas.pop(name, None)
+        kinds.registry.remove(name)
+
+    async def clean_up(self, remove: Remove) -> None:
+        """Delete the objects of definitions that are being deleted, then let those go; until cancelled."""
+        store = self._core.store
+        while True:
+            revision = store.revision
+            terminating = [
+                stored for stored in store.list(PREFIX)[0] if stored.obj["metadata"].get("deletionTimestamp")
+            ]
+            for stored in terminating:
+                await self._clean(stored, remove)
+            watch = store.watch(PREFIX, revision)
+            try:
+                async with asyncio.timeout(_RETRY_SECONDS if terminating else None):
+                    if not await watch.batch():
+                        return  # the store closes
+            except (TimeoutError, Compacted):
+                pass
+            finally:
+                watch.close()
+
+    async def _clean(self, stored: Stored, remove: Remove) -> None:
+        obj = stored.obj
+        spec = obj["spec"]
+        prefix = f"/{spec['group']}/{spec['names']['plural']}/"
+        for instance in self._core.store.list(prefix)[0]:
+            if not instance.obj["metadata"].get("deletionTimestamp"):
+                await remove(instance)
+        if self._core.store.list(prefix)[0]:
+            return  # finalizers hold some back
+        finalizers = [f for f in obj["metadata"].get("finalizers") or () if f != CLEANUP]
+        metadata = {**obj["metadata"], "finalizers": finalizers}
+        try:
+            if finalizers:
+                if finalizers != obj["metadata"].get("finalizers"):
+                    await self._core.store.update(stored.key, {**obj, "metadata": metadata}, stored.revision)
+            else:
+                await self._core.store.delete(stored.key, stored.revision)
+        except (RevisionMismatch, KeyMissing):
+            pass  # looked at again on the event that this came from
+
+
+def names_conflict(core: Core, obj: Object) -> str:
+    """Return why the names of a definition cannot be accepted, empty when they can."""
+    spec = obj["spec"]
+    names = spec.get("names") or {}
+    own = obj["metadata"].get("name", "")
+    wanted = {names.get("plural", ""), names.get("singular", ""), *(names.get("shortNames") or ())}
+    for info in core.kinds.registry:
+        if info.resource.group != spec.get("group") or info.crd_name == own:
+            continue
+        held = {info.resource.plural, info.singular, *info.short_names}
+        for name in sorted(wanted & held):
+            return f'"{name}" is already in use'
+        if names.get("kind") in (info.resource.kind, info.list_kind):
+            return f'"{names["kind"]}" is already in use'
+    return ""

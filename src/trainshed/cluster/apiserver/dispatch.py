@@ -1,0 +1,189 @@
+"""From a request to the function that serves it, past authentication and authorization."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from trainshed.cluster.apiserver import metrics, reviews, route
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.http import Answer, Request, Result
+from trainshed.cluster.apiserver.identity import AUTHENTICATED, NOBODY, User
+from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
+from trainshed.cluster.apiserver.route import Route
+from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, token
+from trainshed.cluster.apiserver.verbs import read, remove, watch, write
+from trainshed.kube.errors import ApiError, forbidden, method_not_allowed, no_such_resource
+from trainshed.kube.rbac import Attributes
+
+Handler = Callable[[Core, Call], Awaitable[Result]]
+
+_VERBS: dict[str, Handler] = {
+    "get": read.get,
+    "list": read.collection,
+    "create": write.create,
+    "update": write.update,
+    "patch": write.patch,
+    "delete": remove.delete,
+    "deletecollection": remove.delete_collection,
+}
+_SUBRESOURCES: dict[tuple[str, str], Handler] = {
+    ("scale", "get"): scale.get,
+    ("scale", "update"): scale.update,
+    ("scale", "patch"): scale.patch,
+    ("token", "create"): token.create,
+    ("binding", "create"): binding.create,
+    ("eviction", "create"): eviction.create,
+    ("log", "get"): logs.get,
+}
+_PARTS_OF_OBJECT = frozenset({"status", "approval", "ephemeralcontainers", "resize", "finalize"})
+"""Subresources that are a part of the object, read and written like the object itself."""
+
+
+class Dispatcher:
+    """Serves routed calls. Holds what watchers share."""
+
+    def __init__(self, core: Core, nonresource: NonResource) -> None:
+        self._core = core
+        self._nonresource = nonresource
+        self._frames = watch.Frames()
+
+    async def admit(self, request: Request) -> Call | Answer:
+        """Return the call that a request makes, or the answer when it is about no resource.
+
+        Raises:
+            ApiError: 401, 403, 404, 405.
+        """
+        core, now = self._core, self._core.clock()
+        authorization = request.headers.get("authorization", "")
+        user = core.authenticator.authenticate(request.scope, authorization, now)
+        user = self._impersonated(request, user)
+        found = route.parse(request.method, request.path, watch=request.flag("watch"))
+        if found is None:
+            self._check_path(user, request)
+            if request.method not in ("GET", "HEAD"):
+                raise method_not_allowed()
+            return self._nonresource.get(request)
+        self._check(user, found)
+        return self._call(request, found, user, now)
+
+    def _call(self, request: Request, found: Route, user: User, now: float) -> Call | Answer:
+        kind = self._core.kinds.get(found.group, found.version, found.plural)
+        if kind is None:
+            if not self._core.kinds.registry.has_group(found.group):
+                return NOT_FOUND
+            raise no_such_resource()
+        if kind.resource.namespaced:
+            if found.namespace is None and (found.name or found.verb == "create"):
+                raise no_such_resource()
+        elif found.namespace is not None:
+            raise no_such_resource()
+        if found.subresource:
+            sub = kind.info.subresources.get(found.subresource)
+            if sub is None:
+                raise no_such_resource()
+            if found.verb not in sub.verbs:
+                raise method_not_allowed()
+        elif found.verb not in kind.info.verbs or (found.verb == "create" and found.name):
+            raise method_not_allowed()
+        if kind.info.deprecation_warning:
+            request.warn(kind.info.deprecation_warning)
+        return Call(request, found, user, kind, now)
+
+    async def serve(self, call: Call) -> Result:
+        """Return what the verb answers. Raises `ApiError`."""
+        core, found = self._core, call.route
+        if found.subresource:
+            return await self._subresource(call)
+        if found.verb == "watch":
+            return await watch.watch(core, call, self._frames)
+        if not call.kind.info.stored:
+            if call.kind.resource.group == "metrics.k8s.io":
+                return await metrics.read(core, call)
+            if call.kind.resource.plural == "bindings":
+                return await binding.create(core, call)
+            return await reviews.create(core, call)
+        handler = _VERBS.get(found.verb)
+        if handler is None:
+            raise method_not_allowed()
+        return await handler(core, call)
+
+    async def _subresource(self, call: Call) -> Result:
+        name, verb = call.route.subresource, call.route.verb
+        if name in _PARTS_OF_OBJECT:
+            if verb == "get":
+                return await read.get(self._core, call)
+            if verb == "update":
+                return await write.update(self._core, call, name)
+            return await write.patch(self._core, call, name)
+        handler = _SUBRESOURCES.get((name, verb))
+        if handler is None:
+            raise ApiError(
+                501, "NotImplemented", f"this server does not serve {call.kind.resource.plural}/{name}"
+            )
+        return await handler(self._core, call)
+
+    def _check(self, user: User, found: Route) -> None:
+        """Raise 403 unless the user may do this."""
+        allowed, why = self._core.authorizer.authorize(
+            Attributes(
+                user=user.username,
+                groups=user.groups,
+                verb=found.verb,
+                group=found.group,
+                resource=found.plural,
+                subresource=found.subresource,
+                namespace=found.namespace or "",
+                name=found.name,
+            )
+        )
+        if allowed:
+            return
+        resource = f"{found.plural}/{found.subresource}" if found.subresource else found.plural
+        where = f'in the namespace "{found.namespace}"' if found.namespace else "at the cluster scope"
+        text = (
+            f'User "{user.username}" cannot {found.verb} resource "{resource}"'
+            f' in API group "{found.group}" {where}'
+        )
+        raise forbidden(found.plural, found.group, found.name, f"{text}: {why}" if why else text)
+
+    def _check_path(self, user: User, request: Request) -> None:
+        verb = {"GET": "get", "HEAD": "head"}.get(request.method, request.method.lower())
+        attributes = Attributes(user=user.username, groups=user.groups, verb=verb, path=request.path)
+        if not self._core.authorizer.authorize(attributes)[0]:
+            text = f'forbidden: User "{user.username}" cannot {verb} path "{request.path}"'
+            raise ApiError(403, "Forbidden", text)
+
+    def _impersonated(self, request: Request, user: User) -> User:
+        """Return the user that `kubectl --as` names. Raises 403 unless the real one may do that."""
+        name = request.headers.get("impersonate-user", "")
+        groups = [g.strip() for g in request.headers.get("impersonate-group", "").split(",") if g.strip()]
+        if not name:
+            if groups:
+                raise ApiError(400, "BadRequest", "requested groups without impersonating a user")
+            return user
+        wanted = [("users", name, ""), *(("groups", group, "") for group in groups)]
+        if name.startswith("system:serviceaccount:"):
+            _, _, namespace, account = name.split(":", 3)
+            wanted[0] = ("serviceaccounts", account, namespace)
+            if not groups:
+                groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+        for resource, who, namespace in wanted:
+            allowed, _ = self._core.authorizer.authorize(
+                Attributes(
+                    user=user.username,
+                    groups=user.groups,
+                    verb="impersonate",
+                    resource=resource,
+                    namespace=namespace,
+                    name=who,
+                )
+            )
+            if not allowed:
+                where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+                why = (
+                    f'User "{user.username}" cannot impersonate resource "{resource}" in API group "" {where}'
+                )
+                raise forbidden(resource, "", who, why)
+        if name == NOBODY.username:
+            return NOBODY
+        return User(name, tuple(dict.fromkeys([*groups, AUTHENTICATED])))

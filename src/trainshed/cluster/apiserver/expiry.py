@@ -1,0 +1,47 @@
+"""Events go away an hour after they last changed (upstream's `--event-ttl`)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from trainshed.cluster.apiserver.core import Core
+from trainshed.cluster.store import KeyMissing, RevisionMismatch, StoreError
+from trainshed.kube.decode import canonical_time
+from trainshed.kube.resources import Object
+
+EVENT_SECONDS = 3600.0
+LOOK_EVERY_SECONDS = 60.0
+_PREFIX = "/core/events/"
+
+
+async def expire_events(core: Core) -> None:
+    """Delete old events until cancelled."""
+    while True:
+        await sweep(core, core.clock())
+        await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+
+async def sweep(core: Core, now: float) -> None:
+    """Delete the events that are too old at `now`."""
+    for stored in core.store.list(_PREFIX)[0]:
+        if now - _last_change(stored.obj) > EVENT_SECONDS:
+            try:
+                await core.store.delete(stored.key, stored.revision)
+            except (KeyMissing, RevisionMismatch, StoreError):
+                continue  # changed a moment ago, or the disk is full: next time
+
+
+def _last_change(event: Object) -> float:
+    """Return when an event last happened, in seconds since the epoch."""
+    import datetime
+
+    series = event.get("series") or {}
+    for text in (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event["metadata"].get("creationTimestamp"),
+    ):
+        if text:
+            return datetime.datetime.fromisoformat(canonical_time(text)).timestamp()
+    return 0.0

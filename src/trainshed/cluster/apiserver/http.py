@@ -1,0 +1,160 @@
+"""HTTP as handlers see it: a request with its body read on demand, and what they may answer with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from trainshed.kube.errors import ApiError, bad_request, too_large
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Header: TypeAlias = tuple[bytes, bytes]
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+"""Upstream's limit: 3 MiB (`--max-resource-write-bytes`, etcd's request limit doubled)."""
+
+encode_json = msgspec.json.Encoder().encode
+
+
+class Request:
+    """One HTTP request, or the opening of a WebSocket."""
+
+    __slots__ = ("_headers", "_query", "method", "path", "receive", "scope", "warnings")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.method: str = scope.get("method", "GET")
+        self.path: str = scope["path"]
+        self.warnings: list[str] = []
+        self._headers: dict[str, str] | None = None
+        self._query: dict[str, list[str]] | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers by lower-case name; repeated ones are joined with commas, as HTTP allows."""
+        if self._headers is None:
+            out: dict[str, str] = {}
+            for raw, value in self.scope["headers"]:
+                name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
+                out[name] = f"{out[name]}, {text}" if name in out else text
+            self._headers = out
+        return self._headers
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        """Query parameters; `+` is a space and bare names have an empty value."""
+        if self._query is None:
+            out: dict[str, list[str]] = {}
+            text = self.scope.get("query_string", b"").decode("latin-1")
+            for name, value in parse_qsl(text, keep_blank_values=True):
+                out.setdefault(name, []).append(value)
+            self._query = out
+        return self._query
+
+    def first(self, name: str, default: str = "") -> str:
+        """Return the first value of a query parameter."""
+        values = self.query.get(name)
+        return values[0] if values else default
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean parameter as Go's conversion reads it: present and not `0` or `false`."""
+        values = self.query.get(name)
+        return values is not None and values[0].lower() not in ("0", "false")
+
+    def warn(self, text: str) -> None:
+        """Add a `Warning` header to the answer; repeats are dropped."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    async def body(self) -> bytes:
+        """Return the whole body. Raises `ApiError` 413 beyond `MAX_BODY_BYTES`."""
+        declared = self.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+            raise too_large(MAX_BODY_BYTES)
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                raise too_large(MAX_BODY_BYTES)
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def integer(self, name: str) -> int | None:
+        """Return an integer parameter, None when absent or empty. Raises `ApiError` 400."""
+        text = self.first(name)
+        if not text:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise bad_request(
+                f'strconv.ParseInt: parsing "{text}": invalid syntax (query parameter {name})'
+            ) from None
+
+
+class Disconnected(Exception):
+    """The client hung up; there is nobody to answer."""
+
+
+class Answer:
+    """A whole response."""
+
+    __slots__ = ("body", "content_type", "headers", "status")
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        *,
+        status: int = 200,
+        content_type: str = "application/json",
+        headers: tuple[Header, ...] = (),
+    ) -> None:
+        self.body = body
+        self.status = status
+        self.content_type = content_type
+        self.headers = headers
+
+    @classmethod
+    def json(cls, value: Any, *, status: int = 200, headers: tuple[Header, ...] = ()) -> Answer:
+        """Return a JSON response."""
+        return cls(encode_json(value), status=status, headers=headers)
+
+    @classmethod
+    def text(cls, value: str, *, status: int = 200) -> Answer:
+        """Return a plain text response."""
+        return cls(value.encode(), status=status, content_type="text/plain; charset=utf-8")
+
+    @classmethod
+    def error(cls, error: ApiError) -> Answer:
+        """Return the wire Status of an error."""
+        headers = tuple((k.encode(), v.encode()) for k, v in error.headers.items())
+        return cls.json(error.status(), status=error.code, headers=headers)
+
+
+class Streaming:
+    """A response whose body arrives in pieces, each sent at once. The iterator is closed on disconnect."""
+
+    __slots__ = ("chunks", "content_type", "status")
+
+    def __init__(
+        self, chunks: AsyncIterator[bytes], *, content_type: str = "application/json", status: int = 200
+    ) -> None:
+        self.chunks = chunks
+        self.content_type = content_type
+        self.status = status
+
+
+Result: TypeAlias = Answer | Streaming

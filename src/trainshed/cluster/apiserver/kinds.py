@@ -1,0 +1,148 @@
+"""How the objects of a served resource lie in the store, and how they look through it.
+
+A resource may be a view: another version of a custom resource, or another shape of a built-in kind
+(`kube.registry`, `view_of`). The store keeps one shape; `Kind` translates both ways.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from trainshed.cluster.apiserver import conversion
+from trainshed.cluster.apiserver.http import encode_json
+from trainshed.cluster.store import Stored
+from trainshed.kube import schema as schemas
+from trainshed.kube.errors import ApiError, not_found
+from trainshed.kube.registry import Registry
+from trainshed.kube.resourceinfo import ResourceInfo
+from trainshed.kube.resources import Object, Resource
+from trainshed.kube.schema import SchemaNode
+from trainshed.kube.selectors import Getter, supported_fields
+from trainshed.kube.structural import apply_defaults
+
+_CACHED_VIEWS = 512
+
+
+class Kind:
+    """A served resource with everything that depends on its definition alone."""
+
+    def __init__(self, info: ResourceInfo, since_revision: int) -> None:
+        self.info = info
+        self.resource: Resource = info.resource
+        self.version = info.resource.version
+        storage = info.storage
+        self.root = f"/{storage.group or 'core'}/{storage.plural}/"
+        self.converter = conversion.converter(info)
+        self._since = since_revision if info.crd else 0
+        self._schema: SchemaNode | None = None
+        self._fields: Mapping[str, Getter] | None = None
+        self._views: OrderedDict[int, tuple[Object, bytes]] = OrderedDict()
+
+    @property
+    def schema(self) -> SchemaNode:
+        """The compiled schema of this version."""
+        if self._schema is None:
+            resource = self.resource
+            if self.info.crd:
+                self._schema = schemas.from_crd(self.info.schema) if self.info.schema else schemas.UNTYPED
+            else:
+                self._schema = schemas.builtin((resource.group, resource.version, resource.kind))
+        return self._schema
+
+    @property
+    def fields(self) -> Mapping[str, Getter]:
+        """The fields that a field selector may name."""
+        if self._fields is None:
+            self._fields = supported_fields(self.resource)
+        return self._fields
+
+    @property
+    def storage_api_version(self) -> str:
+        """`apiVersion` of the stored form."""
+        if self.info.view_of is not None:
+            return self.info.view_of.api_version
+        if self.info.storage_version:
+            return f"{self.resource.group}/{self.info.storage_version}"
+        return self.resource.api_version
+
+    def key(self, namespace: str | None, name: str) -> str:
+        """Return the store key of an object."""
+        return f"{self.root}{namespace or '-'}/{name}"
+
+    def prefix(self, namespace: str | None) -> str:
+        """Return the key prefix of a collection; None is all namespaces."""
+        return f"{self.root}{namespace}/" if namespace else self.root
+
+    def view(self, stored: Stored) -> Object:
+        """Return an object in this version. Shared: do not change it."""
+        return self._translated(stored)[0] if self._differs(stored) else stored.obj
+
+    def encoded(self, stored: Stored) -> bytes:
+        """Return an object's JSON in this version."""
+        return self._translated(stored)[1] if self._differs(stored) else stored.encoded
+
+    def to_storage(self, obj: Object) -> Object:
+        """Return an object of this version as the store keeps it."""
+        if self.converter is not None:
+            obj = self.converter.to_storage(obj)
+        if obj.get("apiVersion") != self.storage_api_version:
+            obj = {**obj, "apiVersion": self.storage_api_version}
+        return obj
+
+    def _differs(self, stored: Stored) -> bool:
+        if self.converter is not None or self.storage_api_version != self.resource.api_version:
+            return True
+        # Written before the definition changed: new defaults apply when it is read, and the version in
+        # which it was stored may be another one.
+        return stored.revision < self._since
+
+    def _translated(self, stored: Stored) -> tuple[Object, bytes]:
+        held = self._views.get(stored.revision)
+        if held is not None:
+            return held
+        obj = stored.obj
+        if self.converter is not None:
+            obj = self.converter.from_storage(obj)
+        if obj.get("apiVersion") != self.resource.api_version:
+            obj = {**obj, "apiVersion": self.resource.api_version}
+        if self.info.crd and self.schema.with_defaults:
+            obj = apply_defaults(obj, self.schema)
+        held = (obj, encode_json(obj))
+        self._views[stored.revision] = held
+        if len(self._views) > _CACHED_VIEWS:
+            self._views.popitem(last=False)
+        return held
+
+    def missing(self, name: str) -> ApiError:
+        """Return the 404 of this resource."""
+        return not_found(self.resource.plural, self.resource.group, name)
+
+
+class Kinds:
+    """The kinds of a registry, made when first asked for and again after a CRD changed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.definitions: dict[str, int] = {}
+        """The store revision at which each CRD's spec last changed, by name."""
+        self.schemas: dict[str, Object] = {}
+        """The spec of each CRD that is served, by name."""
+        self._kinds: dict[tuple[str, str, str], Kind] = {}
+
+    def get(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return the kind served at a path, or None."""
+        info = self.registry.get(group, version, plural)
+        if info is None:
+            return None
+        path = (group, version, plural)
+        kind = self._kinds.get(path)
+        if kind is None or kind.info is not info:
+            kind = self._kinds[path] = Kind(info, self.definitions.get(info.crd_name, 0))
+        return kind
+
+    def of(self, resource: Resource) -> Kind:
+        """Return the kind of a resource that is always served."""
+        kind = self.get(resource.group, resource.version, resource.plural)
+        assert kind is not None, resource
+        return kind

@@ -1,0 +1,194 @@
+"""What happens to an object between the request and the store: defaults, admission, validation, bookkeeping.
+
+Create:  server's metadata → status reset → defaults → admission → validation → generation → managedFields
+Update:  server's metadata restored → status isolated → defaults → admission → validation → generation → managedFields
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from trainshed.cluster.apiserver.admission import mutate_create, mutate_update
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.definitions import names_conflict
+from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.names import generated_name
+from trainshed.cluster.apiserver.options import WriteOptions
+from trainshed.kube import crd, errors
+from trainshed.kube.cel import evaluate_rules
+from trainshed.kube.defaults import default_object
+from trainshed.kube.errors import Cause
+from trainshed.kube.managedfields import track_update
+from trainshed.kube.metadata import validate_metadata
+from trainshed.kube.resources import CRDS, Object
+from trainshed.kube.structural import apply_defaults, validate
+from trainshed.kube.validation import validate_object
+
+_SERVER_OWNED = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+    "generation",
+    "resourceVersion",
+)
+_KEEPS_STATUS_ON_CREATE = frozenset({("", "nodes")})
+
+
+def place(call: Call, obj: Object) -> Object:
+    """Return `obj` with the namespace of the path and a name.
+
+    Raises:
+        ApiError: 400 when the body names another namespace.
+    """
+    metadata = dict(obj.get("metadata") or {})
+    namespace = call.route.namespace or ""
+    if call.kind.resource.namespaced:
+        if metadata.get("namespace") not in (None, "", namespace):
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata["namespace"] = namespace
+    elif not metadata.get("namespace"):
+        metadata.pop("namespace", None)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generated_name(metadata["generateName"])
+    return {**obj, "metadata": metadata}
+
+
+async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOptions) -> Object:
+    """Return the object that a create stores. `obj` is decoded and has its name and namespace.
+
+    Raises:
+        ApiError: 422 when it is not valid, 403 and others from admission.
+    """
+    kind = call.kind
+    resource = kind.resource
+    if (obj["metadata"]).get("resourceVersion"):
+        raise errors.bad_request("resourceVersion should not be set on objects to be created")
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_OWNED}
+    metadata["uid"] = str(uuid.uuid4())
+    metadata["creationTimestamp"] = call.timestamp
+    if counts_generations(kind):
+        metadata["generation"] = 1
+    obj = {**obj, "metadata": metadata}
+    if kind.info.has_status and (resource.group, resource.plural) not in _KEEPS_STATUS_ON_CREATE:
+        obj.pop("status", None)
+    obj = _defaulted(kind, obj)
+    obj = await mutate_create(core, call, obj)
+    check(core, call, obj, None, "")
+    if resource == CRDS:
+        obj = crd.established(obj, call.timestamp, names_conflict=names_conflict(core, obj))
+    return _tracked(call, None, obj, options, "")
+
+
+def prepare_update(
+    core: Core, call: Call, old: Object, new: Object, options: WriteOptions, subresource: str
+) -> Object:
+    """Return the object that an update of `old` to `new` stores; `new` is decoded.
+
+    Raises:
+        ApiError: 422 when it is not valid, others from admission.
+    """
+    kind = call.kind
+    new = {**new, "metadata": _restored(old["metadata"], new.get("metadata") or {})}
+    new = _isolated(kind, old, new, subresource)
+    new = _defaulted(kind, new)
+    new = mutate_update(core, call, old, new, subresource)
+    check(core, call, new, old, subresource)
+    if kind.resource == CRDS and subresource != "status":
+        new = crd.established(new, call.timestamp, names_conflict=names_conflict(core, new))
+    if counts_generations(kind) and spec_changed(kind, old, new):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    return _tracked(call, old, new, options, subresource)
+
+
+def counts_generations(kind: Kind) -> bool:
+    """Whether the server keeps `metadata.generation` for this kind."""
+    return kind.info.has_generation or kind.info.crd
+
+
+def spec_changed(kind: Kind, old: Object, new: Object) -> bool:
+    """Whether anything but metadata and (isolated) status differs."""
+    ignored = {"metadata", "apiVersion", "kind"}
+    if kind.info.has_status:
+        ignored.add("status")
+    return any(old.get(key) != new.get(key) for key in (old.keys() | new.keys()) - ignored)
+
+
+def _restored(old: Object, new: Object) -> Object:
+    """Return new metadata with what the server owns carried over.
+
+    A uid, name or timestamp that the caller did send stays, so that validation can refuse a change.
+    """
+    out = dict(new)
+    for key in ("name", "namespace", "uid", "creationTimestamp"):
+        if not out.get(key) and key in old:
+            out[key] = old[key]
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"):
+        out.pop(key, None)
+        if key in old:
+            out[key] = old[key]
+    out.pop("selfLink", None)
+    if "generateName" in old and "generateName" not in out:
+        out["generateName"] = old["generateName"]
+    return out
+
+
+def _isolated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
+    """Return `new` restricted to the part of the object that this path may change."""
+    metadata = new["metadata"]
+    if subresource in ("status", "approval"):
+        if kind.info.crd:
+            metadata = {**old["metadata"], "managedFields": metadata.get("managedFields")}
+            if metadata["managedFields"] is None:
+                del metadata["managedFields"]
+        return _with_field({**old, "metadata": metadata}, "status", new)
+    if subresource == "ephemeralcontainers":
+        spec = _with_field(old.get("spec") or {}, "ephemeralContainers", new.get("spec") or {})
+        return {**old, "metadata": metadata, "spec": spec}
+    if subresource == "finalize":
+        spec = _with_field(old.get("spec") or {}, "finalizers", new.get("spec") or {})
+        return {**old, "metadata": metadata, "spec": spec}
+    return _with_field(new, "status", old) if kind.info.has_status else new
+
+
+def _with_field(target: Object, field: str, source: Object) -> Object:
+    """Return `target` with `field` as it is, or is absent, in `source`."""
+    out = {key: value for key, value in target.items() if key != field}
+    if field in source:
+        out[field] = source[field]
+    return out
+
+
+def _defaulted(kind: Kind, obj: Object) -> Object:
+    if kind.info.crd:
+        return apply_defaults(obj, kind.schema)
+    return default_object(kind.resource, obj)
+
+
+def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: str) -> None:
+    """Raise `ApiError` 422 with everything that is wrong with `obj`."""
+    kind, resource = call.kind, call.kind.resource
+    found: list[Cause]
+    if kind.info.crd:
+        found = validate_metadata(resource, obj, old)
+        found += validate(obj, kind.schema)
+        if not found:
+            found += evaluate_rules(obj, old, kind.schema)
+    else:
+        found = validate_object(resource, obj, old, subresource=subresource)
+        if resource == CRDS:
+            found += crd.validate_crd(obj, old)
+    custom = core.admission.get(resource.group_resource)
+    if custom is not None and not found:
+        found += custom(obj, old, "CREATE" if old is None else "UPDATE")
+    if found:
+        raise errors.invalid(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
+
+
+def _tracked(call: Call, old: Object | None, new: Object, options: WriteOptions, subresource: str) -> Object:
+    return track_update(
+        old, new, call.kind.schema, manager=options.manager, subresource=subresource, now=call.timestamp
+    )

@@ -1,0 +1,126 @@
+"""Objects and lists in the representation that a client asked for.
+
+JSON is spliced from the bytes that the store holds; only tables and metadata views look into objects. Long
+lists give way to other requests every `_SLICE` objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from trainshed.cluster.apiserver.core import Call
+from trainshed.cluster.apiserver.http import Answer, encode_json
+from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.store import Stored
+from trainshed.kube import tables
+from trainshed.kube.negotiate import Representation, for_objects
+from trainshed.kube.resources import Object
+from trainshed.kube.tables import IncludeObject
+
+_SLICE = 200
+_INCLUDES: dict[str, IncludeObject] = {
+    "": "Metadata",
+    "None": "None",
+    "Metadata": "Metadata",
+    "Object": "Object",
+}
+
+
+def representation(call: Call) -> Representation:
+    """Return the negotiated representation. Raises `ApiError` 406."""
+    return for_objects(call.request.headers.get("accept"))
+
+
+def include_object(call: Call) -> IncludeObject:
+    """Return what a table row carries besides its cells."""
+    return _INCLUDES.get(call.request.first("includeObject"), "Metadata")
+
+
+def one(call: Call, stored: Stored, status: int = 200) -> Answer:
+    """Return one object."""
+    wanted = representation(call)
+    if wanted.form == "json":
+        return Answer(call.kind.encoded(stored), status=status)
+    return rendered(call, call.kind.view(stored), wanted, status)
+
+
+def rendered(call: Call, obj: Object, wanted: Representation, status: int = 200) -> Answer:
+    """Return an object that may not be in the store."""
+    if wanted.form == "table":
+        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        value = tables.table(
+            call.kind.info,
+            [obj],
+            meta,
+            call.now,
+            include_object=include_object(call),
+            version=wanted.version,
+        )
+    elif wanted.form in ("partial", "partial_list"):
+        value = tables.partial(obj, wanted.version)
+    elif wanted.form == "yaml":
+        return yaml_answer(obj, status)
+    else:
+        value = obj
+    return Answer(encode_json(value), status=status)
+
+
+def yaml_answer(value: Object, status: int = 200) -> Answer:
+    """Return a value as YAML."""
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump(value, Dumper=dumper, sort_keys=False, default_flow_style=False)
+    return Answer(text.encode(), status=status, content_type="application/yaml")
+
+
+async def many(call: Call, items: Sequence[Stored], metadata: Object) -> Answer:
+    """Return a list with `metadata` (resourceVersion, continue, remainingItemCount)."""
+    wanted = representation(call)
+    kind = call.kind
+    if wanted.form == "json":
+        return Answer(list_json(kind, items, metadata))
+    if wanted.form == "yaml":
+        head: Object = {"apiVersion": kind.resource.api_version, "kind": kind.info.list_kind}
+        return yaml_answer({**head, "metadata": metadata, "items": [kind.view(s) for s in items]})
+    if wanted.form == "table":
+        return Answer(await _table(call, items, metadata, wanted))
+    value = tables.partial_list((kind.view(s) for s in items), metadata, wanted.version)
+    return Answer.json(value)
+
+
+def list_json(kind: Kind, items: Sequence[Stored], metadata: Object) -> bytes:
+    """Return a list as JSON, made of the objects' cached bytes. Items carry their apiVersion and kind."""
+    head = encode_json(
+        {"kind": kind.info.list_kind, "apiVersion": kind.resource.api_version, "metadata": metadata}
+    )
+    encoded = kind.encoded
+    return head[:-1] + b',"items":[' + b",".join([encoded(stored) for stored in items]) + b"]}"
+
+
+async def _table(call: Call, items: Sequence[Stored], metadata: Object, wanted: Representation) -> bytes:
+    kind, include = call.kind, include_object(call)
+    rows: list[bytes] = []
+    for start in range(0, len(items), _SLICE):
+        if start:
+            await asyncio.sleep(0)
+        part = tables.table(
+            kind.info,
+            [kind.view(stored) for stored in items[start : start + _SLICE]],
+            {},
+            call.now,
+            include_object=include,
+            version=wanted.version,
+            with_columns=False,
+        )
+        rows.extend(encode_json(row) for row in part["rows"])
+    head = encode_json(
+        {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{wanted.version}",
+            "metadata": metadata,
+            "columnDefinitions": tables.columns(kind.info),
+        }
+    )
+    return head[:-1] + b',"rows":[' + b",".join(rows) + b"]}"

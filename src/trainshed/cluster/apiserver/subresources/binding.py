@@ -1,0 +1,74 @@
+"""`pods/binding`: the scheduler's decision."""
+
+from __future__ import annotations
+
+from trainshed.cluster.apiserver.body import read_raw
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.http import Answer
+from trainshed.cluster.apiserver.options import write_options
+from trainshed.cluster.apiserver.writing import RETRIES
+from trainshed.cluster.store import KeyMissing, RevisionMismatch
+from trainshed.kube import causes
+from trainshed.kube.errors import conflict, invalid, not_found
+from trainshed.kube.resources import Object
+
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+async def create(core: Core, call: Call) -> Answer:
+    """Put a pod on the node that a Binding names, and mark it scheduled. Raises `ApiError` 404, 409."""
+    options = write_options(call.request, "CreateOptions")
+    binding, _ = await read_raw(call, "Binding")
+    target = binding.get("target") or {}
+    node = target.get("name")
+    name = call.route.name or (binding.get("metadata") or {}).get("name", "")
+    if not node or target.get("kind") not in (None, "", "Node"):
+        raise invalid("Binding", "", name, [causes.required("target.name")])
+    key = f"/core/pods/{call.route.namespace}/{name}"
+    for _ in range(RETRIES):
+        current = core.store.get(key)
+        if current is None:
+            raise not_found("pods", "", name)
+        bound = _bound(call, current.obj, binding, name, node)
+        if options.dry_run:
+            return Answer.json(SUCCESS, status=201)
+        try:
+            await core.store.update(key, bound, current.revision)
+            return Answer.json(SUCCESS, status=201)
+        except RevisionMismatch:
+            continue
+        except KeyMissing:
+            raise not_found("pods", "", name) from None
+    raise conflict("pods/binding", "", name)
+
+
+def _bound(call: Call, pod: Object, binding: Object, name: str, node: str) -> Object:
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    uid = (binding.get("metadata") or {}).get("uid")
+    if uid and uid != metadata["uid"]:
+        why = f"the UID in the precondition ({uid}) does not match the UID in record ({metadata['uid']})"
+        raise conflict("pods/binding", "", name, why)
+    if metadata.get("deletionTimestamp"):
+        raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+        raise conflict("pods/binding", "", name, why)
+    if spec.get("schedulingGates"):
+        raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
+    annotations = (binding.get("metadata") or {}).get("annotations") or {}
+    if annotations:
+        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}}
+    status = pod.get("status") or {}
+    others = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": call.timestamp,
+    }
+    return {
+        **pod,
+        "metadata": metadata,
+        "spec": {**spec, "nodeName": node},
+        "status": {**status, "conditions": [*others, scheduled]},
+    }

@@ -1,0 +1,71 @@
+"""`/scale`: the replica count of any kind that has one."""
+
+from __future__ import annotations
+
+from trainshed.cluster.apiserver.body import read_raw
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.http import Answer
+from trainshed.cluster.apiserver.options import write_options
+from trainshed.cluster.apiserver.verbs.write import APPLY, Patch
+from trainshed.cluster.apiserver.writing import Change, modify
+from trainshed.kube import scale
+from trainshed.kube.errors import bad_request
+from trainshed.kube.patch import check_patch_type
+from trainshed.kube.resources import Object
+
+
+async def get(core: Core, call: Call) -> Answer:
+    """Return the Scale of an object."""
+    stored = core.store.get(call.kind.key(call.route.namespace, call.route.name))
+    if stored is None:
+        raise call.kind.missing(call.route.name)
+    return Answer.json(scale.to_scale(call.kind.view(stored), _paths(call)))
+
+
+async def update(core: Core, call: Call) -> Answer:
+    """Take the replica count of a Scale."""
+    wanted, _ = await read_raw(call, "Scale")
+    return await _change(core, call, lambda current: wanted, "UpdateOptions")
+
+
+async def patch(core: Core, call: Call) -> Answer:
+    """Patch the Scale of an object."""
+    content_type = check_patch_type(call.request.headers.get("content-type", ""), custom=call.kind.info.crd)
+    if content_type == APPLY:
+        content_type = "application/merge-patch+json"  # a Scale has one field to own
+    change = Patch(content_type, await call.request.body())
+    return await _change(core, call, lambda current: change.on(current, call), "PatchOptions")
+
+
+async def _change(core: Core, call: Call, edit: Change, kind: str) -> Answer:
+    options = write_options(call.request, kind)
+    paths = _paths(call)
+
+    def changed(old: Object) -> Object:
+        wanted = edit(scale.to_scale(old, paths))
+        metadata = wanted.get("metadata") or {}
+        if metadata.get("name") not in (None, "", call.route.name):
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL"
+                f" ({call.route.name})"
+            )
+        new = scale.from_scale(old, wanted, paths)
+        if metadata.get("resourceVersion"):
+            new = {
+                **new,
+                "metadata": {**new["metadata"], "resourceVersion": metadata["resourceVersion"]},
+            }
+        return new
+
+    written = await modify(core, call, call.route.name, changed, options, subresource="scale")
+    obj = written.obj if written.stored is None else call.kind.view(written.stored)
+    return Answer.json(scale.to_scale(obj, paths))
+
+
+def _paths(call: Call) -> scale.ScalePaths:
+    resource, info = call.kind.resource, call.kind.info
+    builtin = scale.BUILTIN_SCALES.get((resource.group, resource.plural))
+    if builtin is not None:
+        return builtin
+    assert info.scale is not None
+    return scale.ScalePaths(info.scale.spec_replicas, info.scale.status_replicas, info.scale.label_selector)

@@ -1,0 +1,76 @@
+"""`serviceaccounts/token`: issue a token for a ServiceAccount."""
+
+from __future__ import annotations
+
+from trainshed.cluster.apiserver.body import read_raw
+from trainshed.cluster.apiserver.core import Call, Core, rfc3339
+from trainshed.cluster.apiserver.http import Answer
+from trainshed.cluster.apiserver.options import write_options
+from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS
+from trainshed.kube import causes
+from trainshed.kube.errors import bad_request, conflict, invalid, not_found
+from trainshed.kube.resources import Object
+
+
+async def create(core: Core, call: Call) -> Answer:
+    """Return the TokenRequest with its status filled in."""
+    write_options(call.request, "CreateOptions")
+    request, _ = await read_raw(call, "TokenRequest")
+    name, namespace = call.route.name, call.route.namespace or ""
+    account = core.store.get(call.kind.key(namespace, name))
+    if account is None:
+        raise call.kind.missing(name)
+    spec = request.get("spec") or {}
+    seconds = _seconds(spec, name)
+    audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
+    pod = _bound_pod(core, namespace, spec.get("boundObjectRef"), name)
+    token = core.authenticator.issuer.issue(
+        account.obj, audiences=audiences, seconds=seconds, now=call.now, pod=pod
+    )
+    metadata = {"name": name, "namespace": namespace, "creationTimestamp": call.timestamp}
+    out = {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {**metadata, **(request.get("metadata") or {})},
+        "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
+        "status": {"token": token, "expirationTimestamp": rfc3339(int(call.now) + seconds)},
+    }
+    return Answer.json(out, status=201)
+
+
+def _seconds(spec: Object, name: str) -> int:
+    seconds: int | None = spec.get("expirationSeconds")
+    if seconds is None:
+        return DEFAULT_SECONDS
+    if isinstance(seconds, bool) or not isinstance(seconds, int):
+        raise bad_request("spec.expirationSeconds must be an integer")
+    problem = ""
+    if seconds < MIN_SECONDS:
+        problem = "may not specify a duration less than 10 minutes"
+    elif seconds > MAX_SECONDS:
+        problem = "may not specify a duration larger than 2^32 seconds"
+    if problem:
+        cause = causes.invalid("spec.expirationSeconds", seconds, problem)
+        raise invalid("TokenRequest", "authentication.k8s.io", name, [cause])
+    return seconds
+
+
+def _bound_pod(core: Core, namespace: str, reference: Object | None, account: str) -> Object | None:
+    """Return the pod that the token is bound to. Raises `ApiError` when it cannot be."""
+    if not reference:
+        return None
+    if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod"):
+        raise bad_request(
+            f"cannot bind token to object of type {reference.get('kind')}: only v1 Pods are supported"
+        )
+    pod_name = reference.get("name", "")
+    stored = core.store.get(f"/core/pods/{namespace}/{pod_name}")
+    if stored is None:
+        raise not_found("pods", "", pod_name)
+    pod = stored.obj
+    if reference.get("uid") not in (None, "", pod["metadata"]["uid"]):
+        why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record"
+        raise conflict("Pod", "", pod_name, why)
+    if (pod.get("spec") or {}).get("serviceAccountName") != account:
+        raise bad_request(f"pod {pod_name} does not run as service account {account}")
+    return pod

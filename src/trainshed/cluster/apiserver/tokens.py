@@ -1,0 +1,135 @@
+"""ServiceAccount tokens: JSON Web Tokens signed with ES256, bound to an account and perhaps to a pod.
+
+Source: the TokenRequest API reference; RFC 7515/7518 for the signature (r and s as 32 bytes each).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+from trainshed.kube.resources import Object
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+DEFAULT_AUDIENCE = ISSUER
+DEFAULT_SECONDS = 3600
+MIN_SECONDS = 600
+MAX_SECONDS = 1 << 32
+_COORDINATE_BYTES = 32
+
+
+class InvalidToken(Exception):
+    """Not a token of ours, or one that no longer counts."""
+
+
+class TokenIssuer:
+    """Signs and verifies tokens with one key."""
+
+    def __init__(self, key: ec.EllipticCurvePrivateKey) -> None:
+        self._key = key
+        self._public = key.public_key()
+        der = self._public.public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        key_id = _b64(hashlib.sha256(der).digest())
+        self._header = _b64(msgspec.json.encode({"alg": "ES256", "kid": key_id, "typ": "JWT"}))
+        self._verified: dict[str, dict[str, Any]] = {}
+
+    @classmethod
+    def load(cls, path: Path) -> TokenIssuer:
+        """Return the issuer of the PEM key in a file."""
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return cls(key)
+
+    def issue(
+        self,
+        account: Object,
+        *,
+        audiences: Sequence[str],
+        seconds: int,
+        now: float,
+        pod: Object | None = None,
+    ) -> str:
+        """Return a token for a ServiceAccount object, valid for `seconds` from `now`."""
+        metadata = account["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        bound: Object = {
+            "namespace": namespace,
+            "serviceaccount": {"name": name, "uid": metadata["uid"]},
+        }
+        if pod is not None:
+            bound["pod"] = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        claims = {
+            "aud": list(audiences),
+            "exp": int(now) + seconds,
+            "iat": int(now),
+            "iss": ISSUER,
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": bound,
+            "nbf": int(now),
+            "sub": f"system:serviceaccount:{namespace}:{name}",
+        }
+        signed = f"{self._header}.{_b64(msgspec.json.encode(claims))}"
+        r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+        raw = r.to_bytes(_COORDINATE_BYTES, "big") + s.to_bytes(_COORDINATE_BYTES, "big")
+        return f"{signed}.{_b64(raw)}"
+
+    def verify(self, token: str, *, audiences: Sequence[str], now: float) -> dict[str, Any]:
+        """Return the claims of a token signed by this key, in force at `now`, for one of `audiences`.
+
+        Raises:
+            InvalidToken: anything else. The caller still has to look whether what it is bound to exists.
+        """
+        claims = self._verified.get(token) or self._check_signature(token)
+        if not (claims.get("nbf", 0) <= now + 5 and now < claims.get("exp", 0)):
+            raise InvalidToken("token has expired or is not valid yet")
+        if not set(claims.get("aud") or ()) & set(audiences):
+            raise InvalidToken("token audiences do not match")
+        return claims
+
+    def _check_signature(self, token: str) -> dict[str, Any]:
+        parts = token.split(".")
+        if len(parts) != 3:
+            raise InvalidToken("not a JSON Web Token")
+        try:
+            header = msgspec.json.decode(_unb64(parts[0]))
+            claims: dict[str, Any] = msgspec.json.decode(_unb64(parts[1]), type=dict[str, Any])
+            signature = _unb64(parts[2])
+        except (ValueError, binascii.Error, msgspec.DecodeError) as error:
+            raise InvalidToken("malformed token") from error
+        if not isinstance(header, dict) or header.get("alg") != "ES256" or claims.get("iss") != ISSUER:
+            raise InvalidToken("not a token of this cluster")
+        if len(signature) != 2 * _COORDINATE_BYTES:
+            raise InvalidToken("malformed signature")
+        der = encode_dss_signature(
+            int.from_bytes(signature[:_COORDINATE_BYTES], "big"),
+            int.from_bytes(signature[_COORDINATE_BYTES:], "big"),
+        )
+        try:
+            self._public.verify(der, f"{parts[0]}.{parts[1]}".encode(), ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature as error:
+            raise InvalidToken("bad signature") from error
+        if len(self._verified) >= 1024:
+            self._verified.clear()
+        self._verified[token] = claims
+        return claims
+
+
+def _b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _unb64(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

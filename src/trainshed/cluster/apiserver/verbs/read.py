@@ -1,0 +1,166 @@
+"""GET of one object and of a collection, in pages when asked."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import msgspec
+
+from trainshed.cluster.apiserver import rendering
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.http import Answer
+from trainshed.cluster.apiserver.selection import Selection, selection
+from trainshed.cluster.store import Compacted, FutureRevision, Stored
+from trainshed.kube import causes
+from trainshed.kube.errors import ApiError, Cause, bad_request, expired, invalid
+from trainshed.kube.resources import Object
+
+TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - names a format
+_MATCHES = ("", "Exact", "NotOlderThan")
+
+
+class Continue(msgspec.Struct):
+    """Where the next page starts: the first key after `start`, as of revision `rv` (-1: as of now)."""
+
+    v: str
+    rv: int
+    start: str
+
+
+async def get(core: Core, call: Call) -> Answer:
+    """Return one object. Raises `ApiError` 404."""
+    wanted = revision(core, call)
+    if wanted is not None:
+        check_reached(core, wanted)
+    stored = core.store.get(call.kind.key(call.route.namespace, call.route.name))
+    if stored is None:
+        raise call.kind.missing(call.route.name)
+    return rendering.one(call, stored)
+
+
+async def collection(core: Core, call: Call) -> Answer:
+    """Return the objects of a collection: all, or a page of `limit`."""
+    chosen = selection(call)
+    limit = max(call.request.integer("limit") or 0, 0)
+    token = call.request.first("continue")
+    if token:
+        if call.request.first("resourceVersion") not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        start = _decode(token)
+        items, at = _state(core, call, chosen, start.rv, start.start)
+    else:
+        items, at = _wanted_state(core, call, chosen)
+    metadata: Object = {"resourceVersion": str(at)}
+    if limit and len(items) > limit:
+        metadata["continue"] = _encode(Continue(TOKEN_VERSION, at, items[limit - 1].key))
+        if chosen.everything:
+            metadata["remainingItemCount"] = len(items) - limit
+        items = items[:limit]
+    return await rendering.many(call, items, metadata)
+
+
+def _wanted_state(core: Core, call: Call, chosen: Selection) -> tuple[list[Stored], int]:
+    """Return the collection in the state that resourceVersion and resourceVersionMatch ask for."""
+    match = call.request.first("resourceVersionMatch")
+    wanted = revision(core, call)
+    if match:
+        found: list[Cause] = []
+        if match not in _MATCHES:
+            found.append(causes.unsupported("resourceVersionMatch", match, _MATCHES[1:]))
+        elif wanted is None:
+            text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            found.append(causes.forbidden("resourceVersionMatch", text))
+        elif match == "Exact" and wanted == 0:
+            text = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+            found.append(causes.forbidden("resourceVersionMatch", text))
+        if found:
+            raise invalid("ListOptions", "meta.k8s.io", "", found)
+    if wanted:
+        check_reached(core, wanted)
+    if match == "Exact" and wanted:
+        try:
+            items = core.store.snapshot(call.kind.prefix(call.route.namespace), wanted)
+        except Compacted:
+            raise expired("The resourceVersion for the provided list is too old.") from None
+        return chosen.of(items), wanted
+    return _latest(core, call, chosen), core.store.revision
+
+
+def _latest(core: Core, call: Call, chosen: Selection) -> list[Stored]:
+    namespace, name = call.route.namespace, chosen.name
+    if name is not None and (namespace or not call.kind.resource.namespaced):
+        stored = core.store.get(call.kind.key(namespace, name))
+        return chosen.of([stored]) if stored else []
+    return chosen.of(core.store.list(call.kind.prefix(namespace))[0])
+
+
+def _state(core: Core, call: Call, chosen: Selection, at: int, after: str) -> tuple[list[Stored], int]:
+    """Return what follows key `after` in the snapshot that a continue token names."""
+    prefix = call.kind.prefix(call.route.namespace)
+    if at < 0:
+        items, at = core.store.list(prefix)
+    else:
+        try:
+            items = core.store.snapshot(prefix, at)
+        except Compacted:
+            error = expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start"
+                " a new list without the continue parameter, or use the continue token in this response to"
+                " retrieve the remainder of the results. Continuing with the provided token results in an"
+                " inconsistent list - objects that were created, modified, or deleted between the time the"
+                " first chunk was returned and now may show up in the list."
+            )
+            raise InconsistentContinue(error, _encode(Continue(TOKEN_VERSION, -1, after))) from None
+        except FutureRevision:
+            raise bad_request("invalid continue token: revision is in the future") from None
+    return chosen.of([stored for stored in items if stored.key > after]), at
+
+
+class InconsistentContinue(ApiError):
+    """410 with a token that goes on from here, in the present."""
+
+    def __init__(self, error: ApiError, token: str) -> None:
+        super().__init__(error.code, error.reason, error.message)
+        self.token = token
+
+    def status(self) -> Object:
+        return {**super().status(), "metadata": {"continue": self.token}}
+
+
+def revision(core: Core, call: Call) -> int | None:
+    """Return the resourceVersion of the query, None when absent. Raises `ApiError` 400."""
+    del core
+    text = call.request.first("resourceVersion")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise bad_request(f'invalid resource version: strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+def check_reached(core: Core, wanted: int) -> None:
+    """Raise `ApiError` 504 for a resourceVersion that was not handed out yet."""
+    if wanted > core.store.revision:
+        raise ApiError(
+            504,
+            "Timeout",
+            f"Too large resource version: {wanted}, current: {core.store.revision}",
+            causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
+            retry_after_seconds=1,
+        )
+
+
+def _encode(token: Continue) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> Continue:
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        token = msgspec.json.decode(raw, type=Continue)
+    except (ValueError, binascii.Error, msgspec.DecodeError) as error:
+        raise bad_request(f"invalid continue token: {error}") from None
+    if token.v != TOKEN_VERSION or not token.start.startswith("/"):
+        raise bad_request("invalid continue token: unrecognized format")
+    return token

@@ -1,0 +1,199 @@
+"""DELETE of one object and of a collection: grace, finalizers, propagation.
+
+Source: the "Finalizers" and "Garbage Collection" pages, and the pod strategy of the API server for grace.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from trainshed.cluster.apiserver import rendering
+from trainshed.cluster.apiserver.admission.namespaces import UNDELETABLE
+from trainshed.cluster.apiserver.core import Call, Core, rfc3339
+from trainshed.cluster.apiserver.definitions import CLEANUP
+from trainshed.cluster.apiserver.http import Answer
+from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.options import DeleteOptions, check_preconditions, delete_options
+from trainshed.cluster.apiserver.pipeline import counts_generations
+from trainshed.cluster.apiserver.selection import selection
+from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_complete
+from trainshed.cluster.store import KeyMissing, RevisionMismatch
+from trainshed.kube.errors import ApiError, conflict, forbidden
+from trainshed.kube.resources import CRDS, JOBS, NAMESPACES, PODS, Object
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_DEFAULT_GRACE = 30
+_RETURNS_OBJECT = frozenset(
+    {
+        ("", "pods"),
+        ("", "services"),
+        ("", "serviceaccounts"),
+        ("", "persistentvolumes"),
+        ("", "persistentvolumeclaims"),
+        ("", "podtemplates"),
+        ("", "resourcequotas"),
+        ("", "namespaces"),
+        ("storage.k8s.io", "storageclasses"),
+        ("storage.k8s.io", "csidrivers"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "volumeattachments"),
+    }
+)
+"""Kinds whose DELETE answers with the object even when it is gone; all others answer a Status."""
+
+
+async def delete(core: Core, call: Call) -> Answer:
+    """Delete an object, or begin to."""
+    options = await delete_options(call.request)
+    options = _with_default_policy(call, options)
+    written = await remove(core, call.kind, call.route.namespace, call.route.name, options, call.now)
+    return _answer(call, written)
+
+
+async def delete_collection(core: Core, call: Call) -> Answer:
+    """Delete what is selected; answer with the list of it."""
+    options = await delete_options(call.request)
+    options = _with_default_policy(call, options)
+    chosen = selection(call)
+    items = chosen.of(core.store.list(call.kind.prefix(call.route.namespace))[0])
+    for stored in items:
+        metadata = stored.obj["metadata"]
+        try:
+            await remove(core, call.kind, metadata.get("namespace"), metadata["name"], options, call.now)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+    return await rendering.many(call, items, {"resourceVersion": str(core.store.revision)})
+
+
+def _with_default_policy(call: Call, options: DeleteOptions) -> DeleteOptions:
+    if options.propagation_policy is None and options.orphan_dependents is None:
+        if call.kind.resource == JOBS:
+            call.request.warn(
+                "child pods are preserved by default when jobs are deleted; set"
+                " propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress"
+                " this warning"
+            )
+            return msgspec.structs.replace(options, propagation_policy="Orphan")
+    elif options.orphan_dependents is not None:
+        policy = "Orphan" if options.orphan_dependents else "Background"
+        return msgspec.structs.replace(options, propagation_policy=policy)
+    return options
+
+
+async def remove(
+    core: Core, kind: Kind, namespace: str | None, name: str, options: DeleteOptions, now: float
+) -> Written:
+    """Delete the object `name`: at once, or by marking it when something has to happen first.
+
+    Raises:
+        ApiError: 404, 403 for namespaces that must stay, 409 for a precondition.
+    """
+    key = kind.key(namespace, name)
+    if kind.resource == NAMESPACES and name in UNDELETABLE:
+        raise forbidden("namespaces", "", name, "this namespace may not be deleted")
+    for _ in range(RETRIES):
+        current = core.store.get(key)
+        if current is None:
+            raise kind.missing(name)
+        old = kind.view(current)
+        check_preconditions(options, kind.resource.kind, kind.resource.group, name, old["metadata"])
+        new = _marked(kind, old, options, now)
+        gone = deletion_complete(new)
+        if options.dry_run:
+            return Written(new, None, gone=gone)
+        try:
+            if gone:
+                stored = await core.store.delete(key, current.revision, kind.to_storage(new))
+            elif new == old:
+                stored = current
+            else:
+                stored = await core.store.update(key, kind.to_storage(new), current.revision)
+            return Written(kind.view(stored), stored, gone=gone)
+        except RevisionMismatch:
+            continue
+        except KeyMissing:
+            raise kind.missing(name) from None
+    raise conflict(kind.resource.plural, kind.resource.group, name)
+
+
+def _marked(kind: Kind, old: Object, options: DeleteOptions, now: float) -> Object:
+    """Return the object with its deletion begun: timestamp, grace, finalizers of the propagation policy."""
+    metadata = dict(old["metadata"])
+    grace = _grace(kind, old, options)
+    already = metadata.get("deletionTimestamp")
+    if already:
+        # A second delete may only shorten the grace.
+        if kind.resource != PODS or grace >= (metadata.get("deletionGracePeriodSeconds") or 0):
+            return old
+        metadata["deletionGracePeriodSeconds"] = grace
+        metadata["deletionTimestamp"] = rfc3339(now + grace)
+        return {**old, "metadata": metadata}
+    metadata["deletionTimestamp"] = rfc3339(now + grace)
+    metadata["deletionGracePeriodSeconds"] = grace
+    _set_finalizers(kind, metadata, options)
+    if counts_generations(kind):
+        metadata["generation"] = metadata.get("generation", 0) + 1
+    out = {**old, "metadata": metadata}
+    if kind.resource == NAMESPACES:
+        out["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+    if kind.resource == CRDS:
+        out["status"] = _terminating(old.get("status") or {}, rfc3339(now))
+    return out
+
+
+def _set_finalizers(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
+    held = list(metadata.get("finalizers") or ())
+    finalizers = held
+    if options.propagation_policy is not None:
+        wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(options.propagation_policy)
+        finalizers = [f for f in held if f not in (ORPHAN, FOREGROUND)]
+        if wanted:
+            finalizers.append(wanted)
+    if kind.resource == CRDS and CLEANUP not in finalizers:
+        finalizers.append(CLEANUP)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+
+
+def _terminating(status: Object, now: str) -> Object:
+    condition = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": now,
+        "reason": "InstanceDeletionInProgress",
+        "message": "CustomResource deletion is in progress",
+    }
+    others = [c for c in status.get("conditions") or () if c.get("type") != "Terminating"]
+    return {**status, "conditions": [*others, condition]}
+
+
+def _grace(kind: Kind, obj: Object, options: DeleteOptions) -> int:
+    """Return the seconds a pod gets to end by itself; other kinds get none."""
+    if kind.resource != PODS:
+        return 0
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    asked = options.grace_period_seconds
+    grace = int(spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE) if asked is None else asked)
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    return max(grace, 0) if grace >= 0 else 1
+
+
+def _answer(call: Call, written: Written) -> Answer:
+    resource = call.kind.resource
+    if not written.gone or (resource.group, resource.plural) in _RETURNS_OBJECT:
+        return written.answer(call.kind)
+    details = {"name": call.route.name, "group": resource.group, "kind": resource.plural}
+    details["uid"] = written.obj["metadata"].get("uid", "")
+    return Answer.json(
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {key: value for key, value in details.items() if value},
+        }
+    )

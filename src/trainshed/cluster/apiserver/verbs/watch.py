@@ -1,0 +1,219 @@
+"""A stream of changes.
+
+The store's watch gives every change of the collection; this file turns them into what one client asked for:
+selected (entering a selection is ADDED, leaving it DELETED), in a representation, with bookmarks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from typing import Any
+
+from trainshed.cluster.apiserver import rendering
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.http import Streaming, encode_json
+from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.selection import Selection, selection
+from trainshed.cluster.apiserver.verbs.read import revision
+from trainshed.cluster.store import DELETED, Compacted, Stored, StoreEvent, Watch
+from trainshed.kube import causes, tables, watchframe
+from trainshed.kube.errors import Cause, expired, invalid
+from trainshed.kube.negotiate import Representation
+from trainshed.kube.watchframe import EventType
+
+BOOKMARK_SECONDS = 60.0
+DEFAULT_SECONDS = (1800, 3600)
+"""How long a watch without `timeoutSeconds` lasts, at least and at most."""
+_CACHED_FRAMES = 512
+_SLICE = 200
+
+
+class Frames:
+    """Encodes objects for watchers, each once per representation however many watch."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
+
+    def frame(
+        self,
+        kind: Kind,
+        type_: EventType,
+        stored: Stored,
+        wanted: Representation,
+        include: tables.IncludeObject,
+        now: float,
+    ) -> bytes:
+        """Return the line of an event. Tables come without column definitions."""
+        if wanted.form in ("json", "yaml"):
+            return watchframe.frame(type_, kind.encoded(stored))
+        key = (type_, stored.revision, id(kind), wanted.form, wanted.version, include, int(now))
+        held = self._held.get(key)
+        if held is None:
+            obj = kind.view(stored)
+            if wanted.form == "table":
+                value = _row(kind, obj, wanted, include, now, with_columns=False)
+            else:
+                value = tables.partial(obj, wanted.version)
+            held = self._held[key] = watchframe.frame(type_, encode_json(value))
+            if len(self._held) > _CACHED_FRAMES:
+                self._held.popitem(last=False)
+        return held
+
+
+def _row(
+    kind: Kind,
+    obj: dict[str, Any],
+    wanted: Representation,
+    include: tables.IncludeObject,
+    now: float,
+    *,
+    with_columns: bool,
+) -> dict[str, Any]:
+    return tables.table(
+        kind.info,
+        [obj],
+        {"resourceVersion": obj["metadata"].get("resourceVersion", "")},
+        now,
+        include_object=include,
+        version=wanted.version,
+        with_columns=with_columns,
+    )
+
+
+async def watch(core: Core, call: Call, frames: Frames) -> Streaming:
+    """Return the stream. Raises `ApiError` for a query that makes no sense; later errors are ERROR events."""
+    chosen = selection(call)
+    wanted = rendering.representation(call)
+    at = revision(core, call)
+    initial = _initial_events(call)
+    stream = _Stream(core, call, frames, chosen, wanted)
+    return Streaming(stream.lines(at, initial))
+
+
+def _initial_events(call: Call) -> bool:
+    """Return whether the client asked for `sendInitialEvents`, having checked what that needs."""
+    request = call.request
+    match = request.first("resourceVersionMatch")
+    asked = request.flag("sendInitialEvents")
+    found: list[Cause] = []
+    if "sendInitialEvents" in request.query:
+        if match != "NotOlderThan":
+            text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            found.append(causes.forbidden("resourceVersionMatch", text))
+        elif asked and not request.flag("allowWatchBookmarks"):
+            text = "sendInitialEvents requires setting allowWatchBookmarks to true"
+            found.append(causes.forbidden("allowWatchBookmarks", text))
+    elif match:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        found.append(causes.forbidden("resourceVersionMatch", text))
+    if found:
+        raise invalid("ListOptions", "meta.k8s.io", "", found)
+    return asked
+
+
+class _Stream:
+    """One client's watch."""
+
+    def __init__(
+        self, core: Core, call: Call, frames: Frames, chosen: Selection, wanted: Representation
+    ) -> None:
+        self._core = core
+        self._call = call
+        self._kind = call.kind
+        self._frames = frames
+        self._chosen = chosen
+        self._wanted = wanted
+        self._include = rendering.include_object(call)
+        self._bookmarks = call.request.flag("allowWatchBookmarks")
+        self._first = True
+        # sendInitialEvents=false means: no initial events, whatever the resourceVersion.
+        self._silent_start = "sendInitialEvents" in call.request.query
+
+    def _seconds(self) -> float:
+        asked = self._call.request.integer("timeoutSeconds")
+        return float(asked) if asked else random.uniform(*DEFAULT_SECONDS)  # noqa: S311
+
+    async def lines(self, at: int | None, initial: bool) -> AsyncIterator[bytes]:
+        """Yield the body until the time is over, the watch falls behind, or the store closes."""
+        prefix = self._kind.prefix(self._call.route.namespace)
+        items: list[Stored] = []
+        synthetic = initial or (not at and not self._silent_start)
+        if synthetic or not at:
+            found, since = self._core.store.list(prefix)
+            items = self._chosen.of(found) if synthetic else []
+        else:
+            since = at
+        deadline = asyncio.get_running_loop().time() + self._seconds()
+        try:
+            watch = self._core.store.watch(prefix, since)
+        except Compacted as error:
+            yield _too_old(error)
+            return
+        try:
+            for start in range(0, len(items), _SLICE):
+                yield b"".join(self._frame("ADDED", s) for s in items[start : start + _SLICE])
+            if initial:
+                yield self._bookmark(since, end=True)
+            async for line in self._live(watch, deadline):
+                yield line
+        finally:
+            watch.close()
+
+    async def _live(self, watch: Watch, deadline: float) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        bookmark_at = loop.time() + BOOKMARK_SECONDS if self._bookmarks else deadline
+        # Tell the client at once that the stream is open; nothing else might come for an hour.
+        yield b""
+        while True:
+            try:
+                async with asyncio.timeout_at(min(deadline, bookmark_at)):
+                    events = await watch.batch()
+            except TimeoutError:
+                if self._bookmarks:
+                    yield self._bookmark(watch.position)
+                if loop.time() >= deadline:
+                    return
+                bookmark_at = loop.time() + BOOKMARK_SECONDS if self._bookmarks else deadline
+                continue
+            except Compacted as error:
+                yield _too_old(error)
+                return
+            if not events:
+                return  # the store closes
+            for start in range(0, len(events), _SLICE):
+                body = b"".join([self._event(event) for event in events[start : start + _SLICE]])
+                if body:
+                    yield body
+
+    def _event(self, event: StoreEvent) -> bytes:
+        """Return the line of a change, or nothing when it is not selected."""
+        if self._chosen.everything:
+            return self._frame(event.type, event.stored)
+        previous = event.previous
+        before = previous is not None and self._chosen.matches(self._kind.view(previous))
+        after = event.type != DELETED and self._chosen.matches(self._kind.view(event.stored))
+        if not before and not after:
+            return b""
+        type_: EventType = "MODIFIED" if before and after else "ADDED" if after else "DELETED"
+        return self._frame(type_, event.stored)
+
+    def _frame(self, type_: EventType, stored: Stored) -> bytes:
+        now = self._core.clock()
+        if self._first and self._wanted.form == "table":
+            self._first = False
+            obj = self._kind.view(stored)
+            return watchframe.encode(
+                type_, _row(self._kind, obj, self._wanted, self._include, now, with_columns=True)
+            )
+        return self._frames.frame(self._kind, type_, stored, self._wanted, self._include, now)
+
+    def _bookmark(self, at: int, *, end: bool = False) -> bytes:
+        resource = self._kind.resource
+        return watchframe.bookmark(resource.api_version, resource.kind, str(at), initial_events_end=end)
+
+
+def _too_old(error: Compacted) -> bytes:
+    return watchframe.error(expired(f"too old resource version: {error.since} ({error.floor})"))

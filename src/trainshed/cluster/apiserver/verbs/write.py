@@ -1,0 +1,187 @@
+"""POST, PUT and PATCH of one object."""
+
+from __future__ import annotations
+
+from trainshed.cluster.apiserver import writing
+from trainshed.cluster.apiserver.body import conformed, read_object, typed
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.http import Answer
+from trainshed.cluster.apiserver.options import WriteOptions, write_options
+from trainshed.cluster.apiserver.pipeline import place, prepare_create
+from trainshed.cluster.store import KeyExists
+from trainshed.kube import causes
+from trainshed.kube.apply import apply
+from trainshed.kube.body import decode_body, decode_value
+from trainshed.kube.errors import ApiError, Cause, bad_request, invalid
+from trainshed.kube.jsonpatch import json_patch
+from trainshed.kube.patch import check_patch_type, merge_patch
+from trainshed.kube.resources import Object
+from trainshed.kube.strategic import strategic_merge
+
+APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+async def create(core: Core, call: Call) -> Answer:
+    """Store a new object."""
+    options = write_options(call.request, "CreateOptions")
+    obj = await read_object(call, options.mode)
+    written = await writing.create(core, call, obj, options)
+    return written.answer(call.kind)
+
+
+async def update(core: Core, call: Call, subresource: str = "") -> Answer:
+    """Replace an object, or its status. Some kinds are created when they are missing."""
+    options = write_options(call.request, "UpdateOptions")
+    obj = await read_object(call, options.mode)
+    name = call.route.name
+    check_name(call, obj, name)
+    kind = call.kind
+    if core.store.get(kind.key(call.route.namespace, name)) is None:
+        if not kind.info.create_on_update or subresource:
+            raise kind.missing(name)
+        obj = place(call, obj)
+        obj["metadata"]["name"] = name
+        obj["metadata"].pop("resourceVersion", None)
+        return (await writing.create(core, call, obj, options)).answer(kind)
+    if not obj["metadata"].get("resourceVersion") and not kind.info.unconditional_update:
+        cause = causes.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        cause = Cause(
+            cause.reason, cause.message.replace("Invalid value: 0:", "Invalid value: 0x0:"), cause.field
+        )
+        raise invalid(kind.resource.kind, kind.resource.group, name, [cause])
+    written = await writing.modify(core, call, name, lambda old: obj, options, subresource=subresource)
+    return written.answer(kind)
+
+
+def check_name(call: Call, obj: Object, name: str) -> None:
+    """Raise `ApiError` 400 when a body is for another object than the path."""
+    metadata = obj["metadata"]
+    if metadata.get("name") not in (None, "", name):
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        )
+    if metadata.get("namespace") not in (None, "", call.route.namespace):
+        raise bad_request(
+            f"the namespace of the object ({metadata['namespace']}) does not match the namespace on the URL"
+            f" ({call.route.namespace or ''})"
+        )
+
+
+async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
+    """Change an object by one of the four kinds of patch."""
+    content_type = check_patch_type(call.request.headers.get("content-type", ""), custom=call.kind.info.crd)
+    options = write_options(call.request, "PatchOptions")
+    _check_patch_options(call, content_type, options)
+    data = await call.request.body()
+    if content_type == APPLY:
+        return await _apply(core, call, data, options, subresource)
+    change = Patch(content_type, data)
+    name = call.route.name
+
+    def patched(old: Object) -> Object:
+        new = change.on(old, call)
+        check_name(call, _with_metadata(new), name)
+        return conformed(call, typed(call.kind, new), options.mode)
+
+    written = await writing.modify(core, call, name, patched, options, subresource=subresource)
+    return written.answer(call.kind)
+
+
+class Patch:
+    """A patch as sent, ready to be applied to a document."""
+
+    def __init__(self, content_type: str, data: bytes) -> None:
+        self.content_type = content_type
+        self.document = decode_value(data)
+        if content_type != JSON_PATCH and not isinstance(self.document, dict):
+            raise bad_request("error decoding patch: a merge patch must be an object")
+
+    def on(self, target: Object, call: Call) -> Object:
+        """Return `target` patched. Raises `ApiError` 400, 422."""
+        if self.content_type == JSON_PATCH:
+            new = json_patch(target, self.document)
+        elif self.content_type == MERGE:
+            new = merge_patch(target, self.document)
+        else:
+            new = strategic_merge(target, self.document, call.kind.schema)
+        if not isinstance(new, dict):
+            raise bad_request("the patch does not leave an object")
+        return new
+
+
+def _with_metadata(obj: Object) -> Object:
+    if isinstance(obj.get("metadata"), dict):
+        return obj
+    return {**obj, "metadata": {}}
+
+
+def _check_patch_options(call: Call, content_type: str, options: WriteOptions) -> None:
+    found: list[Cause] = []
+    if content_type == APPLY:
+        if not options.explicit_manager:
+            found.append(causes.required("fieldManager", "is required for apply patch"))
+    elif "force" in call.request.query:
+        found.append(causes.forbidden("force", "may not be specified for non-apply patch"))
+    if found:
+        raise invalid("PatchOptions", "meta.k8s.io", "", found)
+
+
+async def _apply(core: Core, call: Call, data: bytes, options: WriteOptions, subresource: str) -> Answer:
+    """Server-side apply: merge into the object, or create it."""
+    kind, name = call.kind, call.route.name
+    raw, duplicates = decode_body(data, "application/yaml", kind=kind.resource.kind)
+    applied = conformed(call, _applied(call, raw), options.mode, duplicates)
+    check_name(call, applied, name)
+    metadata = {**applied["metadata"], "name": name}
+    if kind.resource.namespaced:
+        metadata["namespace"] = call.route.namespace
+    applied = {**applied, "metadata": metadata}
+
+    def merged(live: Object | None) -> Object:
+        return apply(
+            live,
+            applied,
+            kind.schema,
+            manager=options.manager,
+            force=options.force,
+            subresource=subresource,
+            now=call.timestamp,
+            has_status=kind.info.has_status,
+        )
+
+    for _ in range(writing.RETRIES):
+        if core.store.get(kind.key(call.route.namespace, name)) is not None:
+            written = await writing.modify(
+                core, call, name, merged, options, subresource=subresource, track=False
+            )
+            return written.answer(kind)
+        if subresource:
+            raise kind.missing(name)
+        try:
+            return await _apply_new(core, call, merged(None), options)
+        except KeyExists:
+            continue
+    raise ApiError(409, "Conflict", f"apply of {kind.resource.group_resource} {name!r} lost every race")
+
+
+async def _apply_new(core: Core, call: Call, obj: Object, options: WriteOptions) -> Answer:
+    fields = obj["metadata"].get("managedFields")
+    prepared = await prepare_create(core, call, obj, options)
+    prepared["metadata"]["managedFields"] = fields
+    written = await writing.store_new(core, call, prepared, options)
+    return written.answer(call.kind)
+
+
+def _applied(call: Call, raw: Object) -> Object:
+    """Return the applied configuration; unlike other bodies it has to name its type."""
+    for field in ("apiVersion", "kind"):
+        if not raw.get(field):
+            raise bad_request(
+                f"Object '{field.title() if field == 'kind' else field}' is missing in the patch"
+            )
+    if (raw.get("metadata") or {}).get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    return typed(call.kind, raw)

@@ -1,0 +1,146 @@
+"""Writes to the store: create, and read-modify-write with optimistic concurrency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.http import Answer, encode_json
+from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.names import generated_name
+from trainshed.cluster.apiserver.options import WriteOptions
+from trainshed.cluster.apiserver.pipeline import place, prepare_create, prepare_update
+from trainshed.cluster.store import KeyExists, KeyMissing, RevisionMismatch, Stored
+from trainshed.kube.errors import already_exists, conflict
+from trainshed.kube.managedfields import same_but_times
+from trainshed.kube.resources import Object
+
+RETRIES = 5
+"""Attempts at a write whose caller named no resourceVersion, as upstream."""
+
+Change = Callable[[Object], Object]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What a write came to. `stored` is None after a dry run; `gone` when it completed a deletion."""
+
+    obj: Object
+    stored: Stored | None
+    created: bool = False
+    gone: bool = False
+
+    def answer(self, kind: Kind, status: int = 200) -> Answer:
+        """Return the object as JSON."""
+        body = encode_json(self.obj) if self.stored is None else kind.encoded(self.stored)
+        return Answer(body, status=201 if self.created else status)
+
+
+async def create(core: Core, call: Call, obj: Object, options: WriteOptions) -> Written:
+    """Store a new object. `obj` is decoded; a generated name that is taken is drawn again.
+
+    Raises:
+        ApiError: 409 when the name is taken, 422 and others from the pipeline.
+    """
+    kind = call.kind
+    prefix = "" if obj["metadata"].get("name") else obj["metadata"].get("generateName", "")
+    obj = place(call, obj)
+    for attempt in range(RETRIES):
+        if attempt:
+            obj = {**obj, "metadata": {**obj["metadata"], "name": generated_name(prefix)}}
+        try:
+            return await _create_once(core, call, obj, options)
+        except KeyExists:
+            if not prefix:
+                break
+    resource = kind.resource
+    raise already_exists(resource.plural, resource.group, obj["metadata"]["name"])
+
+
+async def _create_once(core: Core, call: Call, obj: Object, options: WriteOptions) -> Written:
+    return await store_new(core, call, await prepare_create(core, call, obj, options), options)
+
+
+async def store_new(core: Core, call: Call, prepared: Object, options: WriteOptions) -> Written:
+    """Store an object that went through the pipeline. Raises `KeyExists`."""
+    kind = call.kind
+    key = kind.key(prepared["metadata"].get("namespace"), prepared["metadata"]["name"])
+    if options.dry_run:
+        current = core.store.get(key)
+        if current is not None:
+            raise KeyExists(current)
+        return Written(prepared, None, created=True)
+    stored = await core.store.create(key, kind.to_storage(prepared))
+    return Written(prepared, stored, created=True)
+
+
+async def modify(
+    core: Core,
+    call: Call,
+    name: str,
+    change: Change,
+    options: WriteOptions,
+    *,
+    subresource: str = "",
+    track: bool = True,
+) -> Written:
+    """Read an object, `change` it, store the result; again when somebody else was faster.
+
+    `change` gets the current object in the version of the path and must not alter it. When its result names a
+    resourceVersion, that has to be the current one. With `track` False the change has been through
+    server-side apply, which keeps managedFields itself.
+
+    Raises:
+        ApiError: 404, 409, 422 and what `change` raises.
+    """
+    kind, store = call.kind, core.store
+    key = kind.key(call.route.namespace, name)
+    for _ in range(RETRIES):
+        current = store.get(key)
+        if current is None:
+            raise kind.missing(name)
+        old = kind.view(current)
+        wanted = change(old)
+        _check_version(kind, name, old, wanted)
+        new = prepare_update(core, call, old, wanted, options, subresource)
+        if not track:
+            new = _with_fields_of(new, wanted)
+        if same_but_times(old, new):
+            return Written(old, None if options.dry_run else current)
+        if options.dry_run:
+            return Written(new, None)
+        try:
+            if deletion_complete(new):
+                gone = await store.delete(key, current.revision, kind.to_storage(new))
+                return Written(new, gone, gone=True)
+            return Written(new, await store.update(key, kind.to_storage(new), current.revision))
+        except RevisionMismatch:
+            continue
+        except KeyMissing:
+            raise kind.missing(name) from None
+    raise conflict(kind.resource.plural, kind.resource.group, name)
+
+
+def _check_version(kind: Kind, name: str, old: Object, wanted: Object) -> None:
+    sent = (wanted.get("metadata") or {}).get("resourceVersion")
+    if sent and sent != old["metadata"]["resourceVersion"]:
+        raise conflict(kind.resource.plural, kind.resource.group, name)
+
+
+def _with_fields_of(new: Object, applied: Object) -> Object:
+    metadata = dict(new["metadata"])
+    metadata.pop("managedFields", None)
+    if "managedFields" in applied["metadata"]:
+        metadata["managedFields"] = applied["metadata"]["managedFields"]
+    return {**new, "metadata": metadata}
+
+
+def deletion_complete(obj: Object) -> bool:
+    """Whether nothing holds a deleted object back any more."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if metadata.get("deletionGracePeriodSeconds"):
+        return False
+    return not (obj.get("kind") == "Namespace" and (obj.get("spec") or {}).get("finalizers"))
