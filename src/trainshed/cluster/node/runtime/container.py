@@ -30,9 +30,9 @@ _TERMINATION = "termination-log"
 
 
 class Container:
-    """Starts the process when constructed. `on_started(None or report)` once, then `on_ended()` once.
+    """Starts the process when constructed. Calls `on_started` if the command runs, and `on_ended` once.
 
-    `directory` is the attempt's private one. `pod` is what `process.run_first` wants to know.
+    `failure` is the report of a process that could not become the command. `directory` is the attempt's private one. `pod` is what `process.run_first` wants to know.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Container:
         spec: Message,
         directory: str,
         pod: Message,
-        on_started: Callable[[Container, Message | None], None],
+        on_started: Callable[[Container], None],
         on_ended: Callable[[Container], None],
     ) -> None:
         self.spec = spec
@@ -60,7 +60,7 @@ class Container:
         self._signal: int | None = None
         self._message = ""
         self._streams: dict[int, tuple[bytes, int]] = {}
-        self._reported: Message | None = None
+        self.failure: Message | None = None
         self._settled = False
         self._retries = 0
         self._retrying = False
@@ -146,7 +146,7 @@ class Container:
                 self.terminal = descriptors[0]
                 self._read_from(self.terminal, b"stdout", wire.OUT)
             elif data:
-                self._reported = json.loads(data)
+                self.failure = json.loads(data)
             else:
                 self._settle()
 
@@ -155,11 +155,11 @@ class Container:
         self._settled = True
         self._loop.forget(self._sync.fileno())
         self._sync.close()
-        if self._reported is None:
+        if self.failure is None:
             self.running = True
             self._started_at = time.time()
             self._write_state()
-        self._on_started(self, self._reported)
+            self._on_started(self)
 
     def _write_state(self) -> None:
         try:

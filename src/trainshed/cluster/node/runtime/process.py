@@ -39,7 +39,6 @@ def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync:
         _build_root(spec, private, pod)
         if spec["tty"]:
             _take_terminal(_open_terminal(sync), console=True)
-        _make_cwd(spec["cwd"])
         _become(spec, -1)
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         _exec(spec["argv"], dict(spec["env"]))
@@ -136,6 +135,7 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
         _bind(fd, mount)
     syscalls.unmount(_HOST)
     os.rmdir(_HOST)
+    _make_cwd(spec["cwd"])  # as container runtimes do; hence before the root becomes read-only
     if spec["read_only_root"]:
         for path in filesystem.mounted:
             syscalls.make_read_only(path, recursive=False)
@@ -158,9 +158,9 @@ def _bind(fd: int, mount: Message) -> None:
     try:
         if os.path.isdir(by_fd(fd)):
             os.makedirs(target, 0o755, exist_ok=True)
-        else:
+        elif not os.path.exists(target):
             os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
         syscalls.mount(by_fd(fd), target, "", MS_BIND | MS_REC)
         if mount.get("read_only"):
             syscalls.make_read_only(target)

@@ -164,17 +164,17 @@ class Shim:
             os._exit(0)
         os.waitpid(middle, 0)
 
-    def _started(self, one: Container, report: Message | None) -> None:
-        peer = self._starting.pop(one.key)
-        peer.answer({"error": report} if report is not None else {"started": one.state()})
+    def _started(self, one: Container) -> None:
+        self._starting.pop(one.key).answer({"started": one.state()})
 
     def _container_ended(self, one: Container) -> None:
         del self._containers[one.key]
-        state = one.state()
-        if state["started_at"]:
-            self._ended[one.key] = state
+        if one.failure is not None:  # told only now, so that the attempt may be made again at once
+            self._starting.pop(one.key).answer({"error": one.failure})
+        else:
+            self._ended[one.key] = one.state()
             for peer in list(self._watchers):
-                peer.answer({"ended": state})
+                peer.answer({"ended": one.state()})
         if self._stopping:
             self._finish_stop()
 
