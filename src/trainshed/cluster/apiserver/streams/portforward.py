@@ -2,7 +2,8 @@
 
 Two forms. kubectl opens a pair of SPDY streams per TCP connection, `data` and `error`, joined by a request
 id; the connection is raw up to 1.30 and tunnelled in a WebSocket from 1.31 on (KEP-4006). The Python client
-names its ports in the query and gets a pair of WebSocket channels for each.
+names its ports in the query and gets a pair of WebSocket channels for each; it has no message for the end
+of one connection, so the WebSocket closes when all of them have ended.
 """
 
 from __future__ import annotations
@@ -159,8 +160,6 @@ async def _serve_channel(
     try:
         while piece := await connection.read():
             await socket.send(bytes([2 * index]) + piece)
-        if socket.subprotocol.startswith("v5"):
-            await socket.send(bytes([CLOSE, 2 * index]))
     except OSError as failed:
         await socket.send(bytes([2 * index + 1]) + _failure(pod, port, failed).encode())
     finally:
