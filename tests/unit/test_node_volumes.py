@@ -212,7 +212,7 @@ def test_claims(tmp_path):
         with pytest.raises(MountError, match=message):
             resolve(broken)
     nfs = {"metadata": {"name": "pv"}, "spec": {"nfs": {}, "claimRef": {"uid": "cu"}}}
-    with pytest.raises(MountError, match="spec.nfs is not supported"):
+    with pytest.raises(MountError, match=r"spec\.nfs is not supported"):
         resolve(claim(), nfs)
 
 

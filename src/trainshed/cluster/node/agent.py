@@ -28,7 +28,7 @@ from trainshed.cluster.node.environment import search_path
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.registration import Registration, capacity
-from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, SandboxState
+from trainshed.cluster.node.runtime.api import ContainerState, Runtime, RuntimeLost, SandboxState
 from trainshed.cluster.node.specs import python_prefix
 from trainshed.cluster.node.starting import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.worker import PodWorker
@@ -43,8 +43,7 @@ RETRY_SECONDS = 1.0
 
 
 class NodeAgent:
-    """One node. `runtime` must be started. With several nodes, one of them brings the `dns` controller or all
-    share one; without any, this agent runs its own."""
+    """One node. `runtime` must be started. Several nodes of one machine are joined with `share`."""
 
     def __init__(
         self,
@@ -88,8 +87,8 @@ class NodeAgent:
             facts=NodeFacts(node_name, options.host_ip, amounts),
             options=options,
             services=self._services_of,
-            publish=self._dns.publish,
-            forget=self._dns.forget,
+            publish=lambda pod: self._dns.publish(pod),
+            forget=lambda uid: self._dns.forget(uid),
             search_path=search_path(python_prefix(), TOOLS_PATH if tools else ""),
             tools=tools,
             gpus=gpus,
@@ -104,11 +103,20 @@ class NodeAgent:
         self._found: dict[str, SandboxState] = {}
         self._adopting = True
         self._resync_wanted = asyncio.Event()
+        self._listeners = [self._container_ended]
+        self._listens = True
         self._group: asyncio.TaskGroup | None = None
 
     def backend(self) -> NodeAccess:
         """Return access to this node's pods for the API server (`cluster.backend.NodeBackend`)."""
         return NodeAccess(self._runtime, self._paths, self._workers)
+
+    def share(self, other: NodeAgent) -> None:
+        """Use `other`'s DNS zone and its stream of container ends: a machine has one of each. Call before
+        `run`; `other` must run too."""
+        self._dns, self._own_dns = other._dns, False
+        other._listeners.append(self._container_ended)
+        self._listens = False
 
     async def run(self) -> None:
         """Run the node until cancelled; pods run on afterwards."""
@@ -116,7 +124,8 @@ class NodeAgent:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 # Listening begins before listing, so that no end falls in between.
-                group.create_task(self._follow_runtime())
+                if self._listens:
+                    group.create_task(self._follow_runtime())
                 node = await self._persist(self._registration.register, "register node")
                 group.create_task(self._registration.keep_alive(node))
                 if self._own_services:
@@ -184,13 +193,17 @@ class NodeAgent:
                 self._workers[worker.uid] = worker
         self._workers.pop(worker.uid, None)
 
+    def _container_ended(self, uid: str, state: ContainerState) -> None:
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.container_ended(state)
+
     async def _follow_runtime(self) -> None:
         while True:
             try:
                 async for uid, state in self._runtime.events():
-                    worker = self._workers.get(uid)
-                    if worker is not None:
-                        worker.container_ended(state)
+                    for listener in self._listeners:
+                        listener(uid, state)
             except RuntimeLost as error:
                 log.warning("runtime events interrupted", extra={"error": str(error)})
             await asyncio.sleep(RETRY_SECONDS)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from trainshed.cluster.backend import ByteStream, ExecSession, LogOptions
 from trainshed.cluster.node.logs import read_logs
 from trainshed.cluster.node.observed import Attempt, find_container
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, SandboxNotFound, StartError, Usage
+from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, SandboxNotFound, StartError
+from trainshed.cluster.node.usage import CpuMeter
 from trainshed.cluster.node.worker import PodWorker
 from trainshed.kube.errors import ApiError, bad_request, internal
 from trainshed.kube.resources import Object
@@ -21,6 +24,7 @@ class NodeAccess:
         self._runtime = runtime
         self._paths = paths
         self._workers = workers
+        self._meters: dict[str, CpuMeter] = {}
 
     async def logs(self, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
         """Yield log bytes; with `follow`, until the container ends. ApiError 400 while there is nothing."""
@@ -71,15 +75,28 @@ class NodeAccess:
         except (SandboxNotFound, RuntimeLost) as error:
             raise ConnectionRefusedError(str(error)) from error
 
-    async def usage(self, pod: Object) -> Usage | None:
-        """Return what a running pod has used, for metrics.k8s.io; None when it does not run."""
-        worker = self._workers.get(pod["metadata"]["uid"])
-        if worker is None or worker.record.ip is None or worker.record.stopped:
-            return None
+    async def measure(self) -> dict[tuple[str, str], tuple[float, int, list[str]]]:
+        """Return, by (namespace, name) of each running pod: cores and bytes in use, its running containers."""
+        found = await asyncio.gather(*(self._measure_one(worker) for worker in list(self._workers.values())))
+        self._meters = {uid: meter for uid, meter in self._meters.items() if uid in self._workers}
+        return {key: value for key, value in found if value is not None}
+
+    async def _measure_one(
+        self, worker: PodWorker
+    ) -> tuple[tuple[str, str], tuple[float, int, list[str]] | None]:
+        metadata = worker.pod["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        seen = worker.seen()
+        running = [name for name, known in seen.containers.items() if known.running]
+        started = min((a.started_at for c in seen.containers.values() for a in c.attempts), default=0.0)
+        if not running or seen.ip is None or seen.stopped:
+            return key, None
         try:
-            return await self._runtime.usage(pod["metadata"]["uid"])
+            used = await self._runtime.usage(worker.uid)
         except (SandboxNotFound, RuntimeLost):
-            return None
+            return key, None
+        meter = self._meters.setdefault(worker.uid, CpuMeter(started))
+        return key, (meter.cores(used.cpu_seconds, time.time()), used.memory_bytes, running)
 
     def _logged_attempt(self, pod: Object, name: str, previous: bool) -> Attempt:
         """Return the attempt whose log is asked for (kubelet `validateContainerLogStatus`)."""

@@ -10,13 +10,13 @@ import msgspec
 
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.node.environment import Egress
+from trainshed.cluster.node.environment import Egress, local_egress
 from trainshed.cluster.node.images import ImageRegistry
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.runtime.api import Runtime
 from trainshed.cluster.node.specs import ClusterNetwork
-from trainshed.cluster.node.unsupported import Capabilities
+from trainshed.cluster.node.unsupported import Capabilities, local_capabilities
 from trainshed.kube.resources import Object
 
 PublishPod = Callable[[Object], Awaitable[None]]
@@ -31,9 +31,9 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     host_ip: str = "10.88.0.1"
     api_host: str = "10.96.0.1"
     api_port: int = 443
-    egress: Egress = Egress()
+    egress: Egress = msgspec.field(default_factory=local_egress)
     network: ClusterNetwork = ClusterNetwork()
-    capabilities: Capabilities = Capabilities()
+    capabilities: Capabilities = msgspec.field(default_factory=local_capabilities)
     masked: tuple[str, ...] = ()
     labels: dict[str, str] = {}
     max_pods: int = 110

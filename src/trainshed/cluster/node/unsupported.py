@@ -1,11 +1,15 @@
 """Fields of a pod that this node cannot honour: never ignored silently.
 
-A pure function, shared by the node (event `FieldNotHonoured`) and `trainshed check`.
+`unsupported_fields` is pure; shared by the node (event `FieldNotHonoured`) and `trainshed check`.
 """
 
 from __future__ import annotations
 
+import getpass
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -27,6 +31,24 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     user_mapping: bool = True
     enforces_limits: bool = False
+
+
+def local_capabilities() -> Capabilities:
+    """Return what this machine can do: looks at the user and at the tools that map ids for others."""
+    if os.geteuid() == 0:
+        return Capabilities(user_mapping=True)
+    name = getpass.getuser()
+    tools = all(shutil.which(tool) for tool in ("newuidmap", "newgidmap"))
+    ranges = all(_has_subordinate_ids(Path(path), name) for path in ("/etc/subuid", "/etc/subgid"))
+    return Capabilities(user_mapping=tools and ranges)
+
+
+def _has_subordinate_ids(path: Path, name: str) -> bool:
+    try:
+        owners = {line.partition(":")[0] for line in path.read_text().splitlines()}
+    except OSError:
+        return False
+    return bool(owners & {name, str(os.geteuid())})
 
 
 LIMITS = "limits are not enforced on this node: the process may use more"
