@@ -3,11 +3,16 @@
 import copy
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainshed.api.crd import crd as own_crd
 from trainshed.kube.crd import crd_defaults, established, infos, is_established, validate_crd
+from trainshed.kube.crd_schema import schema_causes
 from trainshed.kube.metadata import validate_metadata
 from trainshed.kube.resources import CRDS, Resource
+from trainshed.kube.schema import from_crd
+from trainshed.kube.structural import apply_defaults, validate
 
 NOW = "2024-01-01T00:00:00Z"
 LATER = "2024-01-02T00:00:00Z"
@@ -279,3 +284,46 @@ def test_served_resources():
     assert info.printer_columns == (COLUMN,) and info.schema == SCHEMA
     assert info.deprecation_warning == "kapi.test/v1 Widget is deprecated"
     assert info.storage_version == "v1" and not info.unconditional_update and info.crd
+
+
+KEYWORDS = (
+    "type",
+    "properties",
+    "items",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "not",
+    "default",
+    "required",
+)
+KEYWORDS += (
+    "enum",
+    "pattern",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-validations",
+)
+KEYWORDS += ("minimum", "maxLength", "multipleOf", "nullable", "x-kubernetes-int-or-string", "$ref", "format")
+NONSENSE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["object", "array", "string", "integer", "map", "("]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYWORDS), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(NONSENSE)
+def test_any_json_is_a_schema_or_refused(schema):
+    """Never a crash: what is accepted can also be compiled, defaulted and validated against."""
+    if not list(schema_causes(schema, "x")):
+        node = from_crd(schema)
+        obj = apply_defaults({"spec": {"a": [1]}, "type": None}, node)
+        validate(obj, node)
+
+
+def test_keywords_of_a_wrong_type():
+    (text,) = texts(build({"type": "object", "properties": []}))
+    assert text == f"{ROOT}.properties: Invalid value: []: must be object"

@@ -18,6 +18,24 @@ from trainshed.kube.structural import validate
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _LOGICAL = ("allOf", "anyOf", "oneOf")
 _NOT_IN_LOGICAL = ("type", "default", "additionalProperties", "nullable", "title", "description")
+_KEYWORD_TYPES: dict[str, tuple[type, ...]] = {
+    "properties": (dict,),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "enum", "required", "x-kubernetes-validations"), (list,)),
+    "x-kubernetes-list-map-keys": (list,),
+    "items": (dict, list),
+    "additionalProperties": (dict, bool),
+    "not": (dict,),
+    **dict.fromkeys(("type", "format", "pattern", "title", "description", "$ref"), (str,)),
+    **dict.fromkeys(("x-kubernetes-list-type", "x-kubernetes-map-type"), (str,)),
+    **dict.fromkeys(("minimum", "maximum", "multipleOf"), (int, float)),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), (int,)),
+    **dict.fromkeys(("minProperties", "maxProperties"), (int,)),
+    **dict.fromkeys(("nullable", "uniqueItems", "exclusiveMinimum", "exclusiveMaximum"), (bool,)),
+    **dict.fromkeys(("x-kubernetes-int-or-string", "x-kubernetes-embedded-resource"), (bool,)),
+    "x-kubernetes-preserve-unknown-fields": (bool,),
+}
+_JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+_STRING_LISTS = ("required", "x-kubernetes-list-map-keys")
 _UNSUPPORTED = (
     "$ref",
     "definitions",
@@ -31,8 +49,9 @@ _UNSUPPORTED = (
 
 def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
     """Yield what is wrong with an `openAPIV3Schema` whose place is `path`."""
-    if not isinstance(schema, Mapping):
-        yield causes.invalid(path, schema, "must be an object")
+    malformed = list(_malformed(schema, path))
+    if malformed:  # the rules below take the shape of every keyword for granted
+        yield from malformed
         return
     kind = schema.get("type")
     if not kind:
@@ -42,6 +61,37 @@ def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
     if schema.get("nullable"):
         yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
     yield from _place(schema, path)
+
+
+def _malformed(schema: Any, path: str) -> Iterator[Cause]:
+    """Yield the keywords whose JSON type is wrong, at and below `path`."""
+    if not isinstance(schema, dict):
+        yield causes.invalid(path, schema, "must be a schema")
+        return
+    below: list[tuple[Any, str]] = []
+    for key, value in schema.items():
+        wanted = _KEYWORD_TYPES.get(key)
+        at = f"{path}.{key}"
+        if wanted is None:
+            continue
+        odd = not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)
+        if not odd and key in _STRING_LISTS:
+            odd = not all(isinstance(item, str) for item in value)
+        if not odd and key == "x-kubernetes-validations":
+            odd = not all(isinstance(item, dict) and isinstance(item.get("rule", ""), str) for item in value)
+        if odd:
+            allowed = " or ".join(_JSON_NAMES[kind] for kind in wanted)
+            yield Cause(
+                "FieldValueTypeInvalid", f"Invalid value: {causes.shown(value)}: must be {allowed}", at
+            )
+        elif key == "properties":
+            below += [(child, f"{at}[{name}]") for name, child in value.items()]
+        elif key in _LOGICAL:
+            below += [(child, f"{at}[{index}]") for index, child in enumerate(value)]
+        elif key == "not" or (key in ("items", "additionalProperties") and isinstance(value, dict)):
+            below.append((value, at))
+    for child, at in below:
+        yield from _malformed(child, at)
 
 
 def _place(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
@@ -104,9 +154,6 @@ def _below(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     elif schema.get("type") == "array":
         yield causes.required(f"{path}.items", "must be specified")
     for child, at, text in below:
-        if not isinstance(child, Mapping):
-            yield causes.invalid(at, child, "must be a schema")
-            continue
         free = child.get("x-kubernetes-int-or-string") or child.get("x-kubernetes-preserve-unknown-fields")
         if not child.get("type") and not free:
             yield causes.required(f"{at}.type", text)
@@ -153,9 +200,6 @@ def _list_type(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
 
 def _logical(part: Any, path: str, *, types_allowed: bool) -> Iterator[Cause]:
     """Yield what is wrong below allOf, anyOf, oneOf and not: they may only restrict values."""
-    if not isinstance(part, Mapping):
-        yield causes.invalid(path, part, "must be a schema")
-        return
     for key in _NOT_IN_LOGICAL:
         if part.get(key) and not (key == "type" and types_allowed):
             yield causes.forbidden(f"{path}.{key}", "must be empty to be structural")
