@@ -10,8 +10,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from trainshed.cluster.apiserver import streams
-from trainshed.cluster.apiserver.authentication import Authenticator
-from trainshed.cluster.apiserver.authorization import Authorizer
+from trainshed.cluster.apiserver.authentication import ADMIN, Authenticator
+from trainshed.cluster.apiserver.authorization import Authorizer, RbacAuthorizer
 from trainshed.cluster.apiserver.core import AdmissionCheck, Call, Core
 from trainshed.cluster.apiserver.definitions import Definitions
 from trainshed.cluster.apiserver.dispatch import Dispatcher
@@ -31,8 +31,10 @@ from trainshed.cluster.apiserver.kinds import Kinds
 from trainshed.cluster.apiserver.nonresource import GIT_VERSION, HealthCheck, NonResource
 from trainshed.cluster.apiserver.options import DeleteOptions
 from trainshed.cluster.apiserver.subresources import streaming
+from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.backend import NodeBackend
+from trainshed.cluster.pki import Pki
 from trainshed.cluster.store import Store, Stored, StoreError
 from trainshed.kube.errors import ApiError, internal
 from trainshed.kube.registry import Registry
@@ -75,6 +77,27 @@ class ApiServer:
         self.definitions = Definitions(self.core)
         nonresource = NonResource(self.core, version=version, checks=dict(health_checks or {}))
         self._dispatcher = Dispatcher(self.core, nonresource)
+
+    @classmethod
+    def secured(
+        cls,
+        store: Store,
+        pki: Pki,
+        *,
+        backend: NodeBackend | None = None,
+        admission: Mapping[str, AdmissionCheck] | None = None,
+        health_checks: Mapping[str, HealthCheck] | None = None,
+    ) -> ApiServer:
+        """Return a server with the cluster's own keys: its admin token, ServiceAccount tokens, and RBAC."""
+        issuer = TokenIssuer.load(pki.service_account_key)
+        return cls(
+            store,
+            authenticator=Authenticator(store, issuer, {pki.admin_token: ADMIN}),
+            authorizer=RbacAuthorizer(store),
+            backend=backend,
+            admission=admission,
+            health_checks=health_checks,
+        )
 
     async def run(self) -> None:
         """Do what has to be done between requests, until cancelled: expiry, deletion of custom resources."""

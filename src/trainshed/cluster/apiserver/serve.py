@@ -3,72 +3,76 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import uvicorn
 
 from trainshed.cluster.apiserver.streams import server_options
+from trainshed.cluster.pki import Pki
 
 CONNECTIONS = 2048
+KEEP_ALIVE_SECONDS = 120
 GRACEFUL_SECONDS = 2
 
 
 class _Server(uvicorn.Server):
     """A uvicorn server whose signals and process belong to the control plane."""
 
-    def capture_signals(self) -> Any:
-        import contextlib
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._on_started = started
 
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._on_started is not None:
+            self._on_started()
 
-class HttpsServer:
-    """Serves `app` on `sockets` until `close`.
 
-    The sockets are bound and may be listening already; they are closed with the server. In-cluster listeners
-    live in another network namespace, so their sockets have to be made there and handed over.
+async def serve(
+    app: Any,
+    sockets: Sequence[socket.socket],
+    pki: Pki,
+    stopping: asyncio.Event,
+    *,
+    started: Callable[[], None] | None = None,
+) -> None:
+    """Serve `app` over TLS on `sockets` until `stopping` is set or the task is cancelled.
+
+    The sockets are bound already and are closed at the end. In-cluster listeners live in another network
+    namespace, so their sockets have to be made there and handed over.
+
+    Args:
+        started: called once connections are accepted.
     """
-
-    def __init__(
-        self, app: Any, sockets: Sequence[socket.socket], *, certificate: Path | None, key: Path | None
-    ) -> None:
-        options = {**server_options()}
-        config = uvicorn.Config(
-            app,
-            loop="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            backlog=CONNECTIONS,
-            timeout_keep_alive=120,
-            timeout_graceful_shutdown=GRACEFUL_SECONDS,
-            ssl_certfile=certificate,
-            ssl_keyfile=key,
-            **options,
-        )
-        self._server = _Server(config)
-        self._sockets = list(sockets)
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Return when connections are accepted. Raises what made the server end before that."""
-        self._task = asyncio.create_task(self._server.serve(sockets=self._sockets))
-        while not self._server.started:
-            if self._task.done():
-                self._task.result()
-                raise RuntimeError("the HTTPS server ended before it accepted connections")
-            await asyncio.sleep(0.005)
-
-    async def close(self) -> None:
-        """Stop accepting, end open requests, return when all is closed."""
-        if self._task is None:
-            return
-        self._server.should_exit = True
-        await self._task
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        ssl_certfile=pki.server_certificate,
+        ssl_keyfile=pki.server_key,
+        **server_options(),
+    )
+    server = _Server(config, started)
+    serving = asyncio.create_task(server.serve(sockets=list(sockets)))
+    stop = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait((serving, stop), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stop.cancel()
+        server.should_exit = True
+        await serving
 
 
 def loopback_socket(port: int = 0) -> socket.socket:

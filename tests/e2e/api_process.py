@@ -1,0 +1,59 @@
+"""An API server with the controllers that API tests need, and no node: `python api_process.py HOME`.
+
+Prints `ready` once it answers; ends on SIGTERM. The kubeconfig is `HOME/kubeconfig`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from trainshed.client.asgi import AsgiTransport
+from trainshed.client.client import Client
+from trainshed.cluster import kubeconfig
+from trainshed.cluster.apiserver.app import ApiServer
+from trainshed.cluster.apiserver.bootstrap import bootstrap
+from trainshed.cluster.apiserver.serve import loopback_socket, serve
+from trainshed.cluster.controllers.deployments import DeploymentController
+from trainshed.cluster.controllers.garbage import GarbageCollector
+from trainshed.cluster.controllers.informers import SharedInformers
+from trainshed.cluster.controllers.namespaces import NamespaceController
+from trainshed.cluster.controllers.replicasets import ReplicaSetController
+from trainshed.cluster.paths import StatePaths
+from trainshed.cluster.pki import ensure_pki
+from trainshed.cluster.store import Store
+
+
+async def main(home: Path) -> None:
+    paths = StatePaths(home).prepare()
+    pki = ensure_pki(paths.pki)
+    store = await Store.open(paths.store)
+    api = ApiServer.secured(store, pki)
+    client = Client(AsgiTransport(api, "system:controllers", ["system:masters"]))
+    await bootstrap(client)
+    informers = SharedInformers(client)
+    parts = [
+        NamespaceController(client, informers, store, pki.ca_pem),
+        GarbageCollector(client, store),
+        ReplicaSetController(client, informers),
+        DeploymentController(client, informers),
+        informers,
+        api,
+    ]
+    listener = loopback_socket()
+    server = f"https://127.0.0.1:{listener.getsockname()[1]}"
+    kubeconfig.write(paths.kubeconfig, kubeconfig.document(server, pki.ca_pem, pki.admin_token))
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    tasks = [asyncio.create_task(part.run()) for part in parts]
+    await serve(api, [listener], pki, stopping, started=lambda: print("ready", flush=True))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
