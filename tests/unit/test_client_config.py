@@ -98,6 +98,22 @@ def test_errors_name_what_is_wrong(tmp_path: Path, changes: dict[str, Any], mess
         config.load_kubeconfig(make_kubeconfig(tmp_path / "config", **changes))
 
 
+def test_proxies_of_the_environment_are_for_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "inside.example")
+    assert config.environment_proxy("https://outside.example:6443") == "http://proxy:3128"
+    assert config.environment_proxy("http://outside.example") is None
+    for direct in (
+        "https://127.0.0.1:6443",
+        "https://[::1]:1",
+        "https://localhost:1",
+        "https://a.inside.example",
+    ):
+        assert config.environment_proxy(direct) is None, direct
+
+
 def test_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         config.load_kubeconfig(tmp_path / "nope")

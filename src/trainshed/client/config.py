@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 import msgspec
 
@@ -88,7 +92,7 @@ def load_kubeconfig(path: str | os.PathLike[str] | None = None, context: str | N
         ca=_pem(cluster, "certificate-authority", directory),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
         server_name=cluster.get("tls-server-name"),
-        proxy=cluster.get("proxy-url"),
+        proxy=cluster.get("proxy-url") or environment_proxy(cluster.get("server") or ""),
         token=user.get("token"),
         token_file=str(user_directory / token_file) if token_file else None,
         username=user.get("username"),
@@ -151,6 +155,21 @@ def connect(config: ClusterConfig, *, user_agent: str = "trainshed") -> Client:
         user_agent=user_agent,
     )
     return Client(transport, user_agent=user_agent, namespace=config.namespace)
+
+
+def environment_proxy(server: str) -> str | None:
+    """Return the proxy that `HTTPS_PROXY` and `NO_PROXY` name for `server`; never one for this machine itself.
+
+    For servers of a kubeconfig, as kubectl does. A pod reaches its own API server directly.
+    """
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return None
+    if host == "localhost" or proxy_bypass(host):
+        return None
+    return getproxies_environment().get(parts.scheme)
 
 
 def _plugin(plugin: ExecConfig, config: ClusterConfig) -> ExecPlugin:
