@@ -1,7 +1,7 @@
 """The network daemon: lives on the host's network, with sockets that were opened inside the cluster's.
 
     10.88.0.1:53      DNS, `nameserver`
-    10.88.0.1:3128    the way out for pods, `proxy`
+    10.88.0.1:3128    the way out for pods, `proxy`; where it can be had, also a route, `egress`
     any other         listeners that the control plane asked for; kept here, so that a restarted one finds
                       its clients' connections waiting in the same socket
 
@@ -14,13 +14,16 @@ import fcntl
 import gc
 import json
 import os
+import select
 import signal
+import time
 
+from trainshed.cluster.net import egress
 from trainshed.cluster.net.nameserver import NameServer
 from trainshed.cluster.net.proxy import Proxy
 from trainshed.cluster.net.zone import Zone
 from trainshed.cluster.node.runtime import clusternet, crash, durable, syscalls, wire
-from trainshed.cluster.node.runtime.loop import Loop
+from trainshed.cluster.node.runtime.loop import READ, Loop
 from trainshed.cluster.node.runtime.peers import Peer, Server
 
 TYPE_CHECKING = False
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 NAME = "netd.sock"
 RECORDS = "dns.json"
 _TIMEOUT = 10.0
+_EGRESS_TIMEOUT = 5.0
+_EGRESS_POLL = 0.02
 
 
 def main(argv: list[str]) -> int:
@@ -83,6 +88,8 @@ class Daemon:
         self._dns = NameServer(self._loop, wire.adopt(udp), wire.adopt(tcp))
         Proxy(self._loop, wire.adopt(self._open(clusternet.GATEWAY, clusternet.PROXY_PORT, "tcp")))
         self._load(durable.read_state(f"{run}/{RECORDS}") or {})
+        self._route = False
+        self._start_egress()
         self._server = Server(self._loop, f"{run}/{NAME}", self._request)
 
     def run(self) -> None:
@@ -102,13 +109,51 @@ class Daemon:
     def _open(self, ip: str, port: int, kind: str) -> int:
         return self._ask({"op": "listen", "ip": ip, "port": port, "kind": kind})[0]
 
+    def _start_egress(self) -> None:
+        """Give the cluster network a route out, if a program for it is installed."""
+        user, cluster = (f"/proc/{os.getpid()}/fd/{fd}" for fd in self._namespaces)
+        arguments = egress.command(user, cluster)
+        if not arguments:
+            return
+        try:
+            self._ask({"op": "forward"})
+            pid = egress.spawn(arguments)
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            os.write(2, f"no route for pods, they have the proxy: {error}\n".encode())
+            return
+        self._route = self._wait_for_route(pidfd)
+
+        def ended(events: int) -> None:
+            self._loop.forget(pidfd)
+            os.close(pidfd)
+            os.waitpid(pid, 0)
+            self._route = False
+            os.write(2, f"{arguments[0]} has ended; pods have the proxy\n".encode())
+
+        self._loop.watch(pidfd, READ, ended)
+
+    def _wait_for_route(self, pidfd: int) -> bool:
+        """Return whether the program has made its interface; it may also refuse, and end."""
+        deadline = time.monotonic() + _EGRESS_TIMEOUT
+        ended = select.poll()
+        ended.register(pidfd, select.POLLIN)
+        while time.monotonic() < deadline:
+            try:
+                self._ask({"op": "interface", "name": egress.TAP})
+                return True
+            except OSError:
+                if ended.poll(_EGRESS_POLL * 1000):
+                    return False
+        return False
+
     def _load(self, records: Message) -> None:
         self._dns.set_zone(Zone(records.get("services", {}), records.get("pending", ())))
 
     def _request(self, peer: Peer, message: Message) -> None:
         operation = message.get("op")
         if operation == "ping":
-            peer.answer({"pid": os.getpid(), "protocol": wire.PROTOCOL})
+            peer.answer({"pid": os.getpid(), "protocol": wire.PROTOCOL, "route": self._route})
         elif operation == "namespaces":
             peer.answer({}, [os.dup(fd) for fd in self._namespaces])
         elif operation == "listen":

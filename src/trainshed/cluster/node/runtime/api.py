@@ -8,7 +8,7 @@ complete before its end is reported. Every end is reported at least once: by `ev
 after a restart.
 """
 
-from trainshed.cluster.node.runtime.client import Runtime
+from trainshed.cluster.node.runtime.client import PROXY_URL, Runtime
 from trainshed.cluster.node.runtime.model import (
     ContainerSpec,
     ContainerState,
@@ -26,6 +26,7 @@ from trainshed.cluster.node.runtime.model import (
 )
 
 __all__ = [
+    "PROXY_URL",
     "ContainerSpec",
     "ContainerState",
     "DnsRecords",

@@ -43,6 +43,7 @@ from trainshed.cluster.node.runtime.sessions import AttachedSession, JoinedSessi
 
 log = logging.getLogger(__name__)
 _STOP_TIMEOUT = 15.0
+PROXY_URL = "http://10.88.0.1:3128"
 
 
 class Runtime:
@@ -53,6 +54,8 @@ class Runtime:
         self._events: asyncio.Queue[tuple[str, ContainerState]] = asyncio.Queue()
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._environment = python_layers()
+        self.has_route = False
+        """Whether pods reach the outside directly; else through the proxy at `PROXY_URL` only."""
 
     # Daemons.
 
@@ -88,13 +91,16 @@ class Runtime:
             log.warning("sandboxd had died and was started again; pods that live: %s", survivors or "none")
 
     async def _ensure_netd(self) -> None:
-        with contextlib.suppress(RuntimeLost):
+        try:
             async with connected(self._netd, timeout=5) as connection:
-                await connection.ask({"op": "ping"})
-                return
-        answer = await launch.launch(launch.NETD, [str(self.paths.run)], self.paths.log / "netd.log")
-        if "failure" in answer:
-            raise RuntimeLost(f"netd did not start: {answer['failure']}")
+                answer, _ = await connection.ask({"op": "ping"})
+        except RuntimeLost:
+            started = await launch.launch(launch.NETD, [str(self.paths.run)], self.paths.log / "netd.log")
+            if "failure" in started:
+                raise RuntimeLost(f"netd did not start: {started['failure']}") from None
+            async with connected(self._netd, timeout=5) as connection:
+                answer, _ = await connection.ask({"op": "ping"})
+        self.has_route = bool(answer["route"])
 
     @property
     def _sandboxd(self) -> str:

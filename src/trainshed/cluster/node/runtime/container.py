@@ -32,7 +32,8 @@ _TERMINATION = "termination-log"
 class Container:
     """Starts the process when constructed. Calls `on_started` if the command runs, and `on_ended` once.
 
-    `failure` is the report of a process that could not become the command. `directory` is the attempt's private one. `pod` is what `process.run_first` wants to know.
+    `failure` is the report of a process that could not become the command. `directory` is the attempt's
+    private one. `pod` is what `process.run_first` wants to know.
     """
 
     def __init__(

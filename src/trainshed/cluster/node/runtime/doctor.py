@@ -1,10 +1,203 @@
-"""Why sandboxes cannot be made on this machine, and what to change."""
+"""Why sandboxes cannot be made on this machine, and what to change.
+
+The kernel says EPERM to many things. Which of them it was is told by switches that distributions and
+container engines set; each is looked at here, and named with its remedy.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from trainshed.cluster.node.runtime import bare
 from trainshed.cluster.node.runtime.model import RuntimeUnavailable
+
+_OLDEST = (5, 11)  # overlayfs in user namespaces
+_TIMEOUT = 30.0
+
+_TITLES = {
+    "user": "user namespaces",
+    "map": "ids in a user namespace",
+    "mount": "mount namespaces",
+    "overlay": "overlayfs on the state directory",
+    "proc": "/proc in a sandbox",
+    "network": "network namespaces",
+    "bridge": "bridge and veth interfaces",
+}
+# Steps without which pods still run, in the way that the text says.
+_DEGRADED = {
+    "overlay": "what pods write is kept in memory, or their root is read-only",
+    "proc": "pods see the /proc of this machine, with all its processes",
+}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One finding of `trainshed doctor`. `remedy` is empty when `ok`, and when nothing needs to be done."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+def is_linux() -> bool:
+    """Whether this is Linux, WSL included. A function, for a type checker takes `sys.platform` as known."""
+    return sys.platform.startswith("linux")
+
+
+def diagnose(state: Path | None = None) -> list[Check]:
+    """Try everything that sandboxes need; `state` is the state directory (default: a temporary one)."""
+    checks = [_platform()]
+    if not checks[0].ok:
+        return checks
+    checks.append(_kernel())
+    with tempfile.TemporaryDirectory(dir=state if state and state.is_dir() else None) as directory:
+        results = _probe(directory)
+    for step, title in _TITLES.items():
+        detail = results.get(step)
+        if detail is None:
+            continue
+        if not detail:
+            checks.append(Check(name=title, ok=True, detail="works"))
+        elif step in _DEGRADED:
+            message, remedy = explain(step, detail)
+            checks.append(Check(name=title, ok=False, detail=f"{message}: {_DEGRADED[step]}", remedy=remedy))
+        else:
+            message, remedy = explain(step, detail)
+            checks.append(Check(name=title, ok=False, detail=message, remedy=remedy))
+    checks.append(_subordinate_ids())
+    checks.append(_egress())
+    return checks
 
 
 def unavailable(step: str, detail: str) -> RuntimeUnavailable:
     """Return the error for a step that the kernel refused."""
-    return RuntimeUnavailable(f"{step}: {detail}", "")
+    return RuntimeUnavailable(*explain(step, detail))
+
+
+def explain(step: str, detail: str, root: Path = Path("/")) -> tuple[str, str]:
+    """Return (one sentence, what to change) for a refused step. `root` is where /proc and /etc are."""
+    kernel = root / "proc/sys/kernel"
+    if _read(root / "proc/sys/user/max_user_namespaces") == "0":
+        return (
+            "this machine allows no user namespaces (user.max_user_namespaces is 0)",
+            "sudo sysctl -w user.max_user_namespaces=15000",
+        )
+    if _read(kernel / "unprivileged_userns_clone") == "0":
+        return (
+            "this machine allows user namespaces to root only (kernel.unprivileged_userns_clone is 0)",
+            "sudo sysctl -w kernel.unprivileged_userns_clone=1",
+        )
+    if _read(kernel / "apparmor_restrict_unprivileged_userns") == "1" and os.geteuid() != 0:
+        return (
+            "AppArmor takes every right from user namespaces of ordinary programs, as Ubuntu does from 23.10 on"
+            " (kernel.apparmor_restrict_unprivileged_userns is 1)",
+            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile with"
+            f" `userns,` for {sys.executable}",
+        )
+    if step == "overlay":
+        return (
+            f"overlayfs refuses the file system of the state directory ({detail.lower()})",
+            "set TRAINSHED_HOME to a directory on ext4, xfs or btrfs",
+        )
+    if step == "bridge":
+        return (
+            f"the kernel makes no bridge or veth interface ({detail.lower()})",
+            "sudo modprobe bridge veth",
+        )
+    if step == "map":
+        return (
+            f"the ids of the user namespace were refused ({detail})",
+            "check /etc/subuid and /etc/subgid, and that newuidmap is set-user-id root",
+        )
+    if step == "lock":
+        return (detail, "end the process named trainshed-sandboxd and try again")
+    if _in_container(root):
+        what = "hides parts of /proc" if step == "proc" else "forbids namespaces by its seccomp profile"
+        return (
+            f"this is a container whose engine {what} ({_TITLES.get(step, step)}: {detail.lower()})",
+            "start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
+            " (Kubernetes: seccompProfile Unconfined, procMount Unmasked)",
+        )
+    return (
+        f"the kernel refused {_TITLES.get(step, step)} ({detail.lower()})",
+        "see `dmesg` for the security module that refused it; Linux 5.11 or newer is needed",
+    )
+
+
+def _platform() -> Check:
+    if is_linux():
+        return Check(name="platform", ok=True, detail=f"Linux {platform.release()} on {platform.machine()}")
+    return Check(
+        name="platform",
+        ok=False,
+        detail=f"sandboxes are made of Linux namespaces, which {sys.platform} does not have",
+        remedy="run Trainshed on Linux, or in a Linux virtual machine",
+    )
+
+
+def _kernel() -> Check:
+    release = platform.release()
+    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
+    ok = numbers >= _OLDEST
+    remedy = "" if ok else "Linux 5.11 or newer is needed for overlayfs without root"
+    return Check(name="kernel", ok=ok, detail=release, remedy=remedy)
+
+
+def _probe(directory: str) -> dict[str, str]:
+    command = [sys.executable, "-I", "-S", bare.__file__, "trainshed.cluster.node.runtime.probe", directory]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
+        results: dict[str, str] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return {"user": f"the probe failed: {error}"}
+    return results
+
+
+def _subordinate_ids() -> Check:
+    name = "subordinate ids"
+    if os.geteuid() == 0:
+        return Check(name=name, ok=True, detail="not needed: every id is available to root")
+    user = os.environ.get("USER", str(os.geteuid()))
+    has_range = any(
+        line.startswith((f"{user}:", f"{os.geteuid()}:")) for line in _read(Path("/etc/subuid")).splitlines()
+    )
+    if has_range and shutil.which("newuidmap"):
+        return Check(name=name, ok=True, detail="pods may have files of several users")
+    return Check(
+        name=name,
+        ok=True,
+        detail="none: all users of a pod stand for you; setgroups and chown to other users fail in pods",
+    )
+
+
+def _egress() -> Check:
+    for tool in ("pasta", "slirp4netns"):
+        if shutil.which(tool):
+            return Check(name="network of pods", ok=True, detail=f"{tool} is installed")
+    return Check(
+        name="network of pods",
+        ok=True,
+        detail="pods reach the outside through an HTTP proxy; install passt or slirp4netns for other protocols",
+    )
+
+
+def _in_container(root: Path) -> bool:
+    if (root / ".dockerenv").exists() or (root / "run/.containerenv").exists():
+        return True
+    return "KUBERNETES_SERVICE_HOST" in os.environ or "container" in os.environ
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

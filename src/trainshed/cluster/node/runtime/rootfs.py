@@ -50,7 +50,6 @@ class RootFilesystem:
 
     def build(self) -> None:
         """Mount everything below `self.root`. Raises OSError."""
-        os.makedirs(self._upper, 0o700, exist_ok=True)
         os.makedirs(self.root, 0o755, exist_ok=True)
         self._choose_upper()
         syscalls.mount(self.root, self.root, "", MS_BIND)
@@ -63,12 +62,20 @@ class RootFilesystem:
         for path in sorted({path for path, _ in self._layers if path.count("/") > 1 or path in FRESH}):
             self._overlay_nested(path)
 
+    def check_overlay(self) -> None:
+        """Mount and unmount an overlay of empty directories. Raises OSError with what the kernel says."""
+        os.makedirs(self._upper, 0o700, exist_ok=True)
+        lower, merged = self._new_directory(), self._new_directory()
+        number = self._try_overlay([lower], merged)
+        if number:
+            raise OSError(number, os.strerror(number))
+        syscalls.unmount(merged)
+
     def _choose_upper(self) -> None:
         """Keep writes in memory when the state directory is on no possible upper (overlayfs, NFS, 9p)."""
-        lower, merged = self._new_directory(), self._new_directory()
-        if self._try_overlay([lower], merged) == 0:
-            syscalls.unmount(merged)
-        else:
+        try:
+            self.check_overlay()
+        except OSError:
             syscalls.mount("tmpfs", self._upper, "tmpfs", 0, "mode=0700")
 
     def _fresh(self) -> None:

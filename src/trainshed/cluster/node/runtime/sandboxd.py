@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 
+from trainshed.cluster.net import egress
 from trainshed.cluster.node.runtime import clusternet, crash, durable, ipam, netlink, syscalls, userns, wire
 from trainshed.cluster.node.runtime.loop import Loop
 from trainshed.cluster.node.runtime.peers import Peer, Server
@@ -208,6 +209,10 @@ class Daemon:
             self._run_sandbox(peer, message["spec"])
         elif operation == "listen":
             self._in_child(peer, lambda: self._listen(message))
+        elif operation == "forward":
+            self._in_child(peer, self._forward)
+        elif operation == "interface":
+            self._in_child(peer, lambda: self._find_interface(message["name"]))
         elif operation == "remove":
             self._in_child(peer, lambda: self._remove(message["uid"]))
         elif operation == "shutdown":
@@ -251,6 +256,16 @@ class Daemon:
     def _listen(self, message: Message) -> list[int]:
         syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)
         return [clusternet.open_listener(message["ip"], message["port"], message["kind"]).detach()]
+
+    def _forward(self) -> list[int]:
+        syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)
+        egress.forward()
+        return []
+
+    def _find_interface(self, name: str) -> list[int]:
+        syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)
+        socket.if_nametoindex(name)
+        return []
 
     def _remove(self, uid: str) -> list[int]:
         pod = f"{self._pods}/{uid}"
