@@ -165,9 +165,9 @@ class MemoryRuntime:
 class World:
     """The API, the runtime, and a node agent that can be restarted."""
 
-    def __init__(self, home: Any) -> None:
+    def __init__(self, home: Any, runtime: Any = None) -> None:
         self.api = KubeApi()
-        self.runtime = MemoryRuntime()
+        self.runtime = runtime or MemoryRuntime()
         self.paths = NodePaths(home)
         self.agent: NodeAgent | None = None
 

@@ -37,7 +37,7 @@ from trainshed.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, S
 
 log = logging.getLogger(__name__)
 
-RESYNC_SECONDS = 30.0
+RESYNC_SECONDS = 10.0
 """How often the runtime is asked for everything, in case an end was missed."""
 RETRY_SECONDS = 1.0
 

@@ -1,0 +1,197 @@
+"""The node agent with real sandboxes: what a manifest asks for happens to real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from tests.cluster.node_world import World
+from tests.unit.node_builders import make_container, make_pod
+from trainshed.cluster.backend import LogOptions
+from trainshed.cluster.node import agent as agent_module
+from trainshed.cluster.node.runtime.api import Runtime, RuntimePaths, RuntimeUnavailable
+
+LONG = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+
+
+@pytest.fixture
+async def world(tmp_path):
+    home = tmp_path / "state"
+    home.mkdir(mode=0o700)
+    runtime = Runtime(RuntimePaths.under(home))
+    try:
+        await runtime.start()
+    except RuntimeUnavailable as error:
+        pytest.skip(f"no sandboxes here: {error}")
+    try:
+        yield World(home, runtime)
+    finally:
+        await runtime.stop_all()
+        await runtime.close()
+
+
+async def logs(world, agent, name="web", container="main", **options):
+    stream = agent.backend().logs(world.api.pod(name), LogOptions(container, **options))
+    return b"".join([block async for block in stream]).decode()
+
+
+def shell(text, **fields):
+    return make_container(command=["sh", "-c", text], **fields)
+
+
+async def test_init_containers_hand_files_to_the_main_one(world):
+    mounts = [{"name": "shared", "mountPath": "/shared"}]
+    pod = make_pod(
+        shell("cat /shared/x; touch /opt/private", volumeMounts=mounts),
+        init=(shell("echo from-init > /shared/x", name="i", volumeMounts=mounts),),
+        volumes=[{"name": "shared", "emptyDir": {"medium": "Memory"}}],
+        restartPolicy="Never",
+    )
+    async with world.node() as agent:
+        await world.api.apply_pod(pod)
+        status = await world.until_phase("web", "Succeeded")
+        assert await logs(world, agent) == "from-init\n"
+        assert status["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
+        assert not os.path.exists("/opt/private")
+
+
+async def test_exit_codes_messages_and_missing_programs(world):
+    fallback = shell("echo why; exit 7", name="b", terminationMessagePolicy="FallbackToLogsOnError")
+    pod = make_pod(
+        shell("echo done > /dev/termination-log; exit 3", name="a"),
+        fallback,
+        make_container("c", command=["no-such-program"]),
+        shell("kill -9 $$$$", name="d"),
+        restartPolicy="Never",
+    )
+    async with world.node():
+        await world.api.apply_pod(pod)
+        status = await world.until_phase("web", "Failed")
+        ends = {c["name"]: c["state"]["terminated"] for c in status["containerStatuses"]}
+        assert (ends["a"]["exitCode"], ends["a"]["message"]) == (3, "done\n")
+        assert (ends["b"]["exitCode"], ends["b"]["message"]) == (7, "why\n")
+        assert (ends["c"]["exitCode"], ends["c"]["reason"]) == (127, "StartError")
+        assert "no-such-program" in ends["c"]["message"]
+
+
+async def test_a_failing_liveness_probe_restarts_and_readiness_is_followed(world):
+    main = shell(
+        "touch /tmp/alive; trap 'exit 0' TERM; while :; do sleep 0.05; done",
+        livenessProbe={
+            "exec": {"command": ["test", "-e", "/tmp/alive"]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+        },
+        readinessProbe={
+            "exec": {"command": ["test", "-e", "/tmp/ready"]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+        },
+    )
+    async with world.node() as agent:
+        await world.api.apply_pod(make_pod(main))
+        await world.until_phase("web", "Running")
+
+        def container():
+            return world.api.status("web")["containerStatuses"][0]
+
+        async def run(*command):
+            session = await agent.backend().exec(
+                world.api.pod("web"), "main", command, stdin=False, tty=False
+            )
+            try:
+                return [chunk async for chunk in session.output()], await session.wait()
+            finally:
+                await session.close()
+
+        assert container()["ready"] is False and container()["started"] is True
+        assert (await run("touch", "/tmp/ready"))[1] == 0
+        await world.until(lambda: container()["ready"], "ready")
+        await run("rm", "/tmp/alive")
+        await world.until(lambda: container()["restartCount"] == 1, "a restart")
+        await world.until(lambda: "Unhealthy" in world.api.reasons(), "the event")
+        # An end by SIGTERM after a failed probe is an ordinary end: the restart follows the policy.
+        assert container()["lastState"]["terminated"]["exitCode"] == 0
+
+
+async def test_hooks_run_inside_the_container(world):
+    mount = [{"name": "host", "mountPath": "/seen"}]
+    seen = world.paths.home.parent / "seen"
+    main = make_container(
+        command=LONG,
+        volumeMounts=mount,
+        lifecycle={
+            "postStart": {"exec": {"command": ["sh", "-c", "echo started >> /seen/log"]}},
+            "preStop": {"exec": {"command": ["sh", "-c", "echo stopping >> /seen/log"]}},
+        },
+    )
+    volumes = [{"name": "host", "hostPath": {"path": str(seen), "type": "DirectoryOrCreate"}}]
+    async with world.node():
+        await world.api.apply_pod(make_pod(main, volumes=volumes))
+        await world.until(lambda: (seen / "log").exists(), "postStart")
+        await world.until_phase("web", "Running")
+        await world.api.delete_pod("web", 5)
+        await world.until(lambda: world.api.pod("web") is None, "the pod is gone")
+        assert (seen / "log").read_text() == "started\nstopping\n"
+
+
+async def test_a_restarted_node_adopts_running_processes(world):
+    async with world.node():
+        await world.api.apply_pod(make_pod(make_container(command=LONG)))
+        await world.api.apply_pod(
+            make_pod(
+                shell("sleep 0.3; exit 4"), restartPolicy="Never", metadata={"name": "ends", "uid": "u2"}
+            )
+        )
+        await world.until_phase("web", "Running")
+        await world.until_phase("ends", "Running")
+        (before,) = [c for s in await world.runtime.list() if s.uid == "u1" for c in s.containers]
+    await world.runtime.close()
+    await asyncio.sleep(0.5)  # what ends now, ends unseen
+    world.runtime = Runtime(world.runtime.paths)
+    await world.runtime.start()
+    async with world.node():
+        status = await world.until_phase("ends", "Failed")
+        assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+        (after,) = [c for s in await world.runtime.list() if s.uid == "u1" for c in s.containers]
+        assert after == before, "the same process"
+        await world.api.delete_pod("web", 5)
+        await world.until(lambda: world.api.pod("web") is None, "the pod is gone")
+        await world.until(lambda: not world.paths.pod("u1").exists(), "its files are removed")
+
+
+async def test_a_killed_shim_is_a_restart(world, monkeypatch):
+    """The runtime may or may not notice at once; asking for everything now and then always does."""
+    monkeypatch.setattr(agent_module, "RESYNC_SECONDS", 0.5)
+    async with world.node():
+        await world.api.apply_pod(make_pod(make_container(command=LONG)))
+        await world.until_phase("web", "Running")
+        (state,) = await world.runtime.list()
+        os.kill(state.pid, signal.SIGKILL)
+
+        def restarted():
+            (container,) = world.api.status("web")["containerStatuses"]
+            return container["restartCount"] == 1 and "running" in container["state"]
+
+        await world.until(restarted, "the restart")
+        (state,) = await world.runtime.list()
+        assert state.alive and state.containers[0].attempt == 1
+
+
+async def test_previous_logs(world):
+    async with world.node() as agent:
+        await world.api.apply_pod(make_pod(shell("echo $$$$-run; exit 1")))
+        await world.until(
+            lambda: (world.api.status("web").get("containerStatuses") or [{}])[0].get("restartCount") == 1,
+            "a restart",
+        )
+        await world.until(
+            lambda: "CrashLoopBackOff" in str(world.api.status("web")["containerStatuses"][0]["state"]),
+            "back-off",
+        )
+        assert "-run" in await logs(world, agent, previous=True)
+        assert "-run" in await logs(world, agent)
+        await world.until(lambda: "BackOff" in world.api.reasons(), "the event")
