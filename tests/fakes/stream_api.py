@@ -72,11 +72,15 @@ def make_app(backend: LocalNode) -> Callable[..., object]:
 
 
 @contextlib.asynccontextmanager
-async def serving(backend: LocalNode, *, deadline: float) -> AsyncIterator[str]:
-    """Serve the API; yields its URL. On the way out the server stops, and every process must end."""
-    options = streams.server_options()
+async def running(app: Callable[..., object], *, deadline: float) -> AsyncIterator[str]:
+    """Serve an ASGI application on a free port of this machine; yields its URL."""
     config = uvicorn.Config(
-        make_app(backend), host="127.0.0.1", port=0, lifespan="off", log_level="warning", **options
+        app,  # type: ignore[arg-type]
+        host="127.0.0.1",
+        port=0,
+        lifespan="off",
+        log_level="warning",
+        **streams.server_options(),
     )
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
@@ -89,5 +93,13 @@ async def serving(backend: LocalNode, *, deadline: float) -> AsyncIterator[str]:
         server.should_exit = True
         async with asyncio.timeout(deadline):
             await task
-            for session in backend.sessions:
-                await session.closed.wait()
+
+
+@contextlib.asynccontextmanager
+async def serving(node: LocalNode, *, deadline: float) -> AsyncIterator[str]:
+    """Serve the API; yields its URL. On the way out the server stops, and every process must end."""
+    async with running(make_app(node), deadline=deadline) as url:
+        yield url
+    async with asyncio.timeout(deadline):
+        for session in node.sessions:
+            await session.closed.wait()

@@ -63,7 +63,10 @@ def _builtin(info: ResourceInfo) -> Columns:
 
 def _custom_cell(column: Object, obj: Object, now: float) -> Any:
     """Return the value at a column's path in the column's type; None prints as an empty cell."""
-    value = first(obj, column.get("jsonPath", ""))
+    try:
+        value = first(obj, column.get("jsonPath", ""))
+    except ValueError:  # stored before paths were checked: an empty cell beats a list that cannot be read
+        return None
     if value is None:
         return None
     match column.get("type"):

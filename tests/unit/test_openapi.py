@@ -1,0 +1,99 @@
+"""Every published document is closed (each reference resolves) and carries what kubectl looks for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.test_registry import make_custom
+from trainshed.kube.openapi import OpenAPI, gv_path
+from trainshed.kube.registry import BUILTINS, Registry
+
+GROUP_VERSIONS = sorted({info.group_version for info in BUILTINS})
+
+
+def _document(registry: Registry, group: str, version: str) -> Any:
+    encoded = OpenAPI(registry, "v1.33.2").document(group, version)
+    assert encoded is not None
+    return msgspec.json.decode(encoded)
+
+
+def _operations(document: Any) -> list[Any]:
+    return [
+        operation
+        for path in document["paths"].values()
+        for method, operation in path.items()
+        if method != "parameters"
+    ]
+
+
+@pytest.mark.parametrize(("group", "version"), GROUP_VERSIONS, ids=[gv_path(*gv) for gv in GROUP_VERSIONS])
+def test_document_is_closed_and_without_json_schema_leftovers(group: str, version: str) -> None:
+    encoded = OpenAPI(Registry(), "v1.33.2").document(group, version)
+    assert encoded is not None
+    text = encoded.decode()
+    document = msgspec.json.decode(encoded)
+    referred = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
+    assert referred <= document["components"]["schemas"].keys()
+    assert "$defs" not in text
+    assert '"null"' not in text
+    names = [operation["operationId"] for operation in _operations(document)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    "info", [i for i in BUILTINS if "patch" in i.verbs], ids=lambda i: i.resource.group_resource
+)
+def test_patch_carries_kind_and_field_validation(info: Any) -> None:
+    document = _document(Registry(), *info.group_version)
+    kind = {"group": info.resource.group, "version": info.resource.version, "kind": info.resource.kind}
+    patches = [path["patch"] for path in document["paths"].values() if "patch" in path]
+    found = [patch for patch in patches if patch["x-kubernetes-group-version-kind"] == kind]
+    assert found
+    assert all("fieldValidation" in {p["name"] for p in patch["parameters"]} for patch in found)
+    schemas = document["components"]["schemas"].values()
+    assert [s for s in schemas if kind in s.get("x-kubernetes-group-version-kind", ())]
+
+
+def test_explain_reads_descriptions_and_references() -> None:
+    schemas = _document(Registry(), "apps", "v1")["components"]["schemas"]
+    spec = schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]
+    assert spec["replicas"]["type"] == "integer"
+    assert "desired pods" in spec["replicas"]["description"]
+    assert spec["template"]["allOf"] == [{"$ref": "#/components/schemas/io.k8s.api.core.v1.PodTemplateSpec"}]
+    assert "enum" not in schemas["io.k8s.api.apps.v1.Deployment"]["properties"]["kind"]
+
+
+def test_custom_resource_has_its_schema_and_metadata() -> None:
+    registry = Registry()
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "description": "what to run"}}}
+    registry.add("pytorchjobs.kubeflow.org", [msgspec.structs.replace(make_custom(), schema=schema)])
+    document = _document(registry, "kubeflow.org", "v1")
+    job = document["components"]["schemas"]["org.kubeflow.v1.PyTorchJob"]
+    assert job["properties"]["spec"]["description"] == "what to run"
+    assert job["properties"]["metadata"]["allOf"][0]["$ref"].endswith("meta.v1.ObjectMeta")
+    items = document["components"]["schemas"]["org.kubeflow.v1.PyTorchJobList"]["properties"]["items"]
+    assert items["items"]["allOf"] == [{"$ref": "#/components/schemas/org.kubeflow.v1.PyTorchJob"}]
+    assert "/apis/kubeflow.org/v1/namespaces/{namespace}/pytorchjobs/{name}" in document["paths"]
+
+
+def test_hash_changes_with_the_crd_only_where_it_is_served() -> None:
+    registry = Registry()
+    documents = OpenAPI(registry, "v1.33.2")
+    before = documents.root()["paths"]
+    registry.add("pytorchjobs.kubeflow.org", [make_custom()])
+    added = documents.root()["paths"]
+    assert set(added) - set(before) == {"apis/kubeflow.org/v1"}
+    assert added["apis/apps/v1"] == before["apis/apps/v1"]
+    first = documents.document("kubeflow.org", "v1")
+    changed = msgspec.structs.replace(make_custom(), schema={"type": "object", "description": "new"})
+    registry.add("pytorchjobs.kubeflow.org", [changed])
+    after = documents.root()["paths"]
+    assert after["apis/kubeflow.org/v1"] != added["apis/kubeflow.org/v1"]
+    assert documents.document("kubeflow.org", "v1") != first
+    registry.remove("pytorchjobs.kubeflow.org")
+    assert documents.root()["paths"] == before
+    assert documents.document("kubeflow.org", "v1") is None

@@ -1,0 +1,110 @@
+"""The registry answers by path, kind and preference, and CRDs come and go without touching built-ins."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainshed.kube import resources
+from trainshed.kube.registry import ALL_VERBS, BUILTINS, Registry, ResourceInfo, version_priority
+from trainshed.kube.resources import Resource
+
+
+def make_custom(
+    version: str = "v1", plural: str = "pytorchjobs", group: str = "kubeflow.org"
+) -> ResourceInfo:
+    return ResourceInfo(
+        resource=Resource(group, version, plural, "PyTorchJob"),
+        singular="pytorchjob",
+        list_kind="PyTorchJobList",
+        crd_name=f"{plural}.{group}",
+        storage_version="v1",
+    )
+
+
+def test_every_constant_of_resources_is_served() -> None:
+    registry = Registry()
+    constants = [value for value in vars(resources).values() if isinstance(value, Resource)]
+    for resource in constants:
+        if resource.group != "kubeflow.org":
+            info = registry.get(resource.group, resource.version, resource.plural)
+            assert info is not None, resource
+            assert info.resource == resource
+
+
+def test_paths_and_short_names_are_unambiguous_within_a_group() -> None:
+    paths = [(info.resource.group, info.resource.version, info.resource.plural) for info in BUILTINS]
+    assert len(paths) == len(set(paths))
+    for info in BUILTINS:
+        same = [i for i in BUILTINS if i.group_version == info.group_version and i is not info]
+        others = {
+            name for other in same for name in (other.resource.plural, other.singular, *other.short_names)
+        }
+        assert not others & {info.singular, *info.short_names}, info.resource
+
+
+def test_reviews_can_only_be_created_and_metrics_only_read() -> None:
+    for info in BUILTINS:
+        if info.resource.kind.endswith("Review"):
+            assert (info.verbs, info.stored) == (("create",), False)
+        if info.resource.group == "metrics.k8s.io":
+            assert (info.verbs, info.stored) == (("get", "list"), False)
+
+
+def test_views_share_the_store_of_another_resource() -> None:
+    registry = Registry()
+    events = registry.get("events.k8s.io", "v1", "events")
+    assert events is not None
+    assert events.storage == resources.EVENTS
+    hpa = registry.get("autoscaling", "v1", "horizontalpodautoscalers")
+    assert hpa is not None
+    assert hpa.storage == resources.HORIZONTALPODAUTOSCALERS
+    stored = registry.stored()
+    assert events not in stored
+    assert hpa not in stored
+
+
+def test_core_comes_first_and_autoscaling_prefers_v2() -> None:
+    registry = Registry()
+    assert registry.groups()[:2] == ["", "apps"]
+    assert registry.versions("autoscaling") == ["v2", "v1"]
+    preferred = registry.preferred("autoscaling", "horizontalpodautoscalers")
+    assert preferred is not None
+    assert preferred.resource.version == "v2"
+
+
+def test_crd_is_served_from_add_to_remove() -> None:
+    registry = Registry()
+    before = list(registry)
+    registry.add("pytorchjobs.kubeflow.org", [make_custom("v1beta1"), make_custom("v1")])
+    assert registry.groups()[-1] == "kubeflow.org"
+    assert registry.versions("kubeflow.org") == ["v1", "v1beta1"]
+    found = registry.by_kind("kubeflow.org", "v1", "PyTorchJob")
+    assert found is not None
+    assert found.crd
+    assert found.verbs == ALL_VERBS
+    assert [i.resource.version for i in registry.stored() if i.crd] == ["v1"]
+    revision = registry.revision
+    registry.add("pytorchjobs.kubeflow.org", [make_custom("v1")])
+    assert registry.versions("kubeflow.org") == ["v1"]
+    assert registry.revision > revision
+    registry.remove("pytorchjobs.kubeflow.org")
+    registry.remove("never.there")
+    assert list(registry) == before
+    assert not registry.has_group("kubeflow.org")
+
+
+def test_crd_cannot_replace_a_builtin() -> None:
+    registry = Registry()
+    pods = registry.get("", "v1", "pods")
+    impostor = make_custom(group="", plural="pods")
+    registry.add("pods.", [impostor])
+    assert registry.get("", "v1", "pods") == pods
+
+
+ORDERED = ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"]
+
+
+@given(st.permutations(ORDERED))
+def test_version_priority_of_the_documentation(shuffled: list[str]) -> None:
+    assert sorted(shuffled, key=version_priority) == ORDERED
