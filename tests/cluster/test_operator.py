@@ -31,6 +31,7 @@ from trainshed.jobs.model import OperatorOptions
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import (
     EVENTS,
+    HORIZONTALPODAUTOSCALERS,
     NAMESPACES,
     PODS,
     PYTORCHJOBS,
@@ -233,6 +234,45 @@ async def test_suspend_and_resume(world: World) -> None:
     await world.until("no pods", lambda: not world.kubelet.pods.items())
     await world.until("Suspended", lambda: world.is_true("Suspended"))
     assert await world.names(SERVICES) == []
+
+
+async def test_an_elastic_job_has_an_autoscaler_while_it_may_run(world: World) -> None:
+    metric = {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+    }
+    job = make_job(master=False)
+    job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, "metrics": [metric]}
+    world.start()
+    await world.admin.create(PYTORCHJOBS, job)
+    await world.until("two workers", lambda: len(world.kubelet.pods.items()) == 2)
+    hpa = await world.admin.get(HORIZONTALPODAUTOSCALERS, "job", "ns")
+    assert (hpa["spec"]["minReplicas"], hpa["spec"]["maxReplicas"]) == (1, 4)
+    assert hpa["spec"]["scaleTargetRef"]["kind"] == "PyTorchJob"
+    patch = {
+        "spec": {"elasticPolicy": {"maxReplicas": 3}, "pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}
+    }
+    await world.admin.patch(PYTORCHJOBS, "job", "ns", patch)
+    await world.until("three workers", lambda: len(world.kubelet.pods.items()) == 3)
+    hpa = await world.admin.get(HORIZONTALPODAUTOSCALERS, "job", "ns")
+    assert hpa["spec"]["maxReplicas"] == 3
+    await world.admin.patch(PYTORCHJOBS, "job", "ns", {"spec": {"runPolicy": {"suspend": True}}})
+    await world.until("Suspended", lambda: world.is_true("Suspended"))
+    with pytest.raises(ApiError, match="not found"):
+        await world.admin.get(HORIZONTALPODAUTOSCALERS, "job", "ns")
+
+
+async def test_a_finished_job_is_deleted_after_its_time(world: World) -> None:
+    world.start()
+    await world.admin.create(PYTORCHJOBS, make_job(workers=0, ttlSecondsAfterFinished=1))
+    await world.until("running", lambda: world.is_true("Running"))
+    await world.kubelet.report("job-master-0", "Succeeded")
+    await world.until("deletion", lambda: not world.job)
+    assert world.operator is not None
+    await world.until(
+        "the counter",
+        lambda: 'deleted_total{job_namespace="ns",framework="pytorch"} 1' in world.operator.metrics.text(),
+    )
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["unsent", "unanswered"])
