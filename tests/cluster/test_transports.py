@@ -84,7 +84,10 @@ class Echo:
                 "user": scope.get("extensions", {}).get("trainshed.user"),
             }
             await _reply(
-                send, 200, msgspec.json.encode(seen), [(b"warning", b'299 - "a"'), (b"warning", b'299 - "b"')]
+                send,
+                200,
+                msgspec.json.encode(seen),
+                [(b"warning", b'299 - "a"'), (b"warning", rb'299 - "b \"quoted\""')],
             )
 
 
@@ -175,7 +178,7 @@ async def test_request_carries_method_path_query_body_and_type(transport: Transp
     seen = msgspec.json.decode(response.body)
     assert response.status == 200
     assert response.headers["x-thing"] == "1"
-    assert response.warnings == ('299 - "a"', '299 - "b"')
+    assert response.warnings == ('299 - "a"', r'299 - "b \"quoted\""')
     assert (seen["method"], seen["path"], seen["query"]) == ("POST", "/api/v1/x", "a=b+c&a=2")
     assert (seen["body"], seen["contentType"], seen["agent"]) == ("hello", "text/x", "tester")
 
@@ -258,6 +261,12 @@ async def test_client_paths_and_parameters(transport: Transport) -> None:
     seen = await client.apply(CONFIGMAPS, {"metadata": {"name": "c"}}, field_manager="m")
     assert seen["contentType"] == "application/apply-patch+yaml"
     assert seen["query"] == "fieldManager=m&force=true"
+
+
+async def test_warnings_reach_the_caller(transport: Transport) -> None:
+    heard: list[str] = []
+    await Client(transport, on_warning=heard.append).get(PODS, "x", "default")
+    assert heard == ["a", 'b "quoted"']
 
 
 async def test_asgi_says_who_asks(echo: Echo) -> None:

@@ -10,7 +10,9 @@ namespace in `get`, `patch` and `delete`. Writes take the namespace of the objec
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -19,6 +21,8 @@ import msgspec
 from trainshed.client.transport import Query, Response, Transport
 from trainshed.client.watching import WatchEvent, decode_events, status_error
 from trainshed.kube.resources import PODS, SERVICEACCOUNTS, Object, Resource
+
+log = logging.getLogger(__name__)
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -46,13 +50,20 @@ class Client:
     """A Kubernetes API as one user sees it.
 
     `user_agent` also names the field manager of writes that do not name one (the part before the slash, as
-    kubectl does). Must be closed.
+    kubectl does). `on_warning` is given the text of each warning that the server sends along with an answer
+    (a deprecated field, say); without it they are logged. Must be closed.
     """
 
     def __init__(
-        self, transport: Transport, *, user_agent: str = "trainshed", namespace: str = "default"
+        self,
+        transport: Transport,
+        *,
+        user_agent: str = "trainshed",
+        namespace: str = "default",
+        on_warning: Callable[[str], None] | None = None,
     ) -> None:
         self.transport = transport
+        self._on_warning = on_warning or _log_warning
         self.namespace = namespace
         self.field_manager = user_agent.partition("/")[0]
 
@@ -320,9 +331,21 @@ class Client:
         response = await self.transport.request(
             method, path, query=query, body=body, content_type=content_type, accept=accept
         )
+        for warning in response.warnings:
+            self._on_warning(warning_text(warning))
         if response.status >= 400:
             raise status_error(response.status, response.body, response.headers)
         return response
+
+
+def warning_text(header: str) -> str:
+    """Return the text of a Warning header: `299 - "text"`, with quotes and backslashes escaped (RFC 7234)."""
+    quoted = header.partition('"')[2].rpartition('"')[0]
+    return re.sub(r"\\(.)", r"\1", quoted) if quoted else header
+
+
+def _log_warning(text: str) -> None:
+    log.info("API warning", extra={"warning": text})
 
 
 def _query(**parameters: str) -> Query:

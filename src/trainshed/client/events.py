@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 NORMAL = "Normal"
 WARNING = "Warning"
 REPEAT_SECONDS = 5.0
-REMEMBERED = 4096
+REMEMBERED = 2000
 """How many distinct events are remembered for counting repeats, and how many may wait to be written."""
 RETRY_SECONDS = 1.0
 MAX_MESSAGE = 1024
@@ -61,6 +61,7 @@ class EventRecorder:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = False
+        self._closed = False
         self._task: asyncio.Task[None] | None = None
         self.dropped = 0
         """Events given up because too many were waiting."""
@@ -99,12 +100,13 @@ class EventRecorder:
                 await self._idle.wait()
         except TimeoutError:
             log.warning("events not written", extra={"component": self._component, "count": len(self._queue)})
+        self._closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _enqueue(self, series: _Series) -> None:
-        if series in self._queue or not series.unwritten:
+        if self._closed or series in self._queue or not series.unwritten:
             return
         self._queue.append(series)
         self._idle.clear()
@@ -116,6 +118,8 @@ class EventRecorder:
         _, oldest = self._series.popitem(last=False)
         if oldest.queued:
             self.dropped += 1
+            if self.dropped == 1:
+                log.warning("events dropped: too many wait", extra={"component": self._component})
             oldest.unwritten = 0
 
     async def _write_all(self) -> None:

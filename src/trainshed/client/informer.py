@@ -186,7 +186,7 @@ class Informer:
     async def _failed(self, error: Exception) -> None:
         self._failures += 1
         log.log(
-            logging.WARNING if self._failures in (3, 10) else logging.DEBUG,
+            logging.WARNING if self._failures == 3 or self._failures % 60 == 0 else logging.DEBUG,
             "list-watch failed",
             extra=self._about(error=str(error) or type(error).__name__, failures=self._failures),
         )
