@@ -54,8 +54,11 @@ def test_a_pending_replica_says_why() -> None:
 
 
 def test_lines_survive_chunk_borders_and_reconnection_without_loss_or_repeat() -> None:
-    """A stream that starts over repeats what was seen; the splitter drops exactly that."""
-    log = b"".join(b"2026-01-01T00:00:00.%09dZ line %d\n" % (i, i) for i in range(1, 6))
+    """A stream that starts over repeats what was seen; the splitter drops exactly that.
+
+    Lines written at once share a timestamp, empty ones included.
+    """
+    log = b"".join(b"2026-01-01T00:00:00.%09dZ line %d\n" % (i // 3, i) for i in range(1, 6))
     for cut in range(len(log)):
         splitter = LineSplitter()
         lines = splitter.feed(log[:cut])

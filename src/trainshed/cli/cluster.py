@@ -57,7 +57,7 @@ def ensure_up(arguments: list[str] | None = None) -> StatePaths:
     try:
         with err.status("starting the cluster") as spinner:
             launcher.start(
-                paths, arguments or [], lambda step: spinner.update(f"starting the cluster: {step}")
+                paths, MODULE, arguments or [], lambda step: spinner.update(f"starting the cluster: {step}")
             )
     except launcher.StartFailed as error:
         raise UserError(str(error), error.hint, UNAVAILABLE) from error

@@ -17,6 +17,7 @@ from trainshed.client.informer import Informer
 from trainshed.kube.resources import PODS, Object, Resource
 
 _KEPT_LINES = 25
+_SETTLE_SECONDS = 1.5
 _DRAIN_SECONDS = 5.0
 """How long the last log lines may take to arrive once the job is finished."""
 
@@ -116,11 +117,21 @@ class Follower:
         name, replica = new["metadata"]["name"], jobstate.replica(new)
         self._seen_pods[name] = new
         if replica.detail:
-            self._tell(f"{replica.name} {replica.state}: {replica.detail}")
+            asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._explain, name, replica)
         if change != "DELETED":
             for container, attempt in jobstate.started_instances(new):
                 self._stream(name, new["metadata"]["uid"], container, attempt, replica.name)
         self._show()
+
+    def _explain(self, pod: str, replica: jobstate.Replica) -> None:
+        """Say why a replica waits, if it still does: most reasons are over at once."""
+        seen = self._seen_pods.get(pod)
+        if (
+            seen is not None
+            and not self._finished.is_set()
+            and jobstate.replica(seen).detail == replica.detail
+        ):
+            self._tell(f"{replica.name} {replica.state}: {replica.detail}")
 
     def _stream(self, pod: str, uid: str, container: str, attempt: int, replica: str) -> None:
         key = (uid, container, attempt)

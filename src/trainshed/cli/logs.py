@@ -21,11 +21,16 @@ LineHandler = Callable[[str, str], None]
 
 
 class LineSplitter:
-    """Cuts chunks into lines and drops what was seen before. Pure apart from its own state."""
+    """Cuts chunks into lines, and after a restart drops what was seen before. Pure apart from its own state.
+
+    Several lines may carry one timestamp, so the position is the last timestamp and how many lines had it.
+    """
 
     def __init__(self) -> None:
-        self.last_timestamp = ""
         self._rest = b""
+        self._last = ""
+        self._seen_at_last = 0
+        self._resume_after = ("", 0)
 
     def feed(self, chunk: bytes) -> list[str]:
         """Return the new complete lines in the chunk, without their timestamps."""
@@ -33,8 +38,10 @@ class LineSplitter:
         return [text for line in complete if (text := self._new(line)) is not None]
 
     def restart(self) -> None:
-        """Forget an incomplete line: the stream starts over."""
+        """The stream starts over from its first line: forget an incomplete one, remember the position."""
         self._rest = b""
+        self._resume_after = (self._last, self._seen_at_last)
+        self._last, self._seen_at_last = "", 0
 
     def finish(self) -> list[str]:
         """Return what is left when the log has ended without a newline."""
@@ -44,11 +51,10 @@ class LineSplitter:
 
     def _new(self, line: bytes) -> str | None:
         timestamp, _, text = line.decode("utf-8", "replace").partition(" ")
+        self._seen_at_last = self._seen_at_last + 1 if timestamp == self._last else 1
+        self._last = timestamp
         # RFC 3339 with a fixed number of digits in one zone orders like text.
-        if timestamp <= self.last_timestamp:
-            return None
-        self.last_timestamp = timestamp
-        return text
+        return text if (timestamp, self._seen_at_last) > self._resume_after else None
 
 
 async def follow_container(

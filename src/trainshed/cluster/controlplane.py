@@ -29,8 +29,6 @@ from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.cluster import kubeconfig
 from trainshed.cluster.apiserver.app import ApiServer
-from trainshed.cluster.apiserver.authentication import Authenticator
-from trainshed.cluster.apiserver.authorization import Authorizer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.core import AdmissionCheck
 from trainshed.cluster.apiserver.serve import serve
@@ -126,13 +124,7 @@ async def _serve(
     listener = _listen(paths, options.port)
     port = listener.getsockname()[1]
     nodes = NodeGroup()
-    api = ApiServer(
-        store,
-        authenticator=Authenticator(pki),
-        authorizer=Authorizer(store),
-        admission=options.admission,
-        backend=nodes,
-    )
+    api = ApiServer.secured(store, pki, backend=nodes, admission=options.admission)
     client = Client(AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane")
     await bootstrap(client)
     informers = SharedInformers(client)
@@ -145,6 +137,7 @@ async def _serve(
         DeploymentController(client, informers),
         GarbageCollector(client, store),
         informers,
+        api,
     ]
     for agent in node_agents(client, runtime, paths, options.nodes, nodes):
         parts.append(agent)
@@ -156,9 +149,11 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
 
+    serving = asyncio.Event()
     tasks = [asyncio.create_task(part.run(), name=type(part).__name__) for part in parts]
-    tasks.append(asyncio.create_task(serve(api, [listener, inside], pki, stopping), name="serve"))
-    tasks.append(asyncio.create_task(_ready(client, options, paths, port, report), name="ready"))
+    https = serve(api, [listener, inside], pki, stopping, started=serving.set)
+    tasks.append(asyncio.create_task(https, name="serve"))
+    tasks.append(asyncio.create_task(_ready(serving, client, options, paths, port, report), name="ready"))
     stop = asyncio.create_task(stopping.wait())
     pending: set[asyncio.Task[Any]] = {stop, *tasks}
     try:
@@ -197,9 +192,15 @@ def node_agents(
 
 
 async def _ready(
-    client: Client, options: Options, paths: StatePaths, port: int, report: Callable[[Report], None]
+    serving: asyncio.Event,
+    client: Client,
+    options: Options,
+    paths: StatePaths,
+    port: int,
+    report: Callable[[Report], None],
 ) -> None:
     """Install the operator's objects, say which process this is, and report that it is up."""
+    await serving.wait()
     for resource, obj in options.install:
         await client.apply(resource, obj, field_manager="trainshed-install")
     info = Info(
