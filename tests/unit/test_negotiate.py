@@ -28,6 +28,7 @@ KUBECTL_TABLE = f"{_TABLE};v=v1,{_TABLE};v=v1beta1,application/json"
         (KUBECTL_TABLE, Representation("table", "v1")),
         ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", Representation("table", "v1beta1")),
         ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Representation("partial", "v1")),
+        ('application/json ; AS=Table; v = "v1" ;g=meta.k8s.io', Representation("table", "v1")),
         ("application/json;as=Unknown;v=v1;g=meta.k8s.io,application/json", JSON),
         (
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
