@@ -106,7 +106,7 @@ def _service(obj: Object, now: float) -> list[Any]:
 
 
 def _endpoints(obj: Object, now: float) -> list[Any]:
-    found = []
+    found: list[str] = []
     for subset in obj.get("subsets") or ():
         addresses = [item.get("ip", "") for item in subset.get("addresses") or ()]
         ports = subset.get("ports") or ()
