@@ -9,8 +9,12 @@ import pytest
 
 from tests.cluster.node_world import NODE, World
 from tests.unit.node_builders import make_container, make_pod
+from trainshed.client.client import Client
 from trainshed.cluster.backend import LogOptions
+from trainshed.cluster.node.agent import NodeAgent
+from trainshed.cluster.node.context import NodeOptions
 from trainshed.cluster.node.images import Image, ImageRegistry
+from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.runtime.model import StartError
 from trainshed.kube.errors import ApiError
 
@@ -167,6 +171,71 @@ async def test_a_restarted_agent_adopts_what_runs(world):
         assert {attempt for _, _, attempt in world.runtime.specs} == {0}
         started = [key for key in world.runtime.specs if key[0] == "uid-runs"]
         assert started == [("uid-runs", "main", 0)]
+
+
+async def test_names_survive_a_restart(world):
+    """The zone is never pushed without the pods that run."""
+    service = {"clusterIP": "None", "selector": {"app": "a"}}
+    await world.api.put("/api/v1/namespaces/default/services/svc", spec=service)
+    async with world.node():
+        await world.api.apply_pod(make_pod(metadata={"labels": {"app": "a"}}))
+        await world.until_phase("web", "Running")
+    world.runtime.records.clear()
+    async with world.node():
+        await world.until(lambda: world.runtime.records, "records")
+        assert {tuple(r.services) for r in world.runtime.records} == {("svc.default.svc.cluster.local",)}
+
+
+async def test_two_nodes_share_one_zone_and_one_stream_of_ends(world):
+    service = {"clusterIP": "None", "selector": {"app": "a"}}
+    await world.api.put("/api/v1/namespaces/default/services/svc", spec=service)
+    client = Client(world.api)
+    agents = [
+        NodeAgent(client, world.runtime, node_name=name, paths=world.paths, options=NodeOptions(gpus=()))
+        for name in (NODE, "node-b")
+    ]
+    group = NodeGroup()
+    for agent in agents:
+        group.add(agent)
+    tasks = [asyncio.create_task(agent.run()) for agent in agents]
+    try:
+        for node in (NODE, "node-b"):
+            pod = make_pod(
+                restartPolicy="Never", metadata={"name": node, "uid": node, "labels": {"app": "a"}}
+            )
+            await world.api.apply_pod({**pod, "spec": {**pod["spec"], "nodeName": node}})
+        for node in (NODE, "node-b"):
+            await world.until_phase(node, "Running")
+        assert len(world.runtime.records[-1].services["svc.default.svc.cluster.local"]) == 2
+        for node in (NODE, "node-b"):
+            world.runtime.end(node, "main", 0)
+        for node in (NODE, "node-b"):
+            await world.until_phase(node, "Succeeded")
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_directories_of_pods_that_are_gone_are_removed(world):
+    (world.paths.pod("stale") / "volumes").mkdir(parents=True)
+    async with world.node():
+        assert not world.paths.pod("stale").exists()
+
+
+async def test_a_claim_that_is_bound_a_moment_later_is_not_reported(world, tmp_path):
+    claim = "/api/v1/namespaces/default/persistentvolumeclaims/c"
+    await world.api.put(claim, spec={}, status={"phase": "Pending"})
+    pod = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+    async with world.node():
+        await world.api.apply_pod(pod)
+        await world.until(lambda: world.api.status("web").get("phase") == "Pending", "the pod waits")
+        await world.api.put(
+            "/api/v1/persistentvolumes/pv", spec={"hostPath": {"path": str(tmp_path / "data")}}
+        )
+        await world.api.put(claim, spec={"volumeName": "pv"}, status={"phase": "Bound"})
+        await world.until_phase("web", "Running")
+        assert "FailedMount" not in world.api.reasons()
 
 
 async def test_a_lost_sandbox_is_made_again(world):

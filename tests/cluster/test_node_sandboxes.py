@@ -12,7 +12,7 @@ from tests.cluster.node_world import World
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.backend import LogOptions
 from trainshed.cluster.node import agent as agent_module
-from trainshed.cluster.node.runtime.api import Runtime, RuntimePaths, RuntimeUnavailable
+from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
 LONG = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
 
@@ -29,7 +29,10 @@ async def world(tmp_path):
     try:
         yield World(home, runtime)
     finally:
-        await runtime.stop_all()
+        try:
+            await runtime.stop_all()
+        except RuntimeLost:
+            await runtime.stop_all()  # a pod ended while it was asked
         await runtime.close()
 
 
@@ -43,9 +46,9 @@ def shell(text, **fields):
 
 
 async def test_init_containers_hand_files_to_the_main_one(world):
-    mounts = [{"name": "shared", "mountPath": "/shared"}]
+    mounts = [{"name": "shared", "mountPath": "/shared"}, {"name": "shared", "mountPath": "/dev/shm"}]
     pod = make_pod(
-        shell("cat /shared/x; touch /opt/private", volumeMounts=mounts),
+        shell("cat /dev/shm/x; touch /opt/private", volumeMounts=mounts),
         init=(shell("echo from-init > /shared/x", name="i", volumeMounts=mounts),),
         volumes=[{"name": "shared", "emptyDir": {"medium": "Memory"}}],
         restartPolicy="Never",

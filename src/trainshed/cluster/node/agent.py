@@ -31,6 +31,7 @@ from trainshed.cluster.node.registration import Registration, capacity
 from trainshed.cluster.node.runtime.api import ContainerState, Runtime, RuntimeLost, SandboxState
 from trainshed.cluster.node.specs import python_prefix
 from trainshed.cluster.node.starting import TOOLS_PATH, tools_directory
+from trainshed.cluster.node.volumes.empty_dir import memory_root
 from trainshed.cluster.node.worker import PodWorker
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES, Object
@@ -115,6 +116,7 @@ class NodeAgent:
         """Use `other`'s DNS zone and its stream of container ends: a machine has one of each. Call before
         `run`; `other` must run too."""
         self._dns, self._own_dns = other._dns, False
+        self._dns.expect_node()
         other._listeners.append(self._container_ended)
         self._listens = False
 
@@ -153,9 +155,11 @@ class NodeAgent:
         group.create_task(self._pods.run())
         await self._pods.wait_synced()
         self._adopting = False
+        self._dns.node_adopted()
         orphans = [state for uid, state in self._found.items() if uid not in self._workers]
-        self._found = {}
+        found, self._found = set(self._found), {}
         await asyncio.gather(*(self._remove_orphan(state) for state in orphans))
+        await self._remove_leftovers(found)
 
     def _pod_changed(self, kind: str, old: Object | None, new: Object) -> None:
         uid = new["metadata"]["uid"]
@@ -168,6 +172,8 @@ class NodeAgent:
         elif self._group is not None:
             found = self._found.get(uid) if self._adopting else None
             worker = PodWorker(self._context, new, found=found, resync=lambda _: self._resync_wanted.set())
+            if found is not None and found.alive:
+                self._dns.note(new)
             self._workers[uid] = worker
             self._group.create_task(self._work(worker), name=f"pod-{new['metadata']['name']}")
 
@@ -246,12 +252,27 @@ class NodeAgent:
         log.info("remove orphaned sandbox", extra={"pod": state.uid, "pod_name": state.name})
         await self._remove_files(state.uid)
 
+    async def _remove_leftovers(self, found: set[str]) -> None:
+        """Remove directories of pods that never got a sandbox and are gone."""
+        pods = self._paths.pod("")
+        left = {entry.name for entry in pods.iterdir()} if pods.is_dir() else set()
+        left -= found | set(self._workers)
+        if not left:
+            return
+        try:
+            known = {pod["metadata"]["uid"] for pod in (await self._client.list(PODS)).items}
+        except (ApiError, TransportError):
+            return
+        for uid in left - known:
+            await self._remove_files(uid)
+
     async def _remove_files(self, uid: str) -> None:
         try:
             await self._runtime.stop_sandbox(uid)
             await self._runtime.remove_sandbox(uid)
         except (RuntimeLost, OSError) as error:
             log.warning("sandbox not removed", extra={"pod": uid, "error": str(error)})
+        shutil.rmtree(memory_root(uid), ignore_errors=True)
         shutil.rmtree(self._paths.pod(uid), ignore_errors=True)
 
     def _watch_references(self) -> None:

@@ -47,6 +47,9 @@ class DnsController:
         self._pods: dict[str, Object] = {}
         self._pushed: DnsRecords | None = None
         self._dirty = asyncio.Event()
+        self._unadopted = 0
+        self._adopted = asyncio.Event()
+        self._adopted.set()
         self._waiting: list[asyncio.Future[None]] = []
         for informer in (self.services, self._slices):
             informer.add_handler(lambda kind, old, new: self._dirty.set())
@@ -58,11 +61,29 @@ class DnsController:
                 group.create_task(self.services.run())
             group.create_task(self._slices.run())
             await self.services.wait_synced()
+            await self._adopted.wait()
             self._dirty.set()
             while True:
                 await self._dirty.wait()
                 await asyncio.sleep(GATHER_SECONDS)
                 await self._push()
+
+    def expect_node(self) -> None:
+        """Push nothing until this node, too, has said which of its pods run: after a restart the server
+        still has the records of before, and they are better than an empty zone."""
+        self._unadopted += 1
+        self._adopted.clear()
+
+    def node_adopted(self) -> None:
+        """Take note that one node has said so."""
+        self._unadopted -= 1
+        if self._unadopted <= 0:
+            self._adopted.set()
+
+    def note(self, pod: Object) -> None:
+        """Take a pod that was ready before this process began; pushed with the next change."""
+        self._pods.setdefault(pod["metadata"]["uid"], pod)
+        self._dirty.set()
 
     async def publish(self, pod: Object) -> None:
         """Make the records say what `pod`'s status says, and return when they do."""

@@ -26,7 +26,7 @@ from trainshed.cluster.node.images import ImageProblem, command_line, image_for
 from trainshed.cluster.node.references import References, needed, read
 from trainshed.cluster.node.runtime.api import ContainerSpec, Mount, RuntimeLost, SandboxState
 from trainshed.cluster.node.specs import ContainerParts, container_spec, hostname, sandbox_spec
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.manager import VolumeManager, token_issuer
 from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
 from trainshed.kube.resources import Object
@@ -36,12 +36,16 @@ TOOLS_PATH = "/usr/local/lib/trainshed/tools"
 
 
 class SetupError(Exception):
-    """The pod cannot be set up now: `reason` is the event's; the pod stays ContainerCreating."""
+    """The pod cannot be set up now: `reason` is the event's; the pod stays ContainerCreating.
 
-    def __init__(self, reason: str, message: str) -> None:
+    `passing`: expected to be over in a moment, so that a first time is not worth an event.
+    """
+
+    def __init__(self, reason: str, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.passing = passing
 
 
 class ContainerError(Exception):
@@ -145,7 +149,8 @@ class PodStarter:
             try:
                 volumes = await self.volumes.prepare(pod, references)
             except MountError as error:
-                raise SetupError("FailedMount", str(error)) from error
+                passing = isinstance(error, ClaimPending)
+                raise SetupError("FailedMount", str(error), passing=passing) from error
             self._prepared = Prepared(references, volumes)
         return self._prepared
 

@@ -222,7 +222,8 @@ class PodWorker:
             self._condemn(Verdict("UnexpectedAdmissionError", str(error)))
         except SetupError as error:
             self.record.fail(error.reason, error.message, self._context.now())
-            self._emit("Warning", error.reason, error.message)
+            if not error.passing or self.record.failures > 1:
+                self._emit("Warning", error.reason, error.message)
         except (ApiError, TransportError) as error:
             self.record.fail(
                 "FailedMount", f"objects of the pod cannot be read: {error}", self._context.now()
@@ -330,8 +331,8 @@ class PodWorker:
             self._emit(
                 "Normal",
                 "ImageNotPulled",
-                f"Images are not pulled here: {', '.join(unregistered)} runs on the host's root, read-only below a "
-                f"private layer, with PATH={self._context.search_path}",
+                f"Nothing is pulled for {', '.join(unregistered)}: containers run on this machine's own root, their "
+                f"writes stay private to the pod, with PATH={self._context.search_path}",
             )
 
     def _emit(self, kind: str, reason: str, message: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainshed.cluster.node.references import References
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.kube.resources import Object
 
@@ -21,7 +21,7 @@ def claimed_directory(name: str, references: References, pod_uid: str) -> tuple[
         raise MountError(f'persistentvolumeclaim "{name}" is being deleted')
     volume_name = claim["spec"].get("volumeName")
     if not volume_name or (claim.get("status") or {}).get("phase") != "Bound":
-        raise MountError(f'persistentvolumeclaim "{name}" is not bound')
+        raise ClaimPending(f'persistentvolumeclaim "{name}" is not bound')
     volume = references.get("persistentvolumes", volume_name)
     if volume is None:
         raise MountError(f'persistentvolume "{volume_name}" not found')

@@ -21,7 +21,7 @@ from trainshed.cluster.node.volumes.claim import claimed_directory
 from trainshed.cluster.node.volumes.configuration import configmap_files, secret_files
 from trainshed.cluster.node.volumes.downward import downward_files
 from trainshed.cluster.node.volumes.empty_dir import empty_dir, memory_root
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.cluster.node.volumes.mounts import Volume
 from trainshed.cluster.node.volumes.projected import (
@@ -89,9 +89,8 @@ class VolumeManager:
             try:
                 out[volume["name"]] = self._prepare_one(pod, volume, references)
             except (MountError, OSError) as error:
-                raise MountError(
-                    f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}'
-                ) from error
+                kind = ClaimPending if isinstance(error, ClaimPending) else MountError
+                raise kind(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from error
         return out
 
     async def update(self, pod: Object, references: References) -> None:
