@@ -120,6 +120,8 @@ def explain(step: str, detail: str, root: Path = Path("/")) -> tuple[str, str]:
         )
     if step == "lock":
         return (detail, "end the process named trainshed-sandboxd and try again")
+    if step == "start":
+        return (f"the sandbox daemon did not start: {detail}", "see log/sandboxd.log in the state directory")
     if _in_container(root):
         what = "hides parts of /proc" if step == "proc" else "forbids namespaces by its seccomp profile"
         return (

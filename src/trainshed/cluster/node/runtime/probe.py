@@ -127,7 +127,7 @@ def _make_pod_network() -> None:
         wire.send_all(theirs, wire.message_frame({"failure": failure}))
         os._exit(0)
     theirs.close()
-    answer, _ = wire.ask(ours, {})
+    answer, _ = wire.wait_answer(ours)
     ours.close()
     os.waitpid(pid, 0)
     if answer["failure"]:

@@ -95,13 +95,13 @@ class RootFilesystem:
         for at, source in self._layers:
             if path == at or path.startswith(at + "/"):
                 found.append(source + path[len(at) :])
-        return [source for source in (*found, path) if os.path.lexists(source)]
+        return [source for source in (*found, path or "/") if os.path.lexists(source)]
 
     def _names(self, path: str) -> list[str]:
         names: set[str] = set()
-        for source in self._sources(path) or [""]:
+        for source in self._sources(path):
             try:
-                names.update(os.listdir(source or "/"))
+                names.update(os.listdir(source))
             except OSError:
                 continue  # not ours to list: in the container neither
         return sorted(names)

@@ -86,7 +86,7 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
             user, cluster = _make_namespaces(mapped, report)
         else:
             user, cluster = found
-        daemon = Daemon(run, pods, user, cluster)
+        daemon = Daemon(run, pods, user, cluster, lock)
         _tell(report, {"pid": os.getpid(), "adopted": found is not None})
         os.close(report)
         _detach_stdio()
@@ -171,7 +171,7 @@ def _make_cluster_network() -> int:
         wire.send_all(theirs, wire.message_frame(answer), descriptors)
         os._exit(0)
     theirs.close()
-    answer, descriptors = wire.ask(ours, {})
+    answer, descriptors = wire.wait_answer(ours)
     ours.close()
     os.waitpid(pid, 0)
     if not descriptors:
@@ -182,8 +182,9 @@ def _make_cluster_network() -> int:
 class Daemon:
     """Serves `sandboxd.sock`. Whatever may block or fail happens in a forked child, which answers itself."""
 
-    def __init__(self, run: str, pods: str, user: int, cluster: int) -> None:
+    def __init__(self, run: str, pods: str, user: int, cluster: int, lock: int) -> None:
         self._run = run
+        self._lock = lock
         self._pods = pods
         self._user = user
         self._cluster = cluster
@@ -233,6 +234,7 @@ class Daemon:
         sock.setblocking(True)
         self._server.listener.close()
         self._loop.close()
+        os.close(self._lock)  # it says that a sandboxd lives, not that a shim does
         return sock
 
     def _in_child(self, peer: Peer, work: Callable[[], list[int]]) -> None:

@@ -17,7 +17,7 @@ from trainshed.cluster.node.runtime import clusternet, durable, ipam, podfiles, 
 from trainshed.cluster.node.runtime.accounting import pod_usage
 from trainshed.cluster.node.runtime.container import Container
 from trainshed.cluster.node.runtime.joined import JoinedProcess
-from trainshed.cluster.node.runtime.loop import WRITE, Loop
+from trainshed.cluster.node.runtime.loop import READ, WRITE, Loop
 from trainshed.cluster.node.runtime.peers import Server
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ class Shim:
         self._ended: dict[tuple[str, int], Message] = {}
         self._starting: dict[tuple[str, int], Peer] = {}
         self._watchers: list[Peer] = []
-        self._joined: list[JoinedProcess] = []
+        self._janitors: set[int] = set()
         self._stopping: list[Peer] = []
         self._server: Server | None = None
 
@@ -152,17 +152,26 @@ class Shim:
         ]
         if not any(os.path.exists(path) for path in directories):
             return
-        middle = os.fork()
-        if middle == 0:
-            os.close(self._lock)
-            if os.fork() == 0:  # orphaned at once: nobody has to wait for it
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(self._lock)
                 for path in directories:
-                    try:
-                        durable.remove_tree(path)
-                    except OSError:
-                        continue  # remove_sandbox meets it again
-            os._exit(0)
-        os.waitpid(middle, 0)
+                    durable.remove_tree(path)
+            finally:
+                os._exit(0)  # what it could not delete, remove_sandbox meets again
+        self._janitors.add(pid)
+        pidfd = os.pidfd_open(pid)
+
+        def ended(events: int) -> None:
+            self._loop.forget(pidfd)
+            os.close(pidfd)
+            os.waitpid(pid, 0)
+            self._janitors.discard(pid)
+            if self._stopping:
+                self._finish_stop()
+
+        self._loop.watch(pidfd, READ, ended)
 
     def _started(self, one: Container) -> None:
         self._starting.pop(one.key).answer({"started": one.state()})
@@ -244,10 +253,12 @@ class Shim:
                 one.kill(signal.SIGKILL)
             except ProcessLookupError:
                 continue  # ended: its log is being written
+        for pid in self._janitors:
+            os.kill(pid, signal.SIGKILL)
         self._finish_stop()
 
     def _finish_stop(self) -> None:
-        if self._containers:
+        if self._containers or self._janitors:
             return
         self._write(stopped=True)
         if self._ip:

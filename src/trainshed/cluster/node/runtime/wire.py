@@ -107,6 +107,11 @@ def ask(sock: socket.socket, message: Message) -> tuple[Message, list[int]]:
     Raises ConnectionError when the peer hangs up, TimeoutError after the socket's timeout.
     """
     send_all(sock, message_frame(message))
+    return wait_answer(sock)
+
+
+def wait_answer(sock: socket.socket) -> tuple[Message, list[int]]:
+    """Return the next JSON message on a blocking socket, with descriptors. Raises as `ask` does."""
     reader = FrameReader()
     while True:
         data, descriptors = receive(sock)

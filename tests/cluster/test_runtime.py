@@ -1,0 +1,560 @@
+"""The sandbox runtime on this kernel: what a pod sees, what the host sees, and what survives.
+
+Left out: kernels that refuse (their messages are in `tests/unit/test_doctor.py`), and egress, which needs a
+network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, processes, until, within
+from trainshed.cluster.node.runtime import leftovers
+from trainshed.cluster.node.runtime.api import (
+    DnsRecords,
+    Layer,
+    Mount,
+    Runtime,
+    RuntimePaths,
+    RuntimeUnavailable,
+    SandboxNotFound,
+    StartError,
+)
+from trainshed.cluster.node.runtime.connection import Connection
+
+SERVER = """
+import socket, sys
+listener = socket.create_server(("0.0.0.0", 23456))
+print("up", flush=True)
+while True:
+    connection, _ = listener.accept()
+    connection.sendall(sys.argv[1].encode())
+    connection.close()
+"""
+CLIENT = """
+import socket, sys
+print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).recv(99).decode())
+"""
+
+
+@pytest.fixture
+async def boxes(tmp_path: Path) -> AsyncIterator[Sandboxes]:
+    """A runtime in a state directory of its own; afterwards nothing may be left of it."""
+    home = tmp_path / "state"
+    home.mkdir(mode=0o700)
+    runtime = Runtime(RuntimePaths.under(home))
+    try:
+        await runtime.start()
+    except RuntimeUnavailable as reason:
+        pytest.skip(f"no sandboxes here: {reason}; {reason.remedy}")
+    sandboxes = Sandboxes(runtime, home)
+    try:
+        yield sandboxes
+    finally:
+        await sandboxes.close()
+    assert processes(str(home)) == []
+    assert str(home) not in Path("/proc/self/mountinfo").read_text()
+
+
+async def test_two_pods_listen_on_the_same_port_and_reach_each_other(boxes: Sandboxes) -> None:
+    one, two = await boxes.pod("one"), await boxes.pod("two")
+    assert one.ip != two.ip
+    for uid in ("one", "two"):
+        await boxes.start(uid, "python3", "-c", SERVER, uid)
+
+    async def is_up(uid: str) -> bool:
+        return boxes.output(uid) == "up\n"
+
+    for uid in ("one", "two"):
+        await until(f"the server of {uid}", lambda uid=uid: is_up(uid))  # type: ignore[misc]
+    assert await boxes.exec("one", "python3", "-c", CLIENT, two.ip, "23456") == (0, b"two\n")
+    assert await boxes.exec("two", "python3", "-c", CLIENT, one.ip, "23456") == (0, b"one\n")
+    stream = await boxes.runtime.dial("one", 23456)
+    assert await stream.read() == b"one"
+    await stream.close()
+    with pytest.raises(ConnectionRefusedError):
+        await boxes.runtime.dial("one", 1)
+
+
+async def test_writes_stay_in_the_pod_and_volumes_do_not(boxes: Sandboxes, tmp_path: Path) -> None:
+    volume, readable = tmp_path / "volume", boxes.home / "pods" / "below-the-mask"
+    volume.mkdir()
+    readable.mkdir()
+    (readable / "key").write_text("value")
+    mark = f"trainshed-{os.getpid()}"
+    script = f"""
+        for d in / /usr /etc /home /tmp /var/tmp /run; do touch $d/{mark} || echo "refused $d"; done
+        echo kept > /data/deep/file; cat /config/key; touch /config/x 2>/dev/null || echo read-only
+        ls {boxes.home} 2>/dev/null | wc -l
+    """
+    state, output = await boxes.run(
+        "writer",
+        *("sh", "-c", script),
+        mounts=(Mount(str(volume), "/data/deep"), Mount(str(readable), "/config", read_only=True)),
+        masked=(str(boxes.home),),
+    )
+    assert (state.exit_code, output) == (0, "valueread-only\n0\n")
+    assert (volume / "file").read_text() == "kept\n"
+    for directory in ("/", "/usr", "/etc", "/home", "/tmp", "/var/tmp", "/run"):
+        assert not Path(directory, mark).exists()
+    await boxes.runtime.remove_sandbox("writer")
+    assert not (boxes.home / "pods" / "writer").exists()
+    assert list((boxes.home / "run" / "addresses").iterdir()) == []
+
+
+async def test_each_attempt_has_a_fresh_root(boxes: Sandboxes) -> None:
+    await boxes.pod("again")
+    for attempt in (0, 1):
+        await boxes.start("again", "sh", "-c", "ls /mine /usr/mine; touch /mine /usr/mine", attempt=attempt)
+        await boxes.end("again", attempt=attempt)
+    assert boxes.output("again").count("cannot access") == 4
+    (state,) = await boxes.runtime.list()
+    assert [one.attempt for one in state.containers] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("script", "exit_code", "number"),
+    [("exit 0", 0, None), ("exit 3", 3, None), ("kill -9 $$; sleep 9", 137, 9)],
+)
+async def test_exit_codes(boxes: Sandboxes, script: str, exit_code: int, number: int | None) -> None:
+    """A signal to itself does nothing to process 1, so the last case is a child that is waited for."""
+    if number:
+        await boxes.pod("ends")
+        await boxes.start("ends", "sleep", "60")
+        await boxes.runtime.signal_container("ends", "c", number)
+        state = await boxes.end("ends")
+    else:
+        state, _ = await boxes.run("ends", "sh", "-c", script)
+    assert (state.exit_code, state.signal) == (exit_code, number)
+    with pytest.raises(SandboxNotFound):
+        await boxes.runtime.signal_container("ends", "c", 15)
+
+
+async def test_sigterm_reaches_process_1_and_the_others_die_with_it(boxes: Sandboxes) -> None:
+    await boxes.pod("term")
+    script = "trap 'echo bye; exit 5' TERM; sleep 1000 & echo ready; wait"
+    await boxes.start("term", "sh", "-c", script)
+
+    async def is_ready() -> bool:
+        return boxes.output("term") == "ready\n"
+
+    await until("the trap", is_ready)
+    await boxes.runtime.signal_container("term", "c", signal.SIGTERM)
+    state = await boxes.end("term")
+    assert (state.exit_code, boxes.output("term")) == (5, "ready\nbye\n")
+
+
+async def test_commands_that_do_not_start(boxes: Sandboxes) -> None:
+    await boxes.pod("bad")
+    cases = {
+        "foo": (127, 'exec: "foo": executable file not found in $PATH'),
+        "/no/foo": (127, 'exec: "/no/foo": stat /no/foo: no such file or directory'),
+        "/etc/passwd": (126, 'exec: "/etc/passwd": permission denied'),
+    }
+    for command, expected in cases.items():
+        with pytest.raises(StartError) as caught:
+            await boxes.start("bad", command)
+        assert (caught.value.exit_code, caught.value.message) == expected
+    with pytest.raises(StartError, match="/missing: no such file") as caught:
+        await boxes.start("bad", "true", mounts=(Mount("/missing", "/x"),))
+    assert caught.value.exit_code == 128
+    # The same attempt may be made again, and a started one is not started twice.
+    first = await boxes.start("bad", "sleep", "60")
+    assert await boxes.start("bad", "sleep", "60") == first
+
+
+async def test_what_a_container_is_given(boxes: Sandboxes) -> None:
+    script = "id -u; id -g; pwd; hostname; echo $GREETING; grep NoNewPrivs /proc/self/status; touch /x"
+    state, output = await boxes.run(
+        "given",
+        *("sh", "-c", script),
+        env=(PATH, ("GREETING", "hello")),
+        cwd="/made/for/it",
+        uid=1000,
+        gid=1001,
+        no_new_privs=True,
+        read_only_root=True,
+    )
+    assert output.splitlines()[:6] == ["1000", "1001", "/made/for/it", "given", "hello", "NoNewPrivs:\t1"]
+    assert "Read-only file system" in output
+    assert state.exit_code == 1
+
+
+async def test_capabilities_and_the_kernel_are_out_of_reach(boxes: Sandboxes) -> None:
+    script = """
+        grep CapEff /proc/self/status
+        mount -t tmpfs none /mnt 2>/dev/null || echo no mount
+        echo 1 2>/dev/null > /proc/sys/vm/drop_caches || echo no sysctl
+        ps -e | wc -l
+    """
+    _, output = await boxes.run("weak", "sh", "-c", script)
+    # Docker's default set; and ps sees the shell, itself, wc and its own header only.
+    assert output == "CapEff:\t00000000a80425fb\nno mount\nno sysctl\n4\n"
+
+
+async def test_layers_lie_over_the_host_and_are_not_written(boxes: Sandboxes, tmp_path: Path) -> None:
+    image, addon = tmp_path / "image", tmp_path / "addon"
+    (image / "usr/share").mkdir(parents=True)
+    (image / "opt-of-image").mkdir()
+    addon.mkdir()
+    (image / "usr/share/from-image").write_text("image\n")
+    (image / "opt-of-image/file").write_text("new\n")
+    (addon / "module").write_text("addon\n")
+    script = """
+        cat /usr/share/from-image /opt-of-image/file /tmp/addon/module; ls /usr/bin/env
+        echo changed > /tmp/addon/module; echo changed > /usr/share/from-image; cat /tmp/addon/module
+    """
+    layers = (Layer(str(image), "/"), Layer(str(addon), "/tmp/addon"))
+    _, output = await boxes.run("layered", "sh", "-c", script, layers=layers)
+    assert output == "image\nnew\naddon\n/usr/bin/env\nchanged\n"
+    assert (addon / "module").read_text() == "addon\n"
+    assert (image / "usr/share/from-image").read_text() == "image\n"
+
+
+async def test_termination_message(boxes: Sandboxes) -> None:
+    script = "echo -n because > /dev/termination-log; exit 1"
+    state, _ = await boxes.run("why", "sh", "-c", script, uid=1000)
+    assert state.message == "because"
+
+
+async def test_exec(boxes: Sandboxes) -> None:
+    await boxes.pod("exec")
+    await boxes.start("exec", "sleep", "60", env=(PATH, ("A", "1")))
+    assert await boxes.exec("exec", "sh", "-c", "cat; exit 3", stdin=b"hello") == (3, b"hello")
+    assert await boxes.exec("exec", "sh", "-c", "echo $A; kill -9 $$") == (137, b"1\n")
+    code, output = await boxes.exec("exec", "sh", "-c", "tty && cat /proc/1/comm", tty=True)
+    assert (code, output) == (0, b"/dev/pts/0\r\nsleep\r\n")
+    with pytest.raises(StartError) as caught:
+        await boxes.exec("exec", "foo")
+    assert caught.value.exit_code == 127
+    with pytest.raises(SandboxNotFound):
+        await boxes.runtime.exec("exec", "other", ["true"], (), stdin=False, tty=False)
+
+
+async def test_exec_ends_when_the_client_hangs_up(boxes: Sandboxes) -> None:
+    await boxes.pod("hang")
+    await boxes.start("hang", "sleep", "60")
+    argv = ["sh", "-c", "trap 'echo hung up > /proc/1/fd/1; exit' HUP; echo on; sleep 60 & wait"]
+    session = await boxes.runtime.exec("hang", "c", argv, (), stdin=False, tty=False)
+    output = session.output()
+    assert await anext(output) == (1, b"on\n")
+    await session.close()
+
+    async def has_hung_up() -> bool:
+        return boxes.output("hang") == "hung up\n"
+
+    await until("SIGHUP in the pod", has_hung_up)
+
+
+async def test_attach_and_stdin(boxes: Sandboxes) -> None:
+    await boxes.pod("stdin")
+    await boxes.start("stdin", "sh", "-c", "cat; echo end >&2", stdin=True, stdin_once=True)
+    session = await boxes.runtime.attach("stdin", "c", stdin=True, tty=False)
+    await session.write_stdin(b"line\n")
+    await session.close_stdin()
+    async with within("the end of the attached container"):
+        received = [frame async for frame in session.output()]
+        assert await session.wait() == 0
+    assert received == [(1, b"line\n"), (2, b"end\n")]
+    assert boxes.output("stdin") == "line\nend\n"
+    await session.close()
+
+
+async def test_terminal_container(boxes: Sandboxes) -> None:
+    await boxes.pod("tty")
+    await boxes.start(
+        "tty", "sh", "-c", "read x; stty size; echo got $x; ls /dev/console", tty=True, stdin=True
+    )
+    session = await boxes.runtime.attach("tty", "c", stdin=True, tty=True)
+    await session.resize(100, 30)
+    await session.write_stdin(b"word\n")
+    async with within("the end of the terminal's container"):
+        received = b"".join([data async for _, data in session.output()])
+    assert received == b"word\r\n30 100\r\ngot word\r\n/dev/console\r\n"
+    await session.close()
+
+
+async def test_host_network(boxes: Sandboxes) -> None:
+    state = await boxes.pod("host", host_network=True)
+    await boxes.start("host", "readlink", "/proc/self/ns/net")
+    await boxes.end("host")
+    assert state.ip == ""
+    assert boxes.output("host").strip() == os.readlink("/proc/self/ns/net")  # noqa: PTH115
+
+
+async def test_dns(boxes: Sandboxes) -> None:
+    state = await boxes.pod("dns", nameservers=("10.88.0.1",), searches=("default.svc.cluster.local",))
+    await boxes.start("dns", "sleep", "60")
+    ready, slow = "ready.default.svc.cluster.local", "slow.default.svc.cluster.local"
+    await boxes.runtime.set_records(DnsRecords(services={ready: ("10.88.9.9",)}, pending=(slow,)))
+    look_up = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
+    assert await boxes.exec("dns", "python3", "-c", look_up, "ready") == (0, b"10.88.9.9\n")
+    code, output = await boxes.exec("dns", "python3", "-c", look_up, "nobody.default.svc.cluster.local")
+    assert (code, b"not known" in output) == (1, True)
+    waiting = asyncio.create_task(boxes.exec("dns", "python3", "-c", look_up, "slow"))
+    await asyncio.sleep(0.3)  # the question is on its way; an answer before the address arrives would fail
+    await boxes.runtime.set_records(DnsRecords(services={slow: (state.ip,)}))
+    assert await waiting == (0, f"{state.ip}\n".encode())
+
+
+async def test_cluster_listener_is_the_same_after_a_restart(boxes: Sandboxes) -> None:
+    await boxes.pod("api")
+    await boxes.start("api", "sleep", "60")
+    first = await boxes.runtime.cluster_listener("10.96.0.1", 443)
+    inode = os.fstat(first.fileno()).st_ino
+    first.close()
+    second_runtime = Runtime(boxes.runtime.paths)
+    await second_runtime.start()
+    second = await second_runtime.cluster_listener("10.96.0.1", 443)
+    assert os.fstat(second.fileno()).st_ino == inode
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"api")
+        writer.close()
+
+    async with await asyncio.start_server(greet, sock=second):
+        assert await boxes.exec("api", "python3", "-c", CLIENT, "10.96.0.1", "443") == (0, b"api\n")
+    await second_runtime.close()
+
+
+CONTROL_PLANE = """
+import asyncio, sys
+from pathlib import Path
+from trainshed.cluster.node.runtime.api import *
+
+async def main(home):
+    runtime = Runtime(RuntimePaths.under(Path(home)))
+    await runtime.start()
+    await runtime.run_sandbox(SandboxSpec(uid="job", namespace="default", name="job", hostname="job"))
+    script = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ $((i % 100)) = 0 ] && sleep 0.02; done; exit 6"
+    await runtime.start_container("job", ContainerSpec(name="c", argv=("sh", "-c", script),
+        env=(("PATH", "/usr/bin:/bin"),), log_path=home + "/job.log"))
+    print("started", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_kill_9_of_the_control_plane_loses_no_line_and_no_exit_code(tmp_path: Path) -> None:
+    home = tmp_path / "state"
+    home.mkdir()
+    command = [sys.executable, "-c", CONTROL_PLANE, str(home)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    async with within("the pod to start"):
+        if await process.stdout.readline() != b"started\n":
+            pytest.skip("no sandboxes here")
+    process.kill()
+    await process.wait()
+    runtime = Runtime(RuntimePaths.under(home))
+    try:
+        await runtime.start()
+
+        async def has_ended() -> bool:
+            (state,) = await runtime.list()
+            assert state.alive
+            return state.containers[0].exit_code == 6
+
+        await until("the exit code 6", has_ended)
+        assert log_text(home / "job.log") == "".join(f"line {number}\n" for number in range(1, 3001))
+    finally:
+        await runtime.stop_all()
+
+
+async def test_a_killed_sandboxd_is_replaced_and_pods_live_on(
+    boxes: Sandboxes, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = await boxes.pod("old")
+    await boxes.start("old", "python3", "-c", SERVER, "survived")
+    connection = Connection(str(boxes.home / "run" / "sandboxd.sock"))
+    os.kill(connection.peer_pid, signal.SIGKILL)
+    await connection.receive()
+    connection.close()
+    assert [state.alive for state in await boxes.runtime.list()] == [True]
+    await boxes.runtime.start()
+    assert "sandboxd had died" in caplog.text
+    new = await boxes.pod("new")
+    await boxes.start("new", "sleep", "60")
+    assert new.ip != old.ip
+    assert await boxes.exec("new", "python3", "-c", CLIENT, old.ip, "23456") == (0, b"survived\n")
+
+
+async def test_a_killed_shim_takes_its_containers_along_and_says_so(boxes: Sandboxes) -> None:
+    sandbox = await boxes.pod("lost")
+    container = await boxes.start("lost", "sleep", "60")
+    os.kill(sandbox.pid, signal.SIGKILL)
+    state = await boxes.end("lost")
+    assert (state.exit_code, state.message) == (137, leftovers.SHIM_DIED)
+    (found,) = await boxes.runtime.list()
+    assert (found.alive, found.containers[0].exit_code) == (False, 137)
+
+    async def is_dead() -> bool:
+        return container.pid is not None and not is_running(container.pid)
+
+    await until("the container to die with its shim", is_dead)
+    again = await boxes.pod("lost")  # its address is free, and the pod can be made again
+    assert again.alive
+
+
+async def test_stop_ends_everything_in_the_pod(boxes: Sandboxes) -> None:
+    await boxes.pod("stop")
+    container = await boxes.start("stop", "sh", "-c", "trap '' TERM; sleep 1000 & sleep 1000")
+    await boxes.runtime.stop_sandbox("stop")
+    await boxes.runtime.stop_sandbox("stop")
+    assert container.pid is not None
+    assert not is_running(container.pid)
+    (state,) = await boxes.runtime.list()
+    assert (state.alive, state.pid, state.containers[0].exit_code) == (False, 0, 137)
+    assert list((boxes.home / "run" / "addresses").iterdir()) == []
+
+
+async def test_usage(boxes: Sandboxes) -> None:
+    await boxes.pod("busy")
+    script = "data = bytearray(50 << 20)\nfor _ in range(10**7): pass\nprint('done', flush=True)\ninput()"
+    await boxes.start("busy", "python3", "-c", script, stdin=True)
+
+    async def is_done() -> bool:
+        return boxes.output("busy") == "done\n"
+
+    await until("the loop to end", is_done)
+    usage = await boxes.runtime.usage("busy")
+    assert usage.memory_bytes > 50 << 20
+    assert usage.cpu_seconds > 0.05
+
+
+async def test_cost_of_a_shim(boxes: Sandboxes) -> None:
+    """A shim starts within 30 ms and takes 12 MB at most, most of them shared with the others."""
+    times = []
+    for number in range(5):
+        begin = time.perf_counter()
+        state = await boxes.pod(f"cost-{number}")
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 0.030
+    status = Path(f"/proc/{state.pid}/status").read_text()
+    resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    assert resident <= 12 * 1024
+
+
+async def test_nobody_else_on_the_machine_reads_a_pod(boxes: Sandboxes) -> None:
+    await boxes.pod("secret")
+    await boxes.start("secret", "sh", "-c", "echo secret > /file; sleep 60")
+    for path in (boxes.home / "run", boxes.home / "pods", boxes.home / "pods" / "secret", boxes.home / "log"):
+        assert path.stat().st_mode & 0o077 == 0
+    for path in boxes.home.rglob("*.sock"):
+        assert path.stat().st_mode & 0o077 == 0
+    if os.geteuid() != 0:
+        pytest.skip("only root can try it as someone else")
+    container = (boxes.home / "pods/secret/containers/c/0/root").stat()
+    assert container.st_mode & 0o777 == 0o755  # the directories above it are what protects it
+    # The descriptor of the directory is inherited: what remains is the mode of the socket.
+    script = "import socket, sys; socket.socket(socket.AF_UNIX).connect(f'/proc/self/fd/{sys.argv[1]}/sandboxd.sock')"
+    directory = os.open(boxes.home / "run", os.O_PATH)
+    done = subprocess.run(
+        ["/usr/bin/python3", "-I", "-c", script, str(directory)],
+        user=12345,
+        group=12345,
+        extra_groups=[],
+        pass_fds=[directory],
+        cwd="/",
+        capture_output=True,
+        check=False,
+    )
+    os.close(directory)
+    assert b"PermissionError" in done.stderr
+
+
+USER_SCRIPT = """
+import asyncio, json, os, sys
+from pathlib import Path
+from trainshed.cluster.node.runtime.api import *
+
+async def main(home):
+    runtime = Runtime(RuntimePaths.under(Path(home)))
+    try:
+        await runtime.start()
+        events = runtime.events()
+        out = []
+        for uid, fields in (("root", {}), ("other", {"uid": 1000, "gid": 1001})):
+            sandbox = await runtime.run_sandbox(SandboxSpec(uid=uid, namespace="d", name=uid, hostname=uid))
+            script = "id -u; id -g; touch /mine /usr/mine /tmp/mine && echo wrote; hostname -I; exit 4"
+            await runtime.start_container(uid, ContainerSpec(name="c", argv=("sh", "-c", script),
+                env=(("PATH", "/usr/bin:/bin"),), log_path=f"{home}/{uid}.log", masked=(home,), **fields))
+            _, state = await anext(events)
+            out.append([state.exit_code, sandbox.ip])
+            await runtime.remove_sandbox(uid)
+        print(json.dumps(out))
+    finally:
+        await runtime.stop_all()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user already")
+def test_an_ordinary_user_without_subordinate_ids(tmp_path: Path) -> None:
+    """One id only: the container's user stands for the caller, whichever number it has."""
+    uid = 54321
+    python = _python_for_everybody(uid)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == 0 and parent.stat().st_mode & 0o001 == 0:
+            parent.chmod(0o711)
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, uid, uid)
+    source = Path(leftovers.__file__).parents[4]
+    packages = Path(pytest.__file__).parents[1]
+    env = {"PYTHONPATH": f"{source}:{packages}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [python, "-c", textwrap.dedent(USER_SCRIPT), str(home)],
+        user=uid,
+        group=uid,
+        extra_groups=[],
+        env=env,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert [code for code, _ in results] == [4, 4]
+    assert log_text(home / "root.log").split() == ["0", "0", "wrote", results[0][1]]
+    assert log_text(home / "other.log").split() == ["1000", "1001", "wrote", results[1][1]]
+    assert list((home / "pods").iterdir()) == []
+
+
+def _python_for_everybody(uid: int) -> str:
+    """Return an interpreter of this version that `uid` may run."""
+    wanted = "import sys, msgspec; print(sys.version_info[:2])"
+    packages = str(Path(pytest.__file__).parents[1])
+    for python in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}"):
+        try:
+            done = subprocess.run(
+                [python, "-c", wanted],
+                user=uid,
+                group=uid,
+                extra_groups=[],
+                env={"PYTHONPATH": packages},
+                cwd="/",
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except OSError:
+            continue
+        if done.stdout.strip() == str(tuple(sys.version_info[:2])):
+            return python
+    pytest.skip("no Python of this version that another user may run")
