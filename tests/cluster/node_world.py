@@ -92,7 +92,10 @@ class KubeApi(FakeApi):
 
 
 class MemoryRuntime:
-    """Sandboxes that are only noted. `ignores_term`: containers that need SIGKILL."""
+    """Sandboxes that are only noted.
+
+    `ignores_term`: containers that need SIGKILL. `list_seconds`: how long `list` takes.
+    """
 
     def __init__(self) -> None:
         self.sandboxes: dict[str, SandboxState] = {}
@@ -102,6 +105,7 @@ class MemoryRuntime:
         self.records: list[DnsRecords] = []
         self.fail_start: dict[str, StartError] = {}
         self.ignores_term: set[str] = set()
+        self.list_seconds = 0.0
         self._queue: asyncio.Queue[tuple[str, ContainerState]] = asyncio.Queue()
 
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxState:
@@ -139,6 +143,7 @@ class MemoryRuntime:
         self.sandboxes.pop(uid, None)
 
     async def list(self) -> list[SandboxState]:
+        await asyncio.sleep(self.list_seconds)
         return list(self.sandboxes.values())
 
     async def set_records(self, records: DnsRecords) -> None:

@@ -181,6 +181,7 @@ async def test_names_survive_a_restart(world):
         await world.api.apply_pod(make_pod(metadata={"labels": {"app": "a"}}))
         await world.until_phase("web", "Running")
     world.runtime.records.clear()
+    world.runtime.list_seconds = 0.05
     async with world.node():
         await world.until(lambda: world.runtime.records, "records")
         assert {tuple(r.services) for r in world.runtime.records} == {("svc.default.svc.cluster.local",)}
