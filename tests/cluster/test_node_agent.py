@@ -125,6 +125,7 @@ async def test_no_command_is_explained(world):
         ImageRegistry(world.paths.images).add("img:1", Image(entrypoint=("serve",)))
         await world.until_phase("web", "Running")
         assert world.runtime.specs["u1", "main", 0].argv == ("serve",)
+        await world.until(lambda: "Pulled" in world.api.reasons(), "the event")
 
 
 async def test_a_program_that_is_not_there(world):

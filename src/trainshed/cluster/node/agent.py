@@ -73,6 +73,7 @@ class NodeAgent:
         self._dns = dns or DnsController(
             client, runtime, services=self._services, domain=options.network.domain
         )
+        self._dns.expect_node()
         self._referenced = [Informer(client, r) for r in (CONFIGMAPS, SECRETS, PERSISTENTVOLUMECLAIMS)]
         self._own_recorder = recorder is None
         self._recorder = recorder or EventRecorder(client, "kubelet")

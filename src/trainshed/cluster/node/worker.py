@@ -269,6 +269,10 @@ class PodWorker:
         else:
             record.clear_problem()
             self._supervisor.started(state)
+            if image_for(container, self._context.images)[1]:
+                self._emit(
+                    "Normal", "Pulled", f'Container image "{container["image"]}" already present on machine'
+                )
             self._emit("Normal", "Created", f"Created container: {name}")
             self._emit("Normal", "Started", f"Started container {name}")
 
