@@ -98,7 +98,9 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
         except StoreError as error:
             raise CannotStart(error.message, error.hint) from error
         except OSError as error:
-            raise CannotStart(f"cannot write the state directory {paths.root}: {error.strerror}") from error
+            raise CannotStart(
+                f"cannot use the state directory {paths.root}: {error.strerror or error!r}"
+            ) from error
         await _serve(paths, options, report, pki, store, runtime)
 
 

@@ -21,41 +21,48 @@ class Process(msgspec.Struct, frozen=True):
 def cluster_processes(paths: StatePaths, info: Info | None) -> list[Process]:
     """Return the control plane, the daemons, the operator and the shims that belong to the state directory.
 
-    The daemons are found by what they have open or were started with: the kernel knows better than a pid file.
+    The daemons are found by their name and what they were started with: the kernel knows better than a pid file.
     """
     found = [] if info is None else [Process("control plane", info.pid, rss_bytes(info.pid))]
-    own = {process.pid for process in found}
     for directory in Path("/proc").iterdir():
-        if not directory.name.isdigit() or int(directory.name) in own:
-            continue
-        role = _role(directory, str(paths.root))
-        if role:
-            pid = int(directory.name)
-            found.append(Process(role, pid, rss_bytes(pid)))
+        if directory.name.isdigit():
+            role = _role(directory, str(paths.root))
+            if role:
+                pid = int(directory.name)
+                found.append(Process(role, pid, rss_bytes(pid)))
     return sorted(found, key=lambda p: (_ORDER.index(p.role), p.pid))
 
 
 _ORDER = ("control plane", "operator", "network daemon", "sandbox daemon", "shim")
+_DAEMONS = {
+    "trainshed-netd": "network daemon",
+    "trainshed-sandboxd": "sandbox daemon",
+    "trainshed-shim": "shim",
+}
+_NAME_BYTES = 15
+"""How much of a process name the kernel keeps (proc(5), `comm`)."""
+_ROLES = {name[:_NAME_BYTES]: role for name, role in _DAEMONS.items()}
 
 
 def _role(directory: Path, root: str) -> str:
-    """Return what part the process plays, or an empty string."""
+    """Return what part the process plays, or an empty string. `directory` is its `/proc/<pid>`."""
     try:
-        name = (directory / "comm").read_text().strip()
-        command = (directory / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        if name.startswith("ts-") and root in " ".join(command):
-            return {"ts-netd": "network daemon", "ts-sandboxd": "sandbox daemon", "ts-shim": "shim"}.get(
-                name, ""
-            )
-        if "trainshed.operator" in command and f"TRAINSHED_HOME={root}" in _environment(directory):
+        role = _ROLES.get((directory / "comm").read_text().strip(), "")
+        command = _command(directory)
+        if role and any(word == root or word.startswith(f"{root}/") for word in command):
+            return role
+        # The operator is a pod like any other: what it runs, below a shim of this state directory.
+        if "trainshed.operator" in command and _role(_parent(directory), root) == "shim":
             return "operator"
     except OSError:
         pass
     return ""
 
 
-def _environment(directory: Path) -> list[str]:
-    try:
-        return (directory / "environ").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return []
+def _command(directory: Path) -> list[str]:
+    return (directory / "cmdline").read_bytes().decode(errors="replace").split("\0")
+
+
+def _parent(directory: Path) -> Path:
+    fields = (directory / "stat").read_text().rpartition(")")[2].split()
+    return directory.parent / fields[1]
