@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -134,6 +135,40 @@ class KillingTransport:
     async def _pass(self) -> None:
         if self.dead.is_set():
             await asyncio.Event().wait()
+
+
+class FlakyTransport:
+    """Loses requests, loses answers, answers 500, breaks watches and lets them lag, at random."""
+
+    def __init__(self, inner: Transport, choose: random.Random) -> None:
+        self._inner = inner
+        self._choose = choose
+        self._loss = choose.choice([0.0, 0.1, 0.4])
+        self._lag = {
+            name: choose.choice([0.0, 0.0, 2.0, 9.0]) for name in ("pods", "services", "pytorchjobs")
+        }
+
+    async def request(self, method: str, path: str, **options: Any) -> Response:
+        await asyncio.sleep(self._choose.choice([0.0, 0.01, 0.5]))
+        if self._choose.random() < self._loss:
+            if self._choose.random() < 0.3:
+                return Response(500, {}, b'{"kind":"Status","code":500,"reason":"InternalError"}')
+            raise TransportError("request lost by the test")
+        response = await self._inner.request(method, path, **options)
+        await asyncio.sleep(self._choose.choice([0.0, 0.01, 0.5]))
+        if self._choose.random() < self._loss:
+            raise TransportError("answer lost by the test")
+        return response
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
+    ) -> AsyncIterator[Stream]:
+        async with self._inner.stream(method, path, query=query, accept=accept) as stream:
+            yield _LaggingStream(stream, self._lag[path.rpartition("/")[2]])
+
+    async def close(self) -> None:
+        pass
 
 
 class LaggingTransport:
