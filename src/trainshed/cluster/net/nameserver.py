@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Reply: TypeAlias = Callable[[bytes], None]
 
+DNS_PORT = 53
 HOLD = 1.5  # seconds
 _UPSTREAM_TIMEOUT = 2.0  # seconds for each of the host's resolvers
 _MAX_HELD = 4096
@@ -206,7 +207,7 @@ class Forward:
         sock = socket.socket(family, socket.SOCK_DGRAM)
         sock.setblocking(False)
         try:
-            sock.connect((server, 53))
+            sock.connect((server, DNS_PORT))
             sock.send(struct.pack("!H", self._ident) + self._query[2:])
         except OSError:
             sock.close()

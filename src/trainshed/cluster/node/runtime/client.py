@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.cluster.backend import ByteStream, ExecSession
-from trainshed.cluster.node.runtime import doctor, launch, leftovers
+from trainshed.cluster.node.runtime import doctor, launch, leftovers, wire
 from trainshed.cluster.node.runtime.connection import Connection, NobodyListens, connected
 from trainshed.cluster.node.runtime.model import (
     ContainerSpec,
@@ -80,7 +80,9 @@ class Runtime:
     async def _ensure_sandboxd(self) -> None:
         with contextlib.suppress(RuntimeLost):
             async with connected(self._sandboxd, timeout=5) as connection:
-                await connection.ask({"op": "ping"})
+                answer, _ = await connection.ask({"op": "ping"})
+                if answer["protocol"] != wire.PROTOCOL:
+                    log.warning("sandboxd is of another version of Trainshed; `trainshed down` ends it")
                 return
         survivors = [state.name for state in await self.list() if state.alive]
         arguments = [str(self.paths.run), str(self.paths.pods)]

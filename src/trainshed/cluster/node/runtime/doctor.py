@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from trainshed.cluster.net import egress
 from trainshed.cluster.node.runtime import bare
 from trainshed.cluster.node.runtime.model import RuntimeUnavailable
 
@@ -182,9 +183,21 @@ def _subordinate_ids() -> Check:
 
 
 def _egress() -> Check:
-    for tool in ("pasta", "slirp4netns"):
-        if shutil.which(tool):
-            return Check(name="network of pods", ok=True, detail=f"{tool} is installed")
+    found = [tool for tool in ("slirp4netns", "pasta") if egress.find(tool)]
+    if found and not (egress.find("nft") or egress.find("iptables")):
+        return Check(
+            name="network of pods",
+            ok=True,
+            detail=f"pods reach the outside through an HTTP proxy; {found[0]} needs nft or iptables as well",
+        )
+    if found and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return Check(
+            name="network of pods",
+            ok=True,
+            detail=f"pods reach the outside through an HTTP proxy; {found[0]} may not open /dev/net/tun",
+        )
+    if found:
+        return Check(name="network of pods", ok=True, detail=f"pods have a route, through {found[0]}")
     return Check(
         name="network of pods",
         ok=True,

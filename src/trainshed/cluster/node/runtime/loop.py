@@ -6,6 +6,8 @@ import heapq
 import select
 import time
 
+from trainshed.cluster.node.runtime import crash
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +34,10 @@ class Timer:
 
 
 class Loop:
-    """Runs callbacks until `stop`. A callback must not block and must not raise."""
+    """Runs callbacks until `stop`. A callback must not block.
+
+    One that raises is a bug; it is recorded and costs its own descriptor only, for the loop owns a pod.
+    """
 
     def __init__(self) -> None:
         self._poll = select.epoll()
@@ -80,12 +85,19 @@ class Loop:
         for fd, events in self._poll.poll(timeout):
             handler = self._handlers.get(fd)  # an earlier callback of this round may have forgotten it
             if handler is not None:
-                handler(events)
+                try:
+                    handler(events)
+                except Exception:
+                    crash.record()
+                    self.forget(fd)
         now = time.monotonic()
         while self._timers and self._timers[0].when <= now:
             timer = heapq.heappop(self._timers)
             if not timer.cancelled:
-                timer.call()
+                try:
+                    timer.call()
+                except Exception:
+                    crash.record()
 
     def close(self) -> None:
         """Release the epoll descriptor: a forked child closes its parent's."""

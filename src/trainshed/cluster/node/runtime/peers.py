@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from trainshed.cluster.node.runtime import wire
+from trainshed.cluster.node.runtime import crash, wire
 from trainshed.cluster.node.runtime.loop import READ, WRITE
 
 TYPE_CHECKING = False
@@ -57,7 +57,12 @@ class Peer:
             for _, payload, taken in self._reader.feed(data, descriptors):
                 for fd in taken:  # requests carry none
                     os.close(fd)
-                self._on_message(self, json.loads(payload))
+                message = json.loads(payload)
+                try:
+                    self._on_message(self, message)
+                except Exception as error:  # a bug, or a client of another version: the pod must go on
+                    crash.record()
+                    self.answer({"failure": f"internal error: {error!r}"})
                 if not self._open:
                     return
         except ValueError:

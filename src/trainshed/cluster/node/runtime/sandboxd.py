@@ -75,6 +75,7 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
     status = 1
     try:
         os.setsid()
+        os.umask(0o022)  # the roots of containers are made with it; what is private says so
         syscalls.set_process_name("trainshed-sandboxd")
         lock = os.open(f"{run}/sandboxd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -185,6 +186,7 @@ class Daemon:
     def __init__(self, run: str, pods: str, user: int, cluster: int, lock: int) -> None:
         self._run = run
         self._lock = lock
+        self._pid = os.getpid()
         self._pods = pods
         self._user = user
         self._cluster = cluster
@@ -227,9 +229,15 @@ class Daemon:
     def _fork(self, peer: Peer) -> socket.socket | None:
         """Return the connection of `peer` in a new child, None here."""
         sock = peer.release()  # before the fork: both processes share one epoll set
-        if os.fork():
-            sock.close()
+        try:
+            if os.fork():
+                return None
+        except OSError as error:
+            wire.send_all(sock, wire.message_frame({"failure": f"cannot fork: {error.strerror}"}))
             return None
+        finally:
+            if os.getpid() == self._pid:
+                sock.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         sock.setblocking(True)
         self._server.listener.close()

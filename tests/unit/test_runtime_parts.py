@@ -1,0 +1,327 @@
+"""The small parts of the sandbox runtime: frames, state files, addresses, commands, capabilities."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainshed.cluster.node.runtime import (
+    bare,
+    credentials,
+    doctor,
+    durable,
+    ipam,
+    lookup,
+    mountinfo,
+    netlink,
+    podfiles,
+    wire,
+)
+from trainshed.cluster.node.runtime.loop import Loop
+
+
+class TestFrames:
+    @given(st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=50))), st.integers(1, 20))
+    def test_any_cutting_gives_the_same_frames(self, frames: list[tuple[int, bytes]], step: int) -> None:
+        data = b"".join(wire.frame(kind, payload) for kind, payload in frames)
+        reader = wire.FrameReader()
+        found = []
+        for start in range(0, len(data), step):
+            found += [(kind, payload) for kind, payload, _ in reader.feed(data[start : start + step])]
+        assert found == frames
+
+    def test_a_stranger_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="frame of"):
+            list(wire.FrameReader().feed(b"GET / HTTP/1.1\r\n"))
+
+    def test_descriptors_arrive_with_their_frame(self) -> None:
+        ours, theirs = socket.socketpair()
+        read, write = os.pipe()
+        with ours, theirs:
+            wire.send_all(theirs, wire.message_frame({"a": 1}), [write])
+            os.close(write)
+            answer, descriptors = wire.ask(ours, {})
+            assert answer == {"a": 1}
+            (received,) = descriptors
+            os.write(received, b"through")
+            os.close(received)
+        assert os.read(read, 10) == b"through"
+        os.close(read)
+
+    def test_socket_paths_may_be_long(self, tmp_path: Path) -> None:
+        directory = tmp_path / ("d" * 100) / ("e" * 100)
+        directory.mkdir(parents=True)
+        path = str(directory / "name.sock")
+        listener = wire.listen(path)
+        assert os.stat(path).st_mode & 0o777 == 0o600  # noqa: PTH116
+        connection = wire.connect(path)
+        accepted, _ = listener.accept()
+        assert wire.is_same_user(accepted)
+        for sock in (accepted, connection, listener):
+            sock.close()
+
+
+class TestStateFiles:
+    def test_written_whole_or_not_at_all(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "state.json")
+        assert durable.read_state(path) is None
+        durable.write_state(path, {"a": 1})
+        durable.write_state(path, {"a": 2})
+        assert durable.read_state(path) == {"a": 2}
+        assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
+        Path(path).write_text("{")
+        assert durable.read_state(path) is None
+
+    def test_trees_go_whatever_a_pod_did_to_them(self, tmp_path: Path) -> None:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "file").touch()
+        tree = tmp_path / "tree"
+        (tree / "locked" / "inner").mkdir(parents=True)
+        (tree / "locked" / "inner" / "file").touch()
+        (tree / "link").symlink_to(outside)
+        os.mkfifo(tree / "fifo")
+        (tree / "locked" / "inner").chmod(0)
+        (tree / "locked").chmod(0o500)
+        durable.remove_tree(str(tree))
+        durable.remove_tree(str(tree))
+        assert not tree.exists()
+        assert (outside / "file").exists()
+
+
+class TestAddresses:
+    def test_in_use_until_released_and_across_restarts(self, tmp_path: Path) -> None:
+        directory, pods = str(tmp_path / "addresses"), tmp_path / "pods"
+        for uid in ("a", "b", "c"):
+            (pods / uid / "sandbox").mkdir(parents=True)
+        pool = ipam.AddressPool(directory, str(pods))
+        assert [pool.allocate(uid) for uid in ("a", "b")] == ["10.88.0.2", "10.88.0.3"]
+        ipam.release(directory, "10.88.0.2", "another")
+        pool = ipam.AddressPool(directory, str(pods))
+        assert pool.allocate("c") == "10.88.0.4"
+        ipam.release(directory, "10.88.0.2", "a")
+        ipam.release(directory, "10.88.0.2", "a")
+        assert sorted(os.listdir(directory)) == ["10.88.0.3", "10.88.0.4"]  # noqa: PTH208
+
+    def test_wraps_around_and_skips_what_is_in_use(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ipam, "_LAST", 4)
+        pool = ipam.AddressPool(str(tmp_path), str(tmp_path))
+        assert [pool.allocate("a") for _ in range(3)] == ["10.88.0.2", "10.88.0.3", "10.88.0.4"]
+        with pytest.raises(OSError, match="no pod address is left"):
+            pool.allocate("a")
+        ipam.release(str(tmp_path), "10.88.0.3", "a")
+        assert pool.allocate("a") == "10.88.0.3"
+
+    def test_addresses_of_pods_without_a_trace_are_free(self, tmp_path: Path) -> None:
+        directory = tmp_path / "addresses"
+        ipam.AddressPool(str(directory), str(tmp_path / "pods")).allocate("gone")
+        ipam.AddressPool(str(directory), str(tmp_path / "pods"))
+        assert list(directory.iterdir()) == []
+
+
+class TestCommands:
+    def test_search(self, tmp_path: Path) -> None:
+        (tmp_path / "tool").write_text("#!/bin/sh\n")
+        with pytest.raises(lookup.CommandError) as caught:
+            lookup.find_command("tool", str(tmp_path))
+        assert caught.value.exit_code == 126
+        (tmp_path / "tool").chmod(0o755)
+        assert lookup.find_command("tool", f"/nowhere:{tmp_path}") == str(tmp_path / "tool")
+        assert lookup.find_command("sh", None).endswith("/sh")
+
+    @pytest.mark.parametrize(
+        ("name", "code"), [("", 127), ("no-such", 127), ("/no/such", 127), ("/etc", 126)]
+    )
+    def test_not_found(self, name: str, code: int) -> None:
+        with pytest.raises(lookup.CommandError) as caught:
+            lookup.find_command(name, "/bin")
+        assert caught.value.exit_code == code
+
+
+class TestCapabilities:
+    def test_sets(self) -> None:
+        default = credentials.capability_set(False, [], [])
+        assert default == 0xA80425FB
+        assert credentials.capability_set(False, [], ["ALL"]) == 0
+        assert credentials.capability_set(False, ["NET_BIND_SERVICE"], ["ALL"]) == 1 << 10
+        assert credentials.capability_set(False, ["CAP_SYS_ADMIN"], []) == default | 1 << 21
+        assert credentials.capability_set(True, [], []) == credentials.capability_set(False, ["ALL"], [])
+        with pytest.raises(ValueError, match="unknown capability 'FLY'"):
+            credentials.capability_set(False, ["FLY"], [])
+
+
+class TestPodFiles:
+    SPEC: ClassVar[dict[str, Any]] = {
+        "host_network": False,
+        "hostname": "worker-0",
+        "hosts": [["10.1.1.1", ["a", "a.example"]]],
+        "nameservers": ["10.88.0.1"],
+        "searches": ["default.svc.cluster.local", "svc.cluster.local"],
+        "dns_options": ["ndots:5"],
+    }
+
+    def test_hosts(self) -> None:
+        lines = podfiles.hosts(self.SPEC, "10.88.0.9", "127.0.0.1 laptop\n").splitlines()
+        assert lines[0] == "127.0.0.1\tlocalhost"
+        assert lines[-2:] == ["10.88.0.9\tworker-0", "10.1.1.1\ta a.example"]
+        shared = podfiles.hosts({**self.SPEC, "host_network": True}, "", "127.0.0.1 laptop\n")
+        assert shared == "127.0.0.1 laptop\n10.1.1.1\ta a.example\n"
+
+    def test_resolv_conf(self) -> None:
+        assert podfiles.resolv_conf(self.SPEC, "").splitlines() == [
+            "search default.svc.cluster.local svc.cluster.local",
+            "nameserver 10.88.0.1",
+            "options ndots:5",
+        ]
+        assert (
+            podfiles.resolv_conf({**self.SPEC, "nameservers": []}, "nameserver 1.1.1.1\n")
+            == "nameserver 1.1.1.1\n"
+        )
+
+
+class TestNetlink:
+    @given(st.integers(1, 60), st.binary(max_size=30))
+    def test_attributes_are_aligned(self, kind: int, value: bytes) -> None:
+        encoded = netlink.attribute(kind, value)
+        length, found = struct.unpack_from("=HH", encoded)
+        assert (found, encoded[4:length]) == (kind, value)
+        assert len(encoded) % 4 == 0
+
+    def test_headers_have_the_kernel_s_sizes(self) -> None:
+        assert len(netlink.interface()) == 16
+        assert netlink.message(16, 5, 7, b"1234") == struct.pack("=IHHII", 20, 16, 5, 7, 0) + b"1234"
+
+    def test_addresses_of_interfaces_follow_the_ip(self) -> None:
+        assert netlink.address_of("10.88.1.2").hex(":") == "0a:58:0a:58:01:02"
+
+
+class TestMounts:
+    def test_mountinfo(self, tmp_path: Path) -> None:
+        file = tmp_path / "mountinfo"
+        file.write_text(
+            "1 0 8:1 / / rw shared:1 - ext4 /dev/sda rw\n"
+            "2 1 0:5 / /with\\040space rw - tmpfs tmpfs rw\n"
+            "3 1 0:6 / /usr/lib/wsl rw master:1 propagate_from:2 - overlay none rw\n"
+        )
+        mounts = mountinfo.read_mounts(str(file))
+        assert mounts == {"/": "ext4", "/with space": "tmpfs", "/usr/lib/wsl": "overlay"}
+        assert mountinfo.below(mounts, "/usr") == ["/usr/lib/wsl"]
+        assert mountinfo.below(mounts, "/usr/lib/wsl") == []
+        assert mountinfo.below(mounts, "/us") == []
+
+
+class TestDoctor:
+    @pytest.mark.parametrize(
+        ("file", "value", "expected"),
+        [
+            ("proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+            ("proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+            (".dockerenv", "", "seccomp=unconfined"),
+        ],
+    )
+    def test_remedies(self, tmp_path: Path, file: str, value: str, expected: str) -> None:
+        path = tmp_path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{value}\n")
+        message, remedy = doctor.explain("user", "Operation not permitted", tmp_path)
+        assert expected in remedy
+        assert message
+
+    def test_apparmor_is_named_for_ordinary_users(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+        path.parent.mkdir(parents=True)
+        path.write_text("1\n")
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        message, remedy = doctor.explain("network", "Permission denied", tmp_path)
+        assert "AppArmor" in message
+        assert "kernel.apparmor_restrict_unprivileged_userns=0" in remedy
+
+    @pytest.mark.parametrize("step", ["overlay", "bridge", "map", "lock", "start", "mount", "unheard-of"])
+    def test_every_step_has_a_diagnosis(self, tmp_path: Path, step: str) -> None:
+        message, remedy = doctor.explain(step, "Some error", tmp_path)
+        assert message
+        assert remedy
+
+    def test_checks_of_this_machine(self, tmp_path: Path) -> None:
+        checks = doctor.diagnose(tmp_path)
+        assert checks[0].name == "platform"
+        assert all(check.ok or check.remedy for check in checks)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestLoop:
+    def test_timers_run_in_order_and_can_be_cancelled(self) -> None:
+        loop = Loop()
+        seen: list[str] = []
+        loop.later(0.02, lambda: seen.append("second"))
+        loop.later(0.0, lambda: seen.append("first"))
+        loop.later(0.01, lambda: seen.append("never")).cancel()
+        loop.later(0.03, loop.stop)
+        loop.run()
+        loop.close()
+        assert seen == ["first", "second"]
+
+    def test_a_callback_that_raises_costs_itself_only(self, capfd: pytest.CaptureFixture[str]) -> None:
+        loop = Loop()
+        read, write = os.pipe()
+        os.write(write, b"x")
+
+        def fail(events: int) -> None:
+            raise RuntimeError("a bug")
+
+        loop.watch(read, 1, fail)
+        loop.later(0.05, loop.stop)
+        begin = time.monotonic()
+        loop.run()
+        assert time.monotonic() - begin >= 0.04
+        assert capfd.readouterr().err.count("RuntimeError: a bug") == 1
+        for fd in (read, write):
+            os.close(fd)
+        loop.close()
+
+
+DAEMON_MODULES = ("trainshed.cluster.node.runtime.sandboxd", "trainshed.cluster.net.netd")
+
+
+@pytest.mark.parametrize("module", DAEMON_MODULES)
+def test_daemons_import_the_standard_library_only(module: str) -> None:
+    """They run with `python -I -S`; and what costs memory in every pod stays out."""
+    source = Path(bare.__file__).parents[4]
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(bare.__file__).parent)!r}); import bare\n"
+        f"bare.enter_packages({str(source)!r}); __import__({module!r})\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert not loaded & {
+        "asyncio",
+        "msgspec",
+        "pathlib",
+        "typing",
+        "threading",
+        "subprocess",
+        "logging",
+        "re._x",
+    }
+    ours = {name for name in loaded if name.startswith("trainshed")}
+    assert module in ours
+    for name in ours:
+        importlib.import_module(name)

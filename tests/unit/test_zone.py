@@ -1,0 +1,70 @@
+"""Which answer a name of the cluster has."""
+
+from __future__ import annotations
+
+import dnslib
+import pytest
+
+from trainshed.cluster.net import dnswire
+from trainshed.cluster.net.zone import Zone
+
+ZONE = Zone(
+    {"web.default.svc.cluster.local": ("10.88.0.2", "10.88.0.3"), "None.default.svc.cluster.local": ()},
+    ("slow.default.svc.cluster.local",),
+)
+
+
+def ask(name: str, kind: str = "A") -> tuple[str, list[str]]:
+    """Return the response code and the records' data."""
+    question = dnswire.parse_query(bytes(dnslib.DNSRecord.question(name, kind).pack()))
+    parsed = dnslib.DNSRecord.parse(ZONE.answer(question))
+    return dnslib.RCODE[parsed.header.rcode], [str(record.rdata) for record in parsed.rr]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("web.default.svc.cluster.local", "A", ("NOERROR", ["10.88.0.2", "10.88.0.3"])),
+        ("WEB.default.svc.cluster.local", "A", ("NOERROR", ["10.88.0.2", "10.88.0.3"])),
+        ("web.default.svc.cluster.local", "AAAA", ("NOERROR", [])),
+        ("none.default.svc.cluster.local", "A", ("NOERROR", [])),
+        ("slow.default.svc.cluster.local", "A", ("NOERROR", [])),
+        ("default.svc.cluster.local", "A", ("NOERROR", [])),
+        ("cluster.local", "A", ("NOERROR", [])),
+        ("other.default.svc.cluster.local", "A", ("NXDOMAIN", [])),
+        ("web.other.svc.cluster.local", "AAAA", ("NXDOMAIN", [])),
+        ("3.0.88.10.in-addr.arpa", "PTR", ("NOERROR", ["web.default.svc.cluster.local."])),
+        ("9.0.88.10.in-addr.arpa", "PTR", ("NXDOMAIN", [])),
+    ],
+)
+def test_answers(name: str, kind: str, expected: tuple[str, list[str]]) -> None:
+    assert ask(name, kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "covered"),
+    [
+        ("cluster.local", True),
+        ("a.b.cluster.local", True),
+        ("1.0.96.10.in-addr.arpa", True),
+        ("1.0.168.192.in-addr.arpa", False),
+        ("notcluster.local", False),
+        ("example.org", False),
+        ("", False),
+    ],
+)
+def test_what_the_zone_answers_for(name: str, covered: bool) -> None:
+    assert ZONE.covers(name) is covered
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "waits"),
+    [
+        ("slow.default.svc.cluster.local", "A", True),
+        ("slow.default.svc.cluster.local", "AAAA", False),
+        ("web.default.svc.cluster.local", "A", False),
+    ],
+)
+def test_only_addresses_of_pending_names_are_waited_for(name: str, kind: str, waits: bool) -> None:
+    question = dnswire.parse_query(bytes(dnslib.DNSRecord.question(name, kind).pack()))
+    assert ZONE.must_wait(question) is waits
