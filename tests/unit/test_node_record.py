@@ -1,0 +1,56 @@
+"""What a worker knows after events and restarts."""
+
+from __future__ import annotations
+
+from tests.unit.node_builders import NOW, ended, make_pod, running, seen
+from trainshed.cluster.node.record import PodRecord, retry_delay
+from trainshed.cluster.node.runtime.model import ContainerState, SandboxState
+from trainshed.cluster.node.status import StatusContext, pod_status
+
+CONTEXT = StatusContext("10.88.0.1", lambda image: "")
+
+
+def written(known, pod=None):
+    pod = pod or make_pod()
+    return {**pod, "status": pod_status(pod, known, NOW, CONTEXT)}
+
+
+def test_retries_slow_down():
+    assert [retry_delay(n) for n in (1, 2, 3, 7, 50)] == [1, 2, 4, 60, 60]
+
+
+def test_a_failed_start_is_remembered_by_the_api():
+    known = seen(main=(ended(127, 0, reason="StartError", message="not found"),))
+    record = PodRecord(NOW)
+    record.recall(written(known))
+    (attempt,) = record.seen().container("main").attempts
+    assert (attempt.exit_code, attempt.reason, attempt.message) == (127, "StartError", "not found")
+
+
+def test_the_runtime_knows_better_but_not_why():
+    known = seen(main=(ended(137, 0, reason="OOMKilled"), running(1)))
+    record = PodRecord(NOW)
+    record.recall(written(known))
+    states = (
+        ContainerState("main", 1, None, NOW - 5, NOW - 2, 0, None, ""),
+        ContainerState("main", 0, None, NOW - 9, NOW - 6, 137, 9, ""),
+    )
+    record.take_sandbox(SandboxState("u1", "default", "web", "10.88.0.9", 7, states), "10.88.0.1", NOW)
+    first, second = record.seen().container("main").attempts
+    assert (first.reason, first.started_at) == ("OOMKilled", NOW - 9)
+    assert (second.exit_code, second.reason) == (0, "")
+    assert record.ip == "10.88.0.9"
+
+
+def test_a_container_of_which_nothing_is_left_was_lost():
+    record = PodRecord(NOW)
+    record.recall(written(seen(main=(running(2),))))
+    record.lose_sandbox(NOW)
+    (attempt,) = record.seen().container("main").attempts
+    assert (attempt.number, attempt.exit_code, attempt.reason) == (2, 137, "ContainerStatusUnknown")
+
+
+def test_host_network_has_the_hosts_address():
+    record = PodRecord(NOW)
+    record.take_sandbox(SandboxState("u1", "default", "web", "", 7), "10.88.0.1", NOW)
+    assert record.ip == "10.88.0.1"
