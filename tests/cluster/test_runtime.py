@@ -441,8 +441,12 @@ async def test_a_killed_shim_takes_its_containers_along_and_says_so(boxes: Sandb
         return container.pid is not None and not is_running(container.pid)
 
     await until("the container to die with its shim", is_dead)
-    again = await boxes.pod("lost")  # its address is free, and the pod can be made again
-    assert again.alive
+    again = await boxes.pod("lost")  # the pod can be made again, and knows what was before
+    assert (again.alive, again.containers) == (True, found.containers)
+    assert await boxes.start("lost", "sleep", "60") == found.containers[0]
+    second = await boxes.start("lost", "sleep", "60", attempt=1)
+    (renewed,) = await boxes.runtime.list()
+    assert renewed.containers == (second, found.containers[0])
 
 
 async def test_stop_ends_everything_in_the_pod(boxes: Sandboxes) -> None:

@@ -247,7 +247,11 @@ class Runtime:
 
     async def _follow(self, uid: str) -> None:
         """Queue the ends of a pod's containers, and of all that run when its shim is gone."""
-        running: dict[tuple[str, int], None] = {}
+        told = {
+            (state.name, state.attempt)
+            for state in leftovers.read(self.paths, uid).containers
+            if state.finished_at is not None
+        }
         try:
             connection = Connection(self._shim(uid))
         except RuntimeLost:
@@ -259,7 +263,7 @@ class Runtime:
                 message = json.loads(frame[1])
                 if "ended" in message:
                     state = msgspec.convert(message["ended"], ContainerState)
-                    running[(state.name, state.attempt)] = None
+                    told.add((state.name, state.attempt))
                     self._events.put_nowait((uid, state))
         except RuntimeLost:
             pass
@@ -268,7 +272,7 @@ class Runtime:
         self._watches.pop(uid, None)
         leftovers.settle(self.paths, uid)
         for state in leftovers.read(self.paths, uid).containers:
-            if (state.name, state.attempt) not in running and state.message == leftovers.SHIM_DIED:
+            if (state.name, state.attempt) not in told and state.message == leftovers.SHIM_DIED:
                 self._events.put_nowait((uid, state))
 
     async def events(self) -> AsyncIterator[tuple[str, ContainerState]]:

@@ -15,7 +15,7 @@ import socket
 
 from trainshed.cluster.node.runtime import clusternet, durable, ipam, podfiles, syscalls
 from trainshed.cluster.node.runtime.accounting import pod_usage
-from trainshed.cluster.node.runtime.container import Container
+from trainshed.cluster.node.runtime.container import STATE, Container
 from trainshed.cluster.node.runtime.joined import JoinedProcess
 from trainshed.cluster.node.runtime.loop import READ, WRITE, Loop
 from trainshed.cluster.node.runtime.peers import Server
@@ -61,6 +61,7 @@ class Shim:
         syscalls.unshare(syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS)
         socket.sethostname(self._spec["hostname"])
         self._files = podfiles.write(self._directory, self._spec, self._ip)
+        self._read_ended()
         self._write(stopped=False)
         self._server = Server(self._loop, f"{self._directory}/{SOCKET}", self._request)
         return self._state()
@@ -68,6 +69,15 @@ class Shim:
     def run(self) -> None:
         """Serve until the pod is stopped."""
         self._loop.run()
+
+    def _read_ended(self) -> None:
+        """Take over the attempts of an earlier sandbox of this pod: they are over, and not made again."""
+        containers = f"{self._pod}/containers"
+        for name in os.listdir(containers) if os.path.isdir(containers) else ():
+            for attempt in os.listdir(f"{containers}/{name}"):
+                state = durable.read_state(f"{containers}/{name}/{attempt}/{STATE}")
+                if state is not None:
+                    self._ended[name, int(attempt)] = state
 
     def _write(self, stopped: bool) -> None:
         state = {key: self._spec[key] for key in ("uid", "namespace", "name", "host_network")}
