@@ -87,7 +87,6 @@ spec:
               image: bench:1
               command: [python3, /opt/mnist/src/mnist_training.py]
               args: [--data=/mnt/data, --models=/tmp/models, --dir=/tmp/logs]
-              env: [{{name: OMP_NUM_THREADS, value: "1"}}]
               volumeMounts: [{{name: data, mountPath: /mnt/data}}]
           volumes:
             - name: data

@@ -8,6 +8,7 @@ Failures are raised as one of the errors below, each with the kubelet's reason; 
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from trainshed.cluster.node.images import ImageProblem, command_line, image_for
 from trainshed.cluster.node.references import References, needed, read
 from trainshed.cluster.node.runtime.api import ContainerSpec, Mount, RuntimeLost, SandboxState
 from trainshed.cluster.node.specs import ContainerParts, container_spec, hostname, sandbox_spec
+from trainshed.cluster.node.threads import default_threads
 from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.manager import VolumeManager, token_issuer
 from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
@@ -109,6 +111,7 @@ class PodStarter:
             indexes = context.allocated.get(self._uid, {}).get(container["name"], ())
             devices = gpu.environment(indexes) if context.gpus else {}
             base = base_environment(hostname(pod), context.search_path, tty=bool(container.get("tty")))
+            base |= default_threads(declared, os.cpu_count() or 1)
             env = {**base, **proxy_environment(context.options.egress), **image.env, **devices, **declared}
             path = env["PATH"]
             argv = command_line(
