@@ -97,15 +97,15 @@ async def test_writes_stay_in_the_pod_and_volumes_do_not(boxes: Sandboxes, tmp_p
     script = f"""
         for d in / /usr /etc /home /tmp /var/tmp /run; do touch $d/{mark} || echo "refused $d"; done
         echo kept > /data/deep/file; cat /config/key; touch /config/x 2>/dev/null || echo read-only
-        ls {boxes.home} 2>/dev/null | wc -l
+        ls {boxes.home} 2>/dev/null | wc -l; ls /usr/share | wc -l
     """
     state, output = await boxes.run(
         "writer",
         *("sh", "-c", script),
         mounts=(Mount(str(volume), "/data/deep"), Mount(str(readable), "/config", read_only=True)),
-        masked=(str(boxes.home),),
+        masked=(str(boxes.home), "/usr/share"),
     )
-    assert (state.exit_code, output) == (0, "valueread-only\n0\n")
+    assert (state.exit_code, output) == (0, "valueread-only\n0\n0\n")
     assert (volume / "file").read_text() == "kept\n"
     for directory in ("/", "/usr", "/etc", "/home", "/tmp", "/var/tmp", "/run"):
         assert not Path(directory, mark).exists()
@@ -338,7 +338,8 @@ async def main(home):
     runtime = Runtime(RuntimePaths.under(Path(home)))
     await runtime.start()
     await runtime.run_sandbox(SandboxSpec(uid="job", namespace="default", name="job", hostname="job"))
-    script = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ $((i % 100)) = 0 ] && sleep 0.02; done; exit 6"
+    script = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ $((i % 100)) = 0 ] && sleep 0.02; done"
+    script += "; seq 9000 20000; printf unfinished; exit 6"  # more than a pipe holds, right before the end
     await runtime.start_container("job", ContainerSpec(name="c", argv=("sh", "-c", script),
         env=(("PATH", "/usr/bin:/bin"),), log_path=home + "/job.log"))
     print("started", flush=True)
@@ -369,9 +370,43 @@ async def test_kill_9_of_the_control_plane_loses_no_line_and_no_exit_code(tmp_pa
             return state.containers[0].exit_code == 6
 
         await until("the exit code 6", has_ended)
-        assert log_text(home / "job.log") == "".join(f"line {number}\n" for number in range(1, 3001))
+        lines = [
+            *(f"line {number}" for number in range(1, 3001)),
+            *map(str, range(9000, 20001)),
+            "unfinished",
+        ]
+        assert log_text(home / "job.log") == "\n".join(lines)
     finally:
         await runtime.stop_all()
+
+
+FULL_PIPE = """
+import fcntl, os, time
+while not os.path.exists("/go/now"):
+    time.sleep(0.01)
+fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)
+os.write(1, b"".join(b"line %d\\n" % number for number in range(50000)))
+"""
+
+
+async def test_what_is_in_the_pipe_when_a_container_ends_is_logged(boxes: Sandboxes, tmp_path: Path) -> None:
+    """The shim sees the end and half a megabyte of output at once, for it was stopped meanwhile."""
+    (tmp_path / "go").mkdir()
+    sandbox = await boxes.pod("full")
+    mount = Mount(str(tmp_path / "go"), "/go")
+    container = await boxes.start("full", "python3", "-c", FULL_PIPE, mounts=(mount,))
+
+    async def has_ended() -> bool:
+        return container.pid is not None and not is_running(container.pid)
+
+    os.kill(sandbox.pid, signal.SIGSTOP)
+    try:
+        (tmp_path / "go" / "now").touch()
+        await until("the container to end", has_ended)
+    finally:
+        os.kill(sandbox.pid, signal.SIGCONT)
+    await boxes.end("full")
+    assert boxes.output("full") == "".join(f"line {number}\n" for number in range(50000))
 
 
 async def test_a_killed_sandboxd_is_replaced_and_pods_live_on(

@@ -107,7 +107,7 @@ def become(uid: int, gid: int, groups: list[int], capabilities: int, no_new_priv
     Without subordinate ids the namespace has uid 0 only. A container that asks for another then gets a
     user namespace of its own in which its uid stands for that one.
     """
-    last = _drop_bounding(capabilities)
+    _drop_bounding(capabilities)
     if is_mapped(uid, "uid") and is_mapped(gid, "gid"):
         try:
             os.setgroups([group for group in groups if is_mapped(group, "gid")])
@@ -117,8 +117,6 @@ def become(uid: int, gid: int, groups: list[int], capabilities: int, no_new_priv
         os.setresuid(uid, uid, uid)
     else:
         _enter_namespace_as(uid, gid)
-    if uid == 0:
-        syscalls.set_capabilities(capabilities & ((2 << last) - 1))
     if no_new_privs:
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 
@@ -136,14 +134,13 @@ def rejoin(namespace: int, uid: int, gid: int, groups: list[int], capabilities: 
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _drop_bounding(capabilities: int) -> int:
-    """Let exec give no other capabilities than these; return the number of the kernel's last one."""
+def _drop_bounding(capabilities: int) -> None:
+    """Let exec give no other capabilities than these: uid 0 gets all of the bounding set, others none."""
     with open("/proc/sys/kernel/cap_last_cap") as file:
         last = int(file.read())
     for number in range(last + 1):
         if not capabilities >> number & 1:
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, number)
-    return last
 
 
 def _enter_namespace_as(uid: int, gid: int) -> None:

@@ -141,14 +141,6 @@ def set_process_name(name: str) -> None:
     _libc.prctl(ctypes.c_int(PR_SET_NAME), buffer, ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
-def set_capabilities(permitted: int) -> None:
-    """Set permitted and effective capabilities to the bits of `permitted`; none are inheritable."""
-    low, high = permitted & 0xFFFFFFFF, permitted >> 32
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
-    data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
-    _check(_libc.capset(header, data))
-
-
 def unlock_terminal(master: int) -> str:
     """Make the other side of a new pseudo-terminal ready for use and return its name."""
     name = ctypes.create_string_buffer(64)
