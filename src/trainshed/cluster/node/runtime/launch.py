@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,23 +35,27 @@ _KEPT = (
 
 async def launch(module: str, arguments: list[str], log: Path) -> Message:
     """Run the launcher of a daemon and return the line of JSON it prints. Raises RuntimeLost."""
+    return await asyncio.to_thread(_launch, module, arguments, log)
+
+
+def _launch(module: str, arguments: list[str], log: Path) -> Message:
+    # Not by asyncio: uvloop lets the child inherit its copies of the pipe ends, so a daemon would hold open the
+    # very pipe whose end is waited for.
     command = [sys.executable, "-I", "-S", bare.__file__, module, *arguments]
-    with log.open("ab") as errors:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=errors,
-            cwd="/",
-            env={name: os.environ[name] for name in _KEPT if name in os.environ},
-            start_new_session=True,
-        )
-        try:
-            async with asyncio.timeout(_TIMEOUT):
-                output, _ = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            raise RuntimeLost(f"{module} did not start within {_TIMEOUT:.0f} s; see {log}") from None
+    try:
+        with log.open("ab") as errors:
+            output = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd="/",
+                env={name: os.environ[name] for name in _KEPT if name in os.environ},
+                start_new_session=True,
+                timeout=_TIMEOUT,
+            ).stdout
+    except subprocess.TimeoutExpired:
+        raise RuntimeLost(f"{module} did not start within {_TIMEOUT:.0f} s; see {log}") from None
     try:
         answer: Message = json.loads(output)
     except ValueError:
