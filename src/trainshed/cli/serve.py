@@ -60,7 +60,11 @@ def _run(main: object) -> None:
 
 def _reporter(descriptor: int | None) -> Callable[[Report], None]:
     """Return what writes reports to the pipe of the starting command, which closes once that is told `ready`."""
-    pipe = None if descriptor is None else os.fdopen(descriptor, "wb", buffering=0)
+    pipe = None
+    if descriptor is not None:
+        # Were a daemon to keep it open, the starting command would not see this process end.
+        os.set_inheritable(descriptor, False)
+        pipe = os.fdopen(descriptor, "wb", buffering=0)
 
     def report(line: Report) -> None:
         if pipe is None or pipe.closed:
