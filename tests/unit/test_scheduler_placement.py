@@ -7,7 +7,7 @@ import pytest
 
 from trainshed.cluster.scheduler.placement import place
 from trainshed.cluster.scheduler.predicates import tolerated
-from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.requests import pod_requests, used_by
 
 
 def make_node(
@@ -46,16 +46,21 @@ def test_a_gpu_request_without_a_gpu_says_so_and_what_the_node_has() -> None:
 
 def test_pods_on_the_node_use_it_up() -> None:
     running = make_pod(requests={"cpu": "3"})
-    placement = place(make_pod(requests={"cpu": "2"}), [make_node()], {"laptop": [running]}, {})
+    placement = place(make_pod(requests={"cpu": "2"}), [make_node()], {"laptop": used_by([running])}, {})
     assert "Insufficient cpu" in placement.why_not
     finished = {**running, "status": {"phase": "Succeeded"}}
-    assert place(make_pod(requests={"cpu": "2"}), [make_node()], {"laptop": [finished]}, {}).node == "laptop"
+    assert (
+        place(make_pod(requests={"cpu": "2"}), [make_node()], {"laptop": used_by([finished])}, {}).node
+        == "laptop"
+    )
 
 
 def test_the_least_loaded_node_wins() -> None:
     nodes = [make_node("a"), make_node("b")]
     assert (
-        place(make_pod(requests={"cpu": "1"}), nodes, {"a": [make_pod(requests={"cpu": "1"})]}, {}).node
+        place(
+            make_pod(requests={"cpu": "1"}), nodes, {"a": used_by([make_pod(requests={"cpu": "1"})])}, {}
+        ).node
         == "b"
     )
 

@@ -1,18 +1,25 @@
 """Garbage collection: an object all of whose owners are gone is deleted.
 
 Follows the store's own event stream rather than one watch per kind: it knows every kind at once, also those of
-CRDs created a moment ago, and needs no second copy of the objects. Deletions go through the API like anyone's.
+CRDs created a moment ago, and needs no second copy of the objects. Writes go through the API like anyone's.
+
+    owner gone            dependents without another owner are deleted, others drop the reference
+    owner foreground      its dependents are deleted; when none that blocks is left, it goes
+    owner orphaning       its dependents drop the reference; then it goes
+    owner cannot be told  nothing happens: its kind is not served, or a cluster-scoped object names an owner
+                          that lives in a namespace
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 
 from trainshed.client.client import Client
 from trainshed.client.controller import Controller
-from trainshed.cluster.controllers.namespaces import resource_of
-from trainshed.cluster.store import Compacted, Store, Stored
+from trainshed.cluster.controllers.ownergraph import OwnerGraph
+from trainshed.cluster.controllers.ownership import without_finalizer
+from trainshed.cluster.controllers.storedobjects import is_namespaced, resource_of
+from trainshed.cluster.store import DELETED, Compacted, Store, Stored
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import Object
 
@@ -26,141 +33,158 @@ class GarbageCollector:
     def __init__(self, client: Client, store: Store) -> None:
         self._client = client
         self._store = store
-        self._keys: dict[str, str] = {}
-        self._dependents: dict[str, set[str]] = defaultdict(set)
-        self._owners: dict[str, set[str]] = {}
-        self._controller: Controller[str] = Controller("garbage", self._reconcile, workers=4)
+        self._graph = OwnerGraph()
+        self._controller: Controller[str] = Controller("garbage", self._reconcile, workers=8)
 
     async def run(self) -> None:
-        """Collect until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._controller.run())
-            tasks.create_task(self._follow())
+        """Collect until cancelled or the store closes."""
+        collecting = asyncio.create_task(self._controller.run())
+        try:
+            await self._follow()
+        finally:
+            collecting.cancel()
+            await asyncio.gather(collecting, return_exceptions=True)
 
     async def _follow(self) -> None:
         while True:
             items, revision = self._store.list("/")
+            watch = self._store.watch("/", revision)
+            self._graph.clear()
             for stored in items:
-                self._seen(stored)
+                self._graph.seen(stored)
             for stored in items:
-                if stored.obj["metadata"].get("ownerReferences") or stored.obj["metadata"].get(
-                    "deletionTimestamp"
-                ):
+                metadata = stored.obj["metadata"]
+                if metadata.get("ownerReferences") or _waits(stored):
                     self._controller.enqueue(stored.key)
             try:
-                async for event in self._store.watch("/", revision):
-                    if event.type == "DELETED":
-                        self._gone(event.stored)
-                    else:
-                        self._seen(event.stored)
-                        metadata = event.stored.obj["metadata"]
-                        if metadata.get("deletionTimestamp") or (
-                            event.type == "ADDED" and metadata.get("ownerReferences")
-                        ):
-                            self._controller.enqueue(event.key)
+                while events := await watch.batch():
+                    for event in events:
+                        if event.type == DELETED:
+                            touched = self._graph.gone(event.stored)
+                        else:
+                            touched = self._graph.seen(event.stored)
+                            if _waits(event.stored):
+                                touched.add(event.key)
+                        for key in touched:
+                            self._controller.enqueue(key)
+                return  # the store closes
             except Compacted:
                 continue  # fell behind: start over from a list
+            finally:
+                watch.close()
 
-    def _seen(self, stored: Stored) -> None:
-        metadata = stored.obj["metadata"]
-        self._keys[metadata["uid"]] = stored.key
-        owners = {reference["uid"] for reference in metadata.get("ownerReferences") or ()}
-        before = self._owners.get(stored.key, set())
-        if owners == before:
-            return
-        for uid in before - owners:
-            self._dependents[uid].discard(stored.key)
-        for uid in owners:
-            self._dependents[uid].add(stored.key)
-        self._owners[stored.key] = owners
-
-    def _gone(self, stored: Stored) -> None:
-        uid = stored.obj["metadata"]["uid"]
-        self._keys.pop(uid, None)
-        for owner in self._owners.pop(stored.key, set()):
-            self._dependents[owner].discard(stored.key)
-            if owner in self._keys:  # a foreground deletion may have waited for this one
-                self._controller.enqueue(self._keys[owner])
-        for key in self._dependents.pop(uid, set()):
-            self._controller.enqueue(key)
-
-    async def _reconcile(self, key: str) -> float | None:
+    async def _reconcile(self, key: str) -> None:
         stored = self._store.get(key)
         if stored is None:
-            return None
-        metadata = stored.obj["metadata"]
+            return
         try:
-            if metadata.get("deletionTimestamp"):
-                return await self._finish(stored)
-            references = metadata.get("ownerReferences") or ()
-            if references and not any(self._exists(r, metadata.get("namespace", "")) for r in references):
-                await self._delete(stored, "Background")
+            if _waits(stored):
+                await self._finish(stored)
+            if not stored.obj["metadata"].get("deletionTimestamp"):
+                await self._collect(stored)
         except ApiError as error:
-            if error.code not in (404, 409):
+            if error.code != 404:  # a conflict means that the object has changed: looked at again soon
                 raise
-            return 0.05 if error.code == 409 else None
-        return None
 
-    def _exists(self, reference: Object, namespace: str) -> bool:
-        """Return whether the owner is there. An owner in another namespace counts as absent (API reference)."""
-        key = self._keys.get(reference["uid"])
-        owner = self._store.get(key) if key else None
-        return owner is not None and owner.obj["metadata"].get("namespace", namespace) == namespace
-
-    async def _finish(self, stored: Stored) -> float | None:
-        """Serve the finalizers that a Foreground or Orphan deletion put on the owner."""
+    async def _collect(self, stored: Stored) -> None:
+        """Delete the object, or drop the references to owners that are gone."""
         metadata = stored.obj["metadata"]
-        finalizers = metadata.get("finalizers") or []
-        dependents = [
-            found
-            for key in sorted(self._dependents.get(metadata["uid"], ()))
-            if (found := self._store.get(key))
-        ]
-        if ORPHAN in finalizers:
-            for dependent in dependents:
-                left = [
-                    r for r in dependent.obj["metadata"]["ownerReferences"] if r["uid"] != metadata["uid"]
-                ]
-                await self._patch(dependent, {"metadata": {"ownerReferences": left or None}})
-            await self._drop_finalizer(stored, ORPHAN)
-        elif FOREGROUND in finalizers:
-            for dependent in dependents:
-                if not dependent.obj["metadata"].get("deletionTimestamp"):
-                    await self._delete(dependent, "Foreground")
-            blocking = [d for d in dependents if self._blocks(d, metadata["uid"])]
-            if any(self._store.get(d.key) for d in blocking):
-                return 0.05
-            await self._drop_finalizer(stored, FOREGROUND)
-        return None
+        references = metadata.get("ownerReferences") or []
+        solid: list[Object] = []
+        waiting = False
+        for reference in references:
+            state = self._state(reference, metadata.get("namespace"))
+            if state == "waiting":
+                waiting = True
+            elif state != "absent":
+                solid.append(reference)
+        if len(solid) == len(references):
+            return
+        if solid:
+            version = metadata["resourceVersion"]
+            patch = {"metadata": {"ownerReferences": solid, "resourceVersion": version}}
+            await self._patch(stored, patch)
+            return
+        await self._delete(stored, self._policy(stored, waiting))
 
-    def _blocks(self, dependent: Stored, uid: str) -> bool:
-        references = dependent.obj["metadata"].get("ownerReferences") or ()
-        return any(r["uid"] == uid and r.get("blockOwnerDeletion") for r in references)
+    def _policy(self, stored: Stored, waiting: bool) -> str:
+        finalizers = stored.obj["metadata"].get("finalizers") or ()
+        if ORPHAN in finalizers:
+            return "Orphan"
+        if FOREGROUND in finalizers or (waiting and self._graph.dependents(stored.obj["metadata"]["uid"])):
+            return "Foreground"
+        return "Background"
+
+    def _state(self, reference: Object, namespace: str | None) -> str:
+        """Return present, absent, waiting (being deleted in the foreground) or unknown."""
+        uid = reference["uid"]
+        key = self._graph.key(uid)
+        owner = self._store.get(key) if key else None
+        if owner is not None and owner.obj["metadata"]["uid"] == uid:
+            home = owner.obj["metadata"].get("namespace")
+            if home is not None and namespace is None:
+                return "unknown"
+            if home is not None and home != namespace:
+                return "absent"  # API reference: owners in other namespaces do not count
+            return "waiting" if _has(owner, FOREGROUND) else "present"
+        if self._graph.is_gone(uid):
+            return "absent"
+        namespaced = is_namespaced(self._store, reference["apiVersion"], reference["kind"])
+        if namespaced is None or (namespaced and namespace is None):
+            return "unknown"
+        return "absent"
+
+    async def _finish(self, stored: Stored) -> None:
+        """Serve the finalizers that a Foreground or Orphan deletion put on the owner."""
+        uid = stored.obj["metadata"]["uid"]
+        dependents = [d for key in self._graph.dependents(uid) if (d := self._store.get(key)) is not None]
+        if _has(stored, ORPHAN):
+            for dependent in dependents:
+                metadata = dependent.obj["metadata"]
+                left = [r for r in metadata.get("ownerReferences") or () if r["uid"] != uid]
+                version = metadata["resourceVersion"]
+                patch = {"metadata": {"ownerReferences": left or None, "resourceVersion": version}}
+                await self._patch(dependent, patch)
+            await self._patch(stored, without_finalizer(stored.obj, ORPHAN))
+            return
+        if any(_blocks(dependent, uid) for dependent in dependents):
+            for dependent in dependents:
+                self._controller.enqueue(dependent.key)  # it finds its owner waiting; its end brings us back
+            return
+        for dependent in dependents:
+            self._controller.enqueue(dependent.key)
+        await self._patch(stored, without_finalizer(stored.obj, FOREGROUND))
 
     async def _delete(self, stored: Stored, policy: str) -> None:
-        _, group, plural, _, name = stored.key.split("/", 4)
+        metadata = stored.obj["metadata"]
+        await self._client.delete(
+            resource_of(stored),
+            metadata["name"],
+            metadata.get("namespace"),
+            propagation_policy=policy,
+            uid=metadata["uid"],
+            # An object that was adopted or changed meanwhile has to be judged anew.
+            resource_version=metadata["resourceVersion"],
+        )
+
+    async def _patch(self, stored: Stored, patch: Object) -> None:
         metadata = stored.obj["metadata"]
         try:
-            await self._client.delete(
-                resource_of(group, plural, stored.obj),
-                name,
-                metadata.get("namespace"),
-                propagation_policy=policy,
-                uid=metadata["uid"],
-            )
+            await self._client.patch(resource_of(stored), metadata["name"], metadata.get("namespace"), patch)
         except ApiError as error:
             if error.code != 404:
                 raise
 
-    async def _drop_finalizer(self, stored: Stored, finalizer: str) -> None:
-        metadata = stored.obj["metadata"]
-        left = [f for f in metadata.get("finalizers") or () if f != finalizer]
-        await self._patch(
-            stored, {"metadata": {"finalizers": left or None, "resourceVersion": metadata["resourceVersion"]}}
-        )
 
-    async def _patch(self, stored: Stored, patch: Object) -> None:
-        _, group, plural, _, name = stored.key.split("/", 4)
-        await self._client.patch(
-            resource_of(group, plural, stored.obj), name, stored.obj["metadata"].get("namespace"), patch
-        )
+def _has(stored: Stored, finalizer: str) -> bool:
+    metadata = stored.obj["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and finalizer in (metadata.get("finalizers") or ())
+
+
+def _waits(stored: Stored) -> bool:
+    return _has(stored, FOREGROUND) or _has(stored, ORPHAN)
+
+
+def _blocks(dependent: Stored, uid: str) -> bool:
+    references = dependent.obj["metadata"].get("ownerReferences") or ()
+    return any(r["uid"] == uid and r.get("blockOwnerDeletion") for r in references)

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from trainshed.client.client import Client
-from trainshed.client.informer import Informer
+from trainshed.client.informer import Index, Informer
+from trainshed.cluster.controllers.ownership import controller_group
 from trainshed.kube.resources import Object, Resource
 
 
@@ -22,6 +23,7 @@ class SharedInformers:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._informers: dict[Resource, Informer] = {}
+        self._by_controller: dict[Resource, Index] = {}
 
     def of(self, resource: Resource) -> Informer:
         """Return the informer of a resource over all namespaces. Call before `run`."""
@@ -30,8 +32,15 @@ class SharedInformers:
             informer = self._informers[resource] = Informer(self._client, resource)
         return informer
 
+    def by_controller(self, resource: Resource) -> Index:
+        """Return the resource's objects by `ownership.controller_group`, shared too."""
+        index = self._by_controller.get(resource)
+        if index is None:
+            index = self._by_controller[resource] = self.of(resource).index(controller_group)
+        return index
+
     async def wait_synced(self) -> None:
-        """Return when every informer holds a full list."""
+        """Return when every informer holds a full list. Controllers wait for it: absence means nothing before."""
         await asyncio.gather(*(informer.wait_synced() for informer in self._informers.values()))
 
     async def run(self) -> None:

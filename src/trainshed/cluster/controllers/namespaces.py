@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
 from trainshed.client.client import Client
 from trainshed.client.controller import Controller
+from trainshed.client.informer import Informer
+from trainshed.cluster.controllers.batches import all_of
 from trainshed.cluster.controllers.informers import SharedInformers
-from trainshed.cluster.store import Store
+from trainshed.cluster.controllers.namespace_status import deletion_conditions
+from trainshed.cluster.controllers.storedobjects import contents, resource_of
+from trainshed.cluster.store import Store, Stored
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Object, Resource
 
 ROOT_CA = "kube-root-ca.crt"
+FINALIZER = "kubernetes"
+"""Entry of a namespace's `spec.finalizers`: dropped when the namespace is empty."""
+FIRST_ROUND_SECONDS = 0.05
+MAX_ROUND_SECONDS = 0.5
+_ANSWERED = (403, 404, 409)
+"""On create: the namespace goes away, is gone, or somebody was faster."""
 
 
 class NamespaceController:
@@ -18,40 +33,54 @@ class NamespaceController:
     The store tells what is left in a namespace: it knows every kind, also those of CRDs added a moment ago.
     """
 
-    def __init__(self, client: Client, informers: SharedInformers, store: Store, ca_certificate: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        informers: SharedInformers,
+        store: Store,
+        ca_certificate: str,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Args: ca_certificate: PEM, what pods trust the API server by."""
         self._client = client
+        self._informers = informers
         self._store = store
+        self._now = now
         self._ca = ca_certificate
+        self._rounds: dict[str, int] = {}
         self._namespaces = informers.of(NAMESPACES)
-        self._accounts = informers.of(SERVICEACCOUNTS)
-        self._controller: Controller[str] = Controller("namespaces", self._reconcile, workers=2)
+        self._certificates = Informer(client, CONFIGMAPS, field_selector=f"metadata.name={ROOT_CA}")
+        self._controller: Controller[str] = Controller("namespaces", self._reconcile, workers=4)
         self._namespaces.add_handler(
             lambda change, old, new: self._controller.enqueue(new["metadata"]["name"])
         )
-        self._accounts.add_handler(self._account_changed)
+        for informer in (informers.of(SERVICEACCOUNTS), self._certificates):
+            informer.add_handler(self._content_changed)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._controller.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._certificates.run())
+            await self._informers.wait_synced()
+            tasks.create_task(self._controller.run())
 
-    def _account_changed(self, change: str, old: Object | None, new: Object) -> None:
-        if change == "DELETED":
+    def _content_changed(self, change: str, old: Object | None, new: Object) -> None:
+        if change != "ADDED" and new["metadata"]["name"] in ("default", ROOT_CA):
             self._controller.enqueue(new["metadata"]["namespace"])
 
     async def _reconcile(self, name: str) -> float | None:
         namespace = self._namespaces.get("", name)
         if namespace is None:
+            self._rounds.pop(name, None)
+            # A create that was on its way when the namespace went may have left something behind.
+            if self._store.get(f"/core/namespaces/-/{name}") is None:
+                await self._sweep(name)
             return None
         if namespace["metadata"].get("deletionTimestamp"):
             return await self._empty(namespace)
-        await self._ensure(
-            SERVICEACCOUNTS,
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": "default", "namespace": name},
-            },
-        )
+        account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+        await self._ensure(SERVICEACCOUNTS, {**account, "metadata": {"name": "default", "namespace": name}})
         await self._ensure(
             CONFIGMAPS,
             {
@@ -64,59 +93,81 @@ class NamespaceController:
         return None
 
     async def _ensure(self, resource: Resource, obj: Object) -> None:
+        """Create what is missing; give a ConfigMap back its data."""
         metadata = obj["metadata"]
+        key = f"/core/{resource.plural}/{metadata['namespace']}/{metadata['name']}"
+        stored = self._store.get(key)
         try:
-            await self._client.get(resource, metadata["name"], metadata["namespace"])
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            try:
+            if stored is None:
                 await self._client.create(resource, obj)
-            except ApiError as create_error:
-                if create_error.reason != "AlreadyExists" and create_error.code not in (403, 404):
-                    raise
+            elif stored.obj.get("data") != obj.get("data"):
+                patch = {"data": obj["data"]}
+                await self._client.patch(resource, metadata["name"], metadata["namespace"], patch)
+        except ApiError as error:
+            if error.code not in _ANSWERED:
+                raise
 
     async def _empty(self, namespace: Object) -> float | None:
-        """Delete what is left. Returns when to look again: pods take their grace period."""
+        """Delete what is left. Return when to look again: pods take their grace period."""
         name = namespace["metadata"]["name"]
+        failures = await self._sweep(name)
         remaining = contents(self._store, name)
-        for resource, obj in remaining:
-            if obj["metadata"].get("deletionTimestamp"):
-                continue
-            try:
-                await self._client.delete(
-                    resource, obj["metadata"]["name"], name, propagation_policy="Background"
-                )
-            except ApiError as error:
-                if error.code not in (404, 405, 409):
-                    raise
-        if contents(self._store, name):
-            return 0.1
-        body = {**namespace, "spec": {**(namespace.get("spec") or {}), "finalizers": []}}
+        if remaining or failures:
+            await self._explain(namespace, remaining, failures)
+            round_ = self._rounds[name] = self._rounds.get(name, -1) + 1
+            return float(min(FIRST_ROUND_SECONDS * 2 ** min(round_, 10), MAX_ROUND_SECONDS))
+        left = [f for f in (namespace.get("spec") or {}).get("finalizers") or () if f != FINALIZER]
+        body = {**namespace, "spec": {**(namespace.get("spec") or {}), "finalizers": left}}
         try:
             await self._client.update(NAMESPACES, body, subresource="finalize")
         except ApiError as error:
-            if error.code == 409:
-                return 0.05
             if error.code != 404:
-                raise
+                raise  # a conflict: our own conditions are on their way to the mirror
         return None
 
+    async def _sweep(self, name: str) -> list[str]:
+        """Delete all content that is not on its way out; return what could not be."""
+        todo = [s for s in contents(self._store, name) if not s.obj["metadata"].get("deletionTimestamp")]
 
-def contents(store: Store, namespace: str) -> list[tuple[Resource, Object]]:
-    """Return everything stored in the namespace."""
-    items, _ = store.list("/")
-    found: list[tuple[Resource, Object]] = []
-    for stored in items:
-        _, group, plural, in_namespace, _ = stored.key.split("/", 4)
-        if in_namespace == namespace:
-            found.append((resource_of(group, plural, stored.obj), stored.obj))
-    return found
+        async def delete(stored: Stored) -> None:
+            metadata = stored.obj["metadata"]
+            try:
+                await self._client.delete(
+                    resource_of(stored),
+                    metadata["name"],
+                    name,
+                    propagation_policy="Background",
+                    uid=metadata["uid"],
+                )
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
 
+        failures = await all_of(todo, delete)
+        for failure in failures:
+            if not isinstance(failure, ApiError):
+                raise failure
+        return [str(failure) for failure in failures]
 
-def resource_of(group: str, plural: str, obj: Object) -> Resource:
-    """Return the resource of a stored object from its key and its own apiVersion."""
-    version = obj["apiVersion"].rsplit("/", 1)[-1]
-    return Resource(
-        "" if group == "core" else group, version, plural, obj["kind"], "namespace" in obj["metadata"]
-    )
+    async def _explain(self, namespace: Object, remaining: list[Stored], failures: list[str]) -> None:
+        status = namespace.get("status") or {}
+        stamp = datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        conditions = deletion_conditions(
+            ((resource_of(stored).group_resource, stored.obj) for stored in remaining),
+            failures,
+            status.get("conditions") or (),
+            stamp,
+        )
+        if conditions == status.get("conditions"):
+            return
+        try:
+            await self._client.patch(
+                NAMESPACES,
+                namespace["metadata"]["name"],
+                None,
+                {"status": {"conditions": conditions}},
+                subresource="status",
+            )
+        except ApiError as error:
+            if error.code != 404:
+                raise

@@ -1,4 +1,4 @@
-"""Deployment rollouts as arithmetic: how far each ReplicaSet is scaled next, and what the status says. Pure.
+"""Deployment rollouts as arithmetic: how far each ReplicaSet is scaled next. Pure.
 
 Rules of the Deployment API reference (apps/v1 RollingUpdateDeployment): never more than replicas + maxSurge
 pods, never fewer than replicas - maxUnavailable available ones.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
@@ -19,12 +18,14 @@ HASH_LABEL = "pod-template-hash"
 """Written by the Deployment controller on ReplicaSets, their selectors and pods; read by `kubectl rollout`."""
 REVISION = "deployment.kubernetes.io/revision"
 """Annotation on Deployment and ReplicaSets; read by `kubectl rollout history`."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def template_hash(template: Object) -> str:
-    """Return ten characters that stand for the pod template; equal templates have equal hashes."""
-    digest = int.from_bytes(hashlib.sha256(msgspec.json.encode(template, order="sorted")).digest()[:8], "big")
+def template_hash(template: Object, collisions: int = 0) -> str:
+    """Return ten characters that stand for the pod template; `collisions` picks another ten."""
+    text = msgspec.json.encode([template, collisions] if collisions else template, order="sorted")
+    digest = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
     out = ""
     for _ in range(10):
         digest, index = divmod(digest, len(_ALPHABET))
@@ -32,100 +33,97 @@ def template_hash(template: Object) -> str:
     return out
 
 
+def new_set(deployment: Object, sets: Sequence[Object]) -> Object | None:
+    """Return the ReplicaSet of the current template: compared whole, whatever made its hash; the oldest of several."""
+    wanted = _plain(deployment["spec"]["template"])
+    found = [rs for rs in sets if _plain(rs["spec"]["template"]) == wanted]
+    return min(found, key=lambda rs: str(rs["metadata"]["creationTimestamp"]), default=None)
+
+
+def _plain(template: Object) -> Object:
+    metadata = dict(template.get("metadata") or {})
+    labels = {k: v for k, v in (metadata.pop("labels", None) or {}).items() if k != HASH_LABEL}
+    metadata = {k: v for k, v in metadata.items() if v}
+    return {"labels": labels, "metadata": metadata, "spec": template.get("spec")}
+
+
 def absolute(value: int | str, total: int, *, up: bool) -> int:
     """Return an int-or-percentage of `total`."""
     if isinstance(value, int):
         return value
-    exact = total * float(value.rstrip("%")) / 100
+    exact = total * int(value.rstrip("%")) / 100
     return math.ceil(exact) if up else math.floor(exact)
 
 
-def scales(deployment: Object, new: Object | None, old: Sequence[Object]) -> dict[str, int]:
-    """Return the next replica count of every ReplicaSet by name, and of the new one under the empty name
-    while it does not exist."""
-    spec = deployment["spec"]
+def bounds(spec: Object) -> tuple[int, int]:
+    """Return how many pods may exist above, and be missing below, the desired count during a rollout."""
     desired = int(spec.get("replicas", 1))
-    if spec.get("paused"):
-        return {}
     strategy = spec.get("strategy") or {}
-    new_name = new["metadata"]["name"] if new else ""
     if strategy.get("type") == "Recreate":
-        if any(_status(rs, "replicas") or rs["spec"].get("replicas") for rs in old):
-            return {rs["metadata"]["name"]: 0 for rs in old}
-        return {new_name: desired}
+        return 0, desired
     rolling = strategy.get("rollingUpdate") or {}
     surge = absolute(rolling.get("maxSurge", "25%"), desired, up=True)
     unavailable = absolute(rolling.get("maxUnavailable", "25%"), desired, up=False)
     if not surge and not unavailable:
-        unavailable = 1
-    have_new = int(new["spec"].get("replicas", 0)) if new else 0
-    total = have_new + sum(int(rs["spec"].get("replicas", 0)) for rs in old)
-    next_new = (
-        min(desired, max(have_new, have_new + desired + surge - total)) if have_new < desired else desired
-    )
-    result = {new_name: next_new}
-    new_missing = have_new - (_status(new, "availableReplicas") if new else 0)
+        unavailable = 1  # percentages that round to nothing must not stop the rollout
+    return surge, unavailable
+
+
+def scales(
+    deployment: Object, new: Object | None, old: Sequence[Object], *, old_pods: bool = False
+) -> dict[str, int]:
+    """Return the next replica count of ReplicaSets by name, and of the new one under the empty name while it
+    does not exist.
+
+    Args:
+        old_pods: whether pods of old sets are still there, ending ones too; Recreate waits for them.
+    """
+    spec = deployment["spec"]
+    desired = int(spec.get("replicas", 1))
+    if spec.get("paused"):
+        return _paused(desired, new, old)
+    new_name = new["metadata"]["name"] if new else ""
+    if (spec.get("strategy") or {}).get("type") == "Recreate":
+        if old_pods or any(count(rs, "replicas") or replicas(rs) for rs in old):
+            return {rs["metadata"]["name"]: 0 for rs in old}
+        return {new_name: desired}
+    surge, unavailable = bounds(spec)
+    have_new = replicas(new) if new else 0
+    total = have_new + sum(replicas(rs) for rs in old)
+    room = max(desired + surge - total, 0)
+    result = {new_name: min(desired, have_new + room)}
+    new_missing = have_new - (count(new, "availableReplicas") if new else 0)
     removable = total - (desired - unavailable) - max(new_missing, 0)
-    for replica_set in sorted(old, key=lambda rs: _status(rs, "availableReplicas")):
-        have = int(replica_set["spec"].get("replicas", 0))
+    for replica_set in sorted(old, key=lambda rs: count(rs, "availableReplicas")):
+        have = replicas(replica_set)
         # Replicas that never became available hold nothing up: they go first and for free.
-        idle = max(have - _status(replica_set, "availableReplicas"), 0)
+        idle = max(have - count(replica_set, "availableReplicas"), 0)
         drop = min(have, max(removable, idle, 0))
         removable -= drop
         result[replica_set["metadata"]["name"]] = have - drop
     return result
 
 
-def status(deployment: Object, new: Object | None, old: Sequence[Object], now: str) -> Object:
-    """Return the Deployment's status; condition times change only with the condition."""
-    every = [*old, *([new] if new else [])]
-    desired = int(deployment["spec"].get("replicas", 1))
-    replicas = sum(_status(rs, "replicas") for rs in every)
-    available = sum(_status(rs, "availableReplicas") for rs in every)
-    updated = _status(new, "replicas") if new else 0
-    strategy = deployment["spec"].get("strategy") or {}
-    rolling = strategy.get("rollingUpdate") or {}
-    unavailable = 0
-    if strategy.get("type") != "Recreate":
-        unavailable = absolute(rolling.get("maxUnavailable", "25%"), desired, up=False)
-    enough = available >= desired - unavailable
-    complete = updated == desired == replicas == available
-    new_name = new["metadata"]["name"] if new else ""
-    conditions = [
-        {
-            "type": "Available",
-            "status": "True" if enough else "False",
-            "reason": "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-            "message": f"Deployment {'has' if enough else 'does not have'} minimum availability.",
-        },
-        {
-            "type": "Progressing",
-            "status": "True",
-            "reason": "NewReplicaSetAvailable" if complete else "ReplicaSetUpdated",
-            "message": f'ReplicaSet "{new_name}" {"has successfully progressed" if complete else "is progressing"}.',
-        },
-    ]
-    previous = {c["type"]: c for c in (deployment.get("status") or {}).get("conditions") or ()}
-    out: dict[str, Any] = {
-        "observedGeneration": deployment["metadata"].get("generation", 0),
-        "replicas": replicas,
-        "updatedReplicas": updated,
-        "readyReplicas": sum(_status(rs, "readyReplicas") for rs in every),
-        "availableReplicas": available,
-        "unavailableReplicas": max(max(desired, replicas) - available, 0),
-        "conditions": [_timed(c, previous.get(c["type"]), now) for c in conditions],
-    }
-    return {name: value for name, value in out.items() if value}
+def _paused(desired: int, new: Object | None, old: Sequence[Object]) -> dict[str, int]:
+    """A paused Deployment rolls nothing out, but is still scaled when only one of its sets has replicas."""
+    active = [rs for rs in (*old, *([new] if new else [])) if replicas(rs)]
+    if len(active) > 1:
+        return {}
+    target = active[0] if active else new
+    return {target["metadata"]["name"]: desired} if target else {}
 
 
-def _timed(condition: Mapping[str, Any], previous: Mapping[str, Any] | None, now: str) -> Object:
-    if previous and all(previous.get(k) == v for k, v in condition.items()):
-        return dict(previous)
-    since = now
-    if previous and previous.get("status") == condition["status"]:
-        since = previous.get("lastTransitionTime", now)
-    return {**condition, "lastUpdateTime": now, "lastTransitionTime": since}
+def replicas(replica_set: Object) -> int:
+    """Return how many pods the set asks for."""
+    return int(replica_set["spec"].get("replicas", 1))
 
 
-def _status(replica_set: Object | None, field: str) -> int:
-    return int(((replica_set or {}).get("status") or {}).get(field, 0))
+def count(replica_set: Object, field: str) -> int:
+    """Return a count of the set's status."""
+    return int((replica_set.get("status") or {}).get(field) or 0)
+
+
+def revision(obj: Object) -> int:
+    """Return the rollout revision of a Deployment or ReplicaSet, 0 before it has one."""
+    value = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
+    return int(value) if value.isdigit() else 0

@@ -8,8 +8,9 @@ from decimal import Decimal
 
 import msgspec
 
+from trainshed.cluster.controllers.pods import claim_names
 from trainshed.cluster.scheduler.predicates import allocatable, unmet
-from trainshed.cluster.scheduler.requests import Resources, pod_requests, used_by
+from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube import quantity
 from trainshed.kube.resources import Object
 
@@ -26,14 +27,14 @@ class Placement(msgspec.Struct, frozen=True):
 def place(
     pod: Object,
     nodes: Sequence[Object],
-    pods_by_node: Mapping[str, Sequence[Object]],
+    used: Mapping[str, Mapping[str, Decimal]],
     claims: Mapping[str, Object],
 ) -> Placement:
     """Return where the pod goes.
 
     Args:
-        pods_by_node: pods bound to each node, including those bound but not yet seen back.
-        claims: PersistentVolumeClaims of the pod's namespace by name.
+        used: what pods hold on each node by name, including those bound but not yet seen back.
+        claims: those PersistentVolumeClaims of the pod that exist, by name.
     """
     blocked = unusable_claim(pod, claims)
     if blocked:
@@ -42,29 +43,25 @@ def place(
     candidates: list[tuple[Decimal, str]] = []
     for node in nodes:
         name = node["metadata"]["name"]
-        used = used_by(pods_by_node.get(name, ()))
-        problems = unmet(pod, node, used)
+        held = used.get(name, {})
+        problems = unmet(pod, node, held)
         if problems:
             reasons.update(problems)
         else:
-            candidates.append((load_after(pod, node, used), name))
+            candidates.append((load_after(pod, node, held), name))
     if candidates:
         return Placement(node=min(candidates)[1])
     if not nodes:
         return Placement(why_not="no nodes available to schedule pods")
     listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     return Placement(
-        why_not=f"0/{len(nodes)} nodes are available: {listed}.{_offers(pod, nodes, reasons, pods_by_node)}"
+        why_not=f"0/{len(nodes)} nodes are available: {listed}.{_offers(pod, nodes, reasons, used)}"
     )
 
 
 def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
     """Return why a claimed volume keeps the pod waiting, or an empty string."""
-    for volume in (pod.get("spec") or {}).get("volumes") or ():
-        reference = volume.get("persistentVolumeClaim")
-        if reference is None:
-            continue
-        name = reference.get("claimName", "")
+    for name in claim_names(pod):
         claim = claims.get(name)
         if claim is None:
             return f'persistentvolumeclaim "{name}" not found'
@@ -78,7 +75,7 @@ def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
     return ""
 
 
-def load_after(pod: Object, node: Object, used: Resources) -> Decimal:
+def load_after(pod: Object, node: Object, used: Mapping[str, Decimal]) -> Decimal:
     """Return the highest share of any resource in use once the pod is there, 0 to 1 (least-allocated score)."""
     offered = allocatable(node)
     needs = pod_requests(pod)
@@ -94,7 +91,7 @@ def _offers(
     pod: Object,
     nodes: Sequence[Object],
     reasons: Mapping[str, int],
-    pods_by_node: Mapping[str, Sequence[Object]],
+    used: Mapping[str, Mapping[str, Decimal]],
 ) -> str:
     """Return what the nodes have of each resource that is short, so that the reader sees the gap at once."""
     needs = pod_requests(pod)
@@ -105,7 +102,7 @@ def _offers(
         free = [
             max(
                 allocatable(node).get(name, Decimal(0))
-                - used_by(pods_by_node.get(node["metadata"]["name"], ())).get(name, Decimal(0)),
+                - used.get(node["metadata"]["name"], {}).get(name, Decimal(0)),
                 Decimal(0),
             )
             for node in nodes

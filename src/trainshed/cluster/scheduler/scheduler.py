@@ -1,134 +1,216 @@
-"""The loop around `place`: watches pods without a node, binds them or says why they wait."""
+"""The loop around `place`: watches pods without a node, binds them or says why they wait.
+
+    pod ──► _decide (one at a time, no waiting) ──► _carry_out (several at a time: bind, or explain)
+
+A decision is held in the ledger from the moment that it is made, so the next one sees it although neither
+the binding nor its echo through the watch has happened. If the binding fails, the pod is decided anew.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections import defaultdict
+import asyncio
 from datetime import UTC, datetime
 
 from trainshed.client.client import Client
 from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, place
+from trainshed.cluster.controllers.pods import FINISHED, claim_names, phase
+from trainshed.cluster.scheduler.ledger import Ledger
+from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Placement, place
+from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS, Object
 
-log = logging.getLogger(__name__)
-
 Key = tuple[str, str]
+
+GATED = Placement(why_not="Scheduling is blocked due to non-empty scheduling gates")
+EXPLAIN_SECONDS = 1.0
+"""A waiting pod's reason is not written more often than this: it changes with every pod that comes and goes."""
 
 
 class Scheduler:
-    """Binds pods whose `schedulerName` is `default-scheduler`.
-
-    One worker: each decision sees the ones before it. A pod that was bound but has not come back through the
-    watch yet is remembered in `_assumed`, or two pods could take the same GPU.
-    """
+    """Binds pods whose `schedulerName` is `default-scheduler`; higher priorities first, then older pods."""
 
     def __init__(self, client: Client, informers: SharedInformers) -> None:
         self._client = client
+        self._informers = informers
         self._pods = informers.of(PODS)
         self._nodes = informers.of(NODES)
         self._claims = informers.of(PERSISTENTVOLUMECLAIMS)
-        self._assumed: dict[Key, Object] = {}
-        self._waiting: set[Key] = set()
+        self._ledger = Ledger()
+        self._waiting: dict[Key, Object] = {}
+        self._decisions: dict[Key, tuple[str, Placement]] = {}
+        """Pod uid and decision that `_carry_out` has not finished, or that the watch has not echoed yet."""
+        self._explained: dict[Key, float] = {}
         self._events = EventRecorder(client, DEFAULT_SCHEDULER)
-        self._controller: Controller[Key] = Controller("scheduler", self._schedule, workers=1)
+        self._decider: Controller[Key] = Controller("scheduler", self._decide, workers=1)
+        self._binder: Controller[Key] = Controller("binder", self._carry_out, workers=16)
         self._pods.add_handler(self._pod_changed)
         self._nodes.add_handler(self._capacity_changed)
         self._claims.add_handler(self._capacity_changed)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        await self._controller.run()
+        await self._informers.wait_synced()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._decider.run())
+            tasks.create_task(self._binder.run())
 
     def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
-        key = key_of(new)
-        bound = bool(new["spec"].get("nodeName"))
-        if bound or change == "DELETED":
-            self._assumed.pop(key, None)
-            self._waiting.discard(key)
-            finished = (new.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-            if change == "DELETED" or finished:
+        key, uid = key_of(new), new["metadata"]["uid"]
+        node = new["spec"].get("nodeName")
+        over = change == "DELETED" or phase(new) in FINISHED
+        if node or over:
+            self._forget(key, uid)
+        if over:
+            if self._ledger.release(uid):
                 self._retry_waiting()
-        elif not new["metadata"].get("deletionTimestamp"):
-            self._controller.enqueue(key)
+        elif node:
+            if old is None or old["spec"] != new["spec"]:
+                self._ledger.hold(uid, node, pod_requests(new))
+        else:
+            self._decider.enqueue(key)
+
+    def _forget(self, key: Key, uid: str) -> None:
+        self._waiting.pop(key, None)
+        self._explained.pop(key, None)
+        if key in self._decisions and self._decisions[key][0] == uid:
+            del self._decisions[key]
 
     def _capacity_changed(self, change: str, old: Object | None, new: Object) -> None:
-        self._retry_waiting()
+        if change != "MODIFIED" or old is None or _offer(old) != _offer(new):
+            self._retry_waiting()
 
     def _retry_waiting(self) -> None:
-        for key in self._waiting:
-            self._controller.enqueue(key)
+        for key in sorted(self._waiting, key=lambda k: _turn(self._waiting[k])):
+            self._decider.enqueue(key)
 
-    async def _schedule(self, key: Key) -> float | None:
+    async def _decide(self, key: Key) -> float | None:
         pod = self._pods.get(*key)
-        if pod is None or pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
-            self._waiting.discard(key)
+        if pod is None or not _wants_node(pod):
+            self._waiting.pop(key, None)
             return None
-        if key in self._assumed or pod["spec"].get("schedulerName", DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
+        if key in self._decisions and self._decisions[key][1].node:
             return None
-        if pod["spec"].get("schedulingGates"):
-            return None
-        claims = {
-            c["metadata"]["name"]: c for c in self._claims.items() if c["metadata"].get("namespace") == key[0]
-        }
-        placement = place(pod, list(self._nodes.items()), self._pods_by_node(), claims)
-        if not placement.node:
-            self._waiting.add(key)
-            await self._explain(pod, placement.why_not)
-            return None
-        await self._bind(key, pod, placement.node)
+        placement = GATED
+        if not pod["spec"].get("schedulingGates"):
+            claims = {
+                name: claim
+                for name in claim_names(pod)
+                if (claim := self._claims.get(key[0], name)) is not None
+            }
+            placement = place(pod, self._nodes.items(), self._ledger.used(), claims)
+        uid = pod["metadata"]["uid"]
+        self._decisions[key] = (uid, placement)
+        if placement.node:
+            self._waiting.pop(key, None)
+            self._ledger.hold(uid, placement.node, pod_requests(pod))
+        elif placement is not GATED:
+            self._waiting[key] = pod
+        self._binder.enqueue(key)
         return None
 
-    def _pods_by_node(self) -> dict[str, list[Object]]:
-        by_node: dict[str, list[Object]] = defaultdict(list)
-        for pod in self._pods.items():
-            node = pod["spec"].get("nodeName")
-            if node:
-                by_node[node].append(pod)
-        for pod in self._assumed.values():
-            by_node[pod["spec"]["nodeName"]].append(pod)
-        return by_node
+    async def _carry_out(self, key: Key) -> float | None:
+        uid, placement = self._decisions.get(key, ("", None))
+        pod = self._pods.get(*key)
+        if placement is None:
+            return None
+        if pod is None or pod["metadata"]["uid"] != uid:
+            self._take_back(key, uid)
+            return None
+        if placement.node:
+            await self._bind(key, pod, placement.node)
+            return None
+        del self._decisions[key]
+        return await self._explain(key, pod, placement)
 
     async def _bind(self, key: Key, pod: Object, node: str) -> None:
-        self._assumed[key] = {**pod, "spec": {**pod["spec"], "nodeName": node}}
         try:
             await self._client.bind(key[1], key[0], node)
         except ApiError as error:
-            self._assumed.pop(key, None)
-            if error.code in (404, 409):  # gone, or bound by someone else: the watch will tell
-                return
+            self._take_back(key, pod["metadata"]["uid"])
+            if error.code not in (404, 409):  # gone, or bound by someone else: the watch will tell
+                self._decider.queue.add_rate_limited(key)
+            return
+        except BaseException:
+            # Nobody knows whether it is bound. If so, trying again is answered with 409.
+            self._take_back(key, pod["metadata"]["uid"])
+            self._decider.enqueue_after(key, EXPLAIN_SECONDS)
             raise
-        self._waiting.discard(key)
-        self._events.event(pod, "Normal", "Scheduled", f"Successfully assigned {key[0]}/{key[1]} to {node}")
+        text = f"Successfully assigned {key[0]}/{key[1]} to {node}"
+        self._events.event(pod, "Normal", "Scheduled", text)
 
-    async def _explain(self, pod: Object, why_not: str) -> None:
+    def _take_back(self, key: Key, uid: str) -> None:
+        """Undo a decision, unless the watch has shown it to be true meanwhile."""
+        if key in self._decisions and self._decisions[key][0] == uid:
+            del self._decisions[key]
+            self._ledger.release(uid)
+
+    async def _explain(self, key: Key, pod: Object, placement: Placement) -> float | None:
         """Write the PodScheduled condition; unchanged words are not written again."""
-        for condition in (pod.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "PodScheduled" and condition.get("message") == why_not:
-                return
+        conditions = (pod.get("status") or {}).get("conditions") or ()
+        before: Object = next((c for c in conditions if c["type"] == "PodScheduled"), {})
+        if before.get("message") == placement.why_not:
+            return None
+        now = asyncio.get_running_loop().time()
+        wait = self._explained.get(key, now - EXPLAIN_SECONDS) + EXPLAIN_SECONDS - now
+        if wait > 0:
+            self._decider.enqueue_after(key, wait)
+            return None
+        self._explained[key] = now
         condition = {
             "type": "PodScheduled",
             "status": "False",
-            "reason": "Unschedulable",
-            "message": why_not,
+            "reason": "SchedulingGated" if placement is GATED else "Unschedulable",
+            "message": placement.why_not,
             "lastProbeTime": None,
             "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        namespace, name = key_of(pod)
+        if before.get("status") == "False":
+            condition["lastTransitionTime"] = before.get("lastTransitionTime")
+        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [condition]}}
         try:
             await self._client.patch(
                 PODS,
-                name,
-                namespace,
-                {"status": {"conditions": [condition]}},
+                key[1],
+                key[0],
+                patch,
                 patch_type="application/strategic-merge-patch+json",
                 subresource="status",
             )
         except ApiError as error:
-            if error.code != 404:
+            if error.code not in (404, 409, 422):  # gone, or another pod has the name
                 raise
-            return
-        self._events.event(pod, "Warning", "FailedScheduling", why_not)
+            return None
+        if placement is not GATED:
+            self._events.event(pod, "Warning", "FailedScheduling", placement.why_not)
+        return None
+
+
+def _wants_node(pod: Object) -> bool:
+    return (
+        not pod["spec"].get("nodeName")
+        and not pod["metadata"].get("deletionTimestamp")
+        and phase(pod) not in FINISHED
+        and pod["spec"].get("schedulerName", DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
+    )
+
+
+def _turn(pod: Object) -> tuple[int, str]:
+    return -int(pod["spec"].get("priority") or 0), str(pod["metadata"]["creationTimestamp"])
+
+
+def _offer(obj: Object) -> tuple[object, ...]:
+    """Return what of a node or claim decides over pods: not the heartbeats."""
+    status = obj.get("status") or {}
+    ready = [c.get("status") for c in status.get("conditions") or () if c["type"] == "Ready"]
+    metadata = obj["metadata"]
+    return (
+        obj.get("spec"),
+        metadata.get("labels"),
+        metadata.get("deletionTimestamp"),
+        status.get("allocatable"),
+        status.get("phase"),
+        ready,
+    )

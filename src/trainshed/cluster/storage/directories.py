@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from pathlib import Path
 
 from trainshed.kube.resources import Object
@@ -24,15 +26,26 @@ def create(root: Path, claim: Object) -> Path:
     return directory
 
 
+def is_inside(root: Path, path: str) -> bool:
+    """Return whether `path` is a directory entry of `root`, as `create` makes them."""
+    return Path(path).parent == root and Path(path).name not in ("", "..")
+
+
 def remove(root: Path, path: str) -> None:
     """Delete a provisioned directory. A path outside `root` was never ours and is left alone.
 
     Raises:
         OSError: something in it cannot be deleted.
     """
-    directory = Path(path)
-    if directory.parent == root and directory.is_dir():
-        shutil.rmtree(directory)
+    if not is_inside(root, path) or not os.path.lexists(path):
+        return
+    try:
+        shutil.rmtree(path)
+    except PermissionError:
+        # A program may have made directories read-only, such as a package cache.
+        for directory, _, _ in os.walk(path):
+            Path(directory).chmod(stat.S_IRWXU)
+        shutil.rmtree(path)
 
 
 def volume_for(claim: Object, storage_class: Object, directory: Path) -> Object:
@@ -55,6 +68,12 @@ def volume_for(claim: Object, storage_class: Object, directory: Path) -> Object:
             "hostPath": {"path": str(directory), "type": "DirectoryOrCreate"},
         },
     }
+
+
+def is_provisioned(volume: Object) -> bool:
+    """Return whether the volume was made by `volume_for`."""
+    annotations = volume["metadata"].get("annotations") or {}
+    return bool(annotations.get("pv.kubernetes.io/provisioned-by") == PROVISIONER)
 
 
 def claim_reference(claim: Object) -> Object:

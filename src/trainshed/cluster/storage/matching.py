@@ -28,9 +28,10 @@ def match(claim: Object, volumes: Sequence[Object]) -> Match:
     A volume that is reserved for the claim (`claimRef`) or named by it (`volumeName`) wins over all others.
     """
     wanted = claim["spec"].get("volumeName")
-    reserved = [v for v in volumes if refers_to(v["spec"].get("claimRef"), claim)]
-    if reserved:
-        return Match(volume=reserved[0])
+    for volume in volumes:
+        deleting = volume["metadata"].get("deletionTimestamp")
+        if refers_to(volume["spec"].get("claimRef"), claim) and not deleting:
+            return Match(volume=volume)
     fitting: list[Object] = []
     why_not: list[str] = []
     for volume in sorted(volumes, key=lambda v: v["metadata"]["name"]):

@@ -1,0 +1,308 @@
+"""What a batch/v1 Job needs next: counts, conditions, pods to make and to end. Pure.
+
+Each finished pod is counted once, whatever crashes between the writes (KEP-2307):
+
+    1. its uid enters status.uncountedTerminatedPods
+    2. it loses the tracking finalizer
+    3. its uid leaves the list and the counter grows
+
+Conditions come in pairs: SuccessCriteriaMet or FailureTarget as soon as the end is known, Complete or Failed
+when the last pod is gone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from trainshed.cluster.controllers.job_pods import (
+    backoff,
+    format_indexes,
+    index_of,
+    is_tracked,
+    outcome,
+    parse_indexes,
+    restarts,
+)
+from trainshed.cluster.controllers.pods import is_active, is_ready, phase, seconds, surplus
+from trainshed.kube.resources import Object
+
+COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
+CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
+
+
+class JobPlan(msgspec.Struct):
+    """What to do, in this order: write the status, untrack, delete, create."""
+
+    status: Object
+    untrack: list[Object] = msgspec.field(default_factory=list)
+    """Pods that lose the tracking finalizer: counted, or not to be counted."""
+    delete: list[Object] = msgspec.field(default_factory=list)
+    create: list[int | None] = msgspec.field(default_factory=list)
+    """One entry per new pod: its completion index, None for a NonIndexed job."""
+    events: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
+    """(type, reason, message), to be sent when the status is written."""
+    requeue_after: float | None = None
+    delete_job: bool = False
+
+
+class _Count(msgspec.Struct):
+    """Pods by what they count for."""
+
+    active: list[Object]
+    terminating: int
+    succeeded: int
+    failed: int
+    completed: set[int]
+
+
+def decide(job: Object, pods: Sequence[Object], now: float) -> JobPlan:
+    """Return the next step of a job that is not being deleted.
+
+    Args:
+        pods: all pods that the job controls.
+        now: seconds since the epoch.
+    """
+    before: Object = job.get("status") or {}
+    conditions = {c["type"]: c for c in before.get("conditions") or () if c["status"] == "True"}
+    if COMPLETE in conditions or FAILED in conditions:
+        return _after(job, pods, conditions, now)
+    spec = job["spec"]
+    plan = JobPlan(dict(before))
+    status = plan.status
+    count = _count(job, pods, plan)
+    failure, deadline = _failure(job, count, before, now)
+    met = _criteria_met(spec, count)
+    suspend = bool(spec.get("suspend"))
+    if FAILURE_TARGET in conditions:
+        target = conditions[FAILURE_TARGET]
+        failure = (target["reason"], target["message"])
+    if CRITERIA_MET in conditions or (met and FAILURE_TARGET not in conditions):
+        reached = ("CompletionsReached", "Reached expected number of succeeded pods")
+        _set(plan, CRITERIA_MET, True, *reached, now)
+        _drop(plan, count.active)
+        if not _left(plan, count):
+            _set(plan, COMPLETE, True, *reached, now)
+            status["completionTime"] = _stamp(now)
+            plan.events.append(("Normal", "Completed", "Job completed"))
+    elif failure is not None:
+        _set(plan, FAILURE_TARGET, True, *failure, now)
+        plan.delete += count.active
+        if not _left(plan, count):
+            _set(plan, FAILED, True, *failure, now)
+            plan.events.append(("Warning", *failure))
+    elif suspend:
+        if _set(plan, SUSPENDED, True, "JobSuspended", "Job suspended", now):
+            plan.events.append(("Normal", "Suspended", "Job suspended"))
+        status.pop("startTime", None)
+        _drop(plan, count.active)
+    else:
+        if SUSPENDED in conditions:
+            _set(plan, SUSPENDED, False, "JobResumed", "Job resumed", now)
+            plan.events.append(("Normal", "Resumed", "Job resumed"))
+        if not status.get("startTime"):
+            status["startTime"] = _stamp(now)
+            if spec.get("activeDeadlineSeconds") is not None:
+                deadline = float(spec["activeDeadlineSeconds"])
+        plan.requeue_after = deadline
+        _manage(job, pods, count, plan, now)
+    _write_counts(plan, spec, count)
+    return plan
+
+
+def _after(job: Object, pods: Sequence[Object], conditions: Object, now: float) -> JobPlan:
+    """Return what is left to do for a finished job: let its pods go, and itself when its time is up."""
+    plan = JobPlan(job["status"], untrack=[pod for pod in pods if is_tracked(pod)])
+    plan.delete = [pod for pod in pods if is_active(pod)]
+    ttl = job["spec"].get("ttlSecondsAfterFinished")
+    if ttl is not None:
+        ended = conditions.get(COMPLETE) or conditions[FAILED]
+        left = seconds(ended["lastTransitionTime"]) + int(ttl) - now
+        plan.delete_job = left <= 0
+        plan.requeue_after = left if left > 0 else None
+    return plan
+
+
+def _count(job: Object, pods: Sequence[Object], plan: JobPlan) -> _Count:
+    """Count the pods; write to the plan who is newly counted and who may lose the finalizer."""
+    spec, before = job["spec"], job.get("status") or {}
+    indexed = spec.get("completionMode") == "Indexed"
+    only_finished = spec.get("podReplacementPolicy") == "Failed"
+    known: dict[str, list[str]] = {
+        name: list((before.get("uncountedTerminatedPods") or {}).get(name) or ())
+        for name in ("succeeded", "failed")
+    }
+    totals = {name: int(before.get(name) or 0) for name in known}
+    tracked = {pod["metadata"]["uid"] for pod in pods if is_tracked(pod)}
+    completed = parse_indexes(before.get("completedIndexes", "")) if indexed else set()
+    waiting: dict[str, list[str]] = {}
+    for name, uids in known.items():
+        totals[name] += sum(uid not in tracked for uid in uids)  # step 3
+        waiting[name] = [uid for uid in uids if uid in tracked]
+    for pod in pods:
+        result = outcome(pod, only_finished=only_finished)
+        if not result or not is_tracked(pod):
+            continue
+        plan.untrack.append(pod)  # step 2, after the status with step 1 is written
+        uid = pod["metadata"]["uid"]
+        if indexed and result == "succeeded":
+            if (index := index_of(pod)) is not None:
+                completed.add(index)
+        elif uid not in waiting[result]:
+            waiting[result].append(uid)
+    if indexed:
+        completed = {index for index in completed if index < int(spec["completions"])}
+        totals["succeeded"], waiting["succeeded"] = len(completed), []
+    plan.status["uncountedTerminatedPods"] = {name: uids for name, uids in waiting.items() if uids}
+    plan.status.update(totals)
+    ending = [p for p in pods if p["metadata"].get("deletionTimestamp") and not _is_over(p)]
+    return _Count(
+        active=[pod for pod in pods if is_active(pod)],
+        terminating=len(ending),
+        succeeded=totals["succeeded"] + len(waiting["succeeded"]),
+        failed=totals["failed"] + len(waiting["failed"]),
+        completed=completed,
+    )
+
+
+def _is_over(pod: Object) -> bool:
+    return phase(pod) in ("Succeeded", "Failed") or not pod["metadata"].get("deletionGracePeriodSeconds", 1)
+
+
+def _criteria_met(spec: Object, count: _Count) -> bool:
+    completions = spec.get("completions")
+    if completions is not None:
+        return count.succeeded >= int(completions)
+    # A work queue: one success means that there is no work left; the other pods end by themselves.
+    return count.succeeded > 0 and not count.active
+
+
+def _failure(
+    job: Object, count: _Count, before: Object, now: float
+) -> tuple[tuple[str, str] | None, float | None]:
+    """Return (reason, message) of a job that has failed, and the seconds left until its deadline."""
+    spec = job["spec"]
+    limit = int(spec.get("backoffLimit", 6))
+    in_place = 0
+    if spec["template"]["spec"].get("restartPolicy") == "OnFailure":
+        in_place = restarts(count.active)
+    if count.failed > limit or (in_place > 0 if limit == 0 else in_place >= limit and in_place > 0):
+        return ("BackoffLimitExceeded", "Job has reached the specified backoff limit"), None
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is None or not before.get("startTime") or spec.get("suspend"):
+        return None, None
+    left = seconds(before["startTime"]) + int(deadline) - now
+    if left <= 0:
+        return ("DeadlineExceeded", "Job was active longer than specified deadline"), None
+    return None, left
+
+
+def _manage(job: Object, pods: Sequence[Object], count: _Count, plan: JobPlan, now: float) -> None:
+    """Bring the number of active pods to what is wanted."""
+    spec = job["spec"]
+    # Untracked already: dropped before a crash, only its deletion is missing.
+    plan.delete += [pod for pod in count.active if not is_tracked(pod)]
+    if spec.get("completionMode") == "Indexed":
+        _drop(plan, [pod for pod in _misplaced(spec, count) if is_tracked(pod)])
+    kept = [pod for pod in count.active if pod not in plan.delete]
+    wanted = int(spec.get("parallelism", 1))
+    completions = spec.get("completions")
+    if completions is not None:
+        wanted = min(wanted, int(completions) - count.succeeded)
+    elif count.succeeded:
+        wanted = min(wanted, len(kept))
+    if len(kept) > wanted:
+        _drop(plan, surplus(kept, len(kept) - wanted))
+        return
+    missing = wanted - len(kept)
+    if spec.get("podReplacementPolicy") == "Failed":
+        missing -= count.terminating
+    if missing <= 0:
+        return
+    delay = backoff(pods, now)
+    if delay:
+        plan.requeue_after = min(delay, plan.requeue_after or delay)
+    elif spec.get("completionMode") == "Indexed":
+        taken = count.completed | {index_of(pod) for pod in kept}
+        if spec.get("podReplacementPolicy") == "Failed":
+            taken |= {index_of(pod) for pod in pods if not outcome(pod, only_finished=True)}
+        free = (index for index in range(int(spec["completions"])) if index not in taken)
+        plan.create += [index for index, _ in zip(free, range(missing), strict=False)]
+    else:
+        plan.create += [None] * missing
+
+
+def _misplaced(spec: Object, count: _Count) -> list[Object]:
+    """Return active pods whose index is done, out of range, or taken by another."""
+    by_index: defaultdict[int | None, list[Object]] = defaultdict(list)
+    for pod in count.active:
+        by_index[index_of(pod)].append(pod)
+    out: list[Object] = []
+    for index, pods in by_index.items():
+        if index is None or index >= int(spec["completions"]) or index in count.completed:
+            out += pods
+        else:
+            out += surplus(pods, len(pods) - 1)
+    return out
+
+
+def _drop(plan: JobPlan, pods: Sequence[Object]) -> None:
+    """End pods that are not needed; that is no failure of theirs, so they are not counted."""
+    plan.untrack += [pod for pod in pods if is_tracked(pod)]
+    plan.delete += pods
+
+
+def _left(plan: JobPlan, count: _Count) -> bool:
+    """Return whether the final condition has to wait: for pods to go, or to be counted."""
+    return bool(plan.delete or count.terminating or plan.status["uncountedTerminatedPods"] or plan.untrack)
+
+
+def _write_counts(plan: JobPlan, spec: Object, count: _Count) -> None:
+    status = plan.status
+    gone = {pod["metadata"]["uid"] for pod in plan.delete}
+    active = [pod for pod in count.active if pod["metadata"]["uid"] not in gone]
+    counts = {
+        "active": len(active) + len(plan.create),
+        "succeeded": status.get("succeeded"),
+        "failed": status.get("failed"),
+    }
+    for name, value in counts.items():
+        if value:
+            status[name] = value
+        else:
+            status.pop(name, None)
+    status["ready"] = sum(is_ready(pod) for pod in active)
+    status["terminating"] = count.terminating + len(gone)
+    if spec.get("completionMode") == "Indexed":
+        if count.completed:
+            status["completedIndexes"] = format_indexes(count.completed)
+        else:
+            status.pop("completedIndexes", None)
+
+
+def _set(plan: JobPlan, name: str, true: bool, reason: str, message: str, now: float) -> bool:
+    """Add or change a condition; return whether that changed anything."""
+    status = "True" if true else "False"
+    conditions: list[Object] = list(plan.status.get("conditions") or ())
+    for condition in conditions:
+        if condition["type"] == name and condition["status"] == status:
+            return False
+    stamp = _stamp(now)
+    new: dict[str, Any] = {
+        "type": name,
+        "status": status,
+        "lastProbeTime": stamp,
+        "lastTransitionTime": stamp,
+        "reason": reason,
+        "message": message,
+    }
+    plan.status["conditions"] = [*(c for c in conditions if c["type"] != name), new]
+    return True
+
+
+def _stamp(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,231 @@
+"""PersistentVolumeClaims: bound to a volume, given a new one, lost, protected, let go.
+
+Order of writes as in the Kubernetes volume controller, so that a crash between any two is picked up by the
+next reconcile: volume.spec.claimRef, volume.status, claim.spec.volumeName, claim.status.
+
+    Pending ──fitting volume, or the class provisions one──► Bound ──volume gone──► Lost
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from trainshed.client.client import Client
+from trainshed.client.events import EventRecorder
+from trainshed.cluster.controllers.informers import SharedInformers, key_of
+from trainshed.cluster.controllers.ownership import without_finalizer
+from trainshed.cluster.controllers.pods import FINISHED, claim_names, phase
+from trainshed.cluster.storage import directories
+from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
+from trainshed.kube.errors import ApiError
+from trainshed.kube.resources import (
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
+    PODS,
+    STORAGECLASSES,
+    Object,
+)
+
+PVC_PROTECTION = "kubernetes.io/pvc-protection"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
+STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+class Claims:
+    """Reconciles single claims. Not concurrent: two claims must never be given the same volume."""
+
+    def __init__(self, client: Client, informers: SharedInformers, root: Path, events: EventRecorder) -> None:
+        self._client = client
+        self._root = root
+        self._events = events
+        self._claims = informers.of(PERSISTENTVOLUMECLAIMS)
+        self._volumes = informers.of(PERSISTENTVOLUMES)
+        self._classes = informers.of(STORAGECLASSES)
+        self._pods_by_claim = informers.of(PODS).index(_claim_keys)
+
+    async def reconcile(self, namespace: str, name: str) -> None:
+        """Bring one claim a step further. Raises `ApiError` when the mirror is old."""
+        claim = self._claims.get(namespace, name)
+        if claim is None:
+            return
+        if claim["metadata"].get("deletionTimestamp"):
+            await self._let_go(claim)
+        elif (claim["metadata"].get("annotations") or {}).get(BIND_COMPLETED):
+            await self._check(claim)
+        elif "storageClassName" not in claim["spec"] and (default := self._default_class()):
+            # The default class came after the claim (KEP-3333).
+            patch = _exactly(claim, {"spec": {"storageClassName": default}})
+            await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, patch)
+        else:
+            found = match(claim, self._volumes.items())
+            if found.volume is not None:
+                await self._bind(claim, found.volume)
+            else:
+                await self._provision_or_explain(claim, found.why_not)
+
+    def _default_class(self) -> str | None:
+        found = [
+            (obj["metadata"]["creationTimestamp"], obj["metadata"]["name"])
+            for obj in self._classes.items()
+            if (obj["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
+        ]
+        return max(found)[1] if found else None
+
+    async def _check(self, claim: Object) -> None:
+        """Look after a claim that was bound before."""
+        name = claim["spec"].get("volumeName", "")
+        volume = self._volumes.get("", name)
+        if volume is None:
+            try:
+                # The mirrors of claims and volumes are not of the same moment: ask before calling it lost.
+                volume = await self._client.get(PERSISTENTVOLUMES, name)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+        reference = volume["spec"].get("claimRef") if volume is not None else None
+        if volume is None:
+            text = f"Bound claim has lost its PersistentVolume {name}. Its data may be lost"
+            await self._lose(claim, "ClaimLost", text)
+        elif reference and not refers_to(reference, claim):
+            text = f"PersistentVolume {name} is bound to another claim: {reference.get('namespace')}/"
+            await self._lose(claim, "ClaimMisbound", text + str(reference.get("name")))
+        else:
+            await self._bind(claim, await self._expanded(claim, volume))
+
+    async def _expanded(self, claim: Object, volume: Object) -> Object:
+        """Return the volume, as large as the claim asks when it is a directory: those have no size of their own."""
+        if requested(claim) <= capacity(volume) or not directories.is_provisioned(volume):
+            return volume
+        size = claim["spec"]["resources"]["requests"]["storage"]
+        patch = _exactly(volume, {"spec": {"capacity": {"storage": size}}})
+        return await self._client.patch(PERSISTENTVOLUMES, volume["metadata"]["name"], None, patch)
+
+    async def _bind(self, claim: Object, volume: Object) -> None:
+        """Write what is missing of the binding."""
+        namespace, name = key_of(claim)
+        volume_name = volume["metadata"]["name"]
+        if not (volume["spec"].get("claimRef") or {}).get("uid"):
+            ours = {"metadata": {"annotations": {BOUND_BY_US: "yes"}}} if not _reserved(volume) else {}
+            patch = _exactly(volume, {**ours, "spec": {"claimRef": directories.claim_reference(claim)}})
+            volume = await self._client.patch(PERSISTENTVOLUMES, volume_name, None, patch)
+        if (volume.get("status") or {}).get("phase") != "Bound":
+            patch = _exactly(volume, {"status": {"phase": "Bound"}})
+            await self._client.patch(PERSISTENTVOLUMES, volume_name, None, patch, subresource="status")
+        annotations = {BIND_COMPLETED: "yes"}
+        if not claim["spec"].get("volumeName"):
+            annotations[BOUND_BY_US] = "yes"
+        if directories.is_provisioned(volume):
+            annotations[STORAGE_PROVISIONER] = directories.PROVISIONER
+        if not annotations.items() <= (claim["metadata"].get("annotations") or {}).items():
+            fields = {"metadata": {"annotations": annotations}, "spec": {"volumeName": volume_name}}
+            claim = await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, _exactly(claim, fields))
+        status = {
+            "phase": "Bound",
+            "accessModes": volume["spec"].get("accessModes") or [],
+            "capacity": {"storage": volume["spec"]["capacity"]["storage"]},
+        }
+        if not status.items() <= (claim.get("status") or {}).items():
+            patch = _exactly(claim, {"status": status})
+            await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, patch, subresource="status")
+
+    async def _lose(self, claim: Object, reason: str, text: str) -> None:
+        if (claim.get("status") or {}).get("phase") == "Lost":
+            return
+        namespace, name = key_of(claim)
+        patch = _exactly(claim, {"status": {"phase": "Lost"}})
+        await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, patch, subresource="status")
+        self._events.event(claim, "Warning", reason, text)
+
+    async def _provision_or_explain(self, claim: Object, why_not: tuple[str, ...]) -> None:
+        class_name = claim["spec"].get("storageClassName") or ""
+        storage_class = self._classes.get("", class_name) if class_name else None
+        if claim["spec"].get("volumeName") or storage_class is None:
+            text = "no persistent volumes available for this claim"
+            if class_name and storage_class is None:
+                text += f' and no storage class "{class_name}" is set up to provision one'
+            self._events.event(
+                claim, "Normal", "FailedBinding", f"{text} ({'; '.join(why_not)})" if why_not else text
+            )
+            return
+        provisioner = storage_class.get("provisioner", "")
+        if provisioner == "kubernetes.io/no-provisioner":
+            text = "; ".join(why_not) or "there is none"
+            self._events.event(
+                claim, "Normal", "FailedBinding", f"no persistent volumes available for this claim ({text})"
+            )
+        elif provisioner != directories.PROVISIONER:
+            text = f'waiting for the external provisioner "{provisioner}" to create a volume'
+            self._events.event(claim, "Normal", "ExternalProvisioning", text)
+        elif problem := _unprovisionable(claim):
+            self._events.event(claim, "Warning", "ProvisioningFailed", problem)
+        elif storage_class.get("volumeBindingMode") == "WaitForFirstConsumer" and not self._users(claim):
+            text = "waiting for first consumer to be created before binding"
+            self._events.event(claim, "Normal", "WaitForFirstConsumer", text)
+        else:
+            await self._provision(claim, storage_class)
+
+    async def _provision(self, claim: Object, storage_class: Object) -> None:
+        try:
+            directory = await asyncio.to_thread(directories.create, self._root, claim)
+        except OSError as error:
+            self._events.event(claim, "Warning", "ProvisioningFailed", str(error))
+            raise
+        volume = directories.volume_for(claim, storage_class, directory)
+        try:
+            volume = await self._client.create(PERSISTENTVOLUMES, volume)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            volume = await self._client.get(PERSISTENTVOLUMES, volume["metadata"]["name"])
+        name = volume["metadata"]["name"]
+        text = f"Successfully provisioned volume {name} in {directory}"
+        self._events.event(claim, "Normal", "ProvisioningSucceeded", text)
+        await self._bind(claim, volume)
+
+    async def _let_go(self, claim: Object) -> None:
+        """Drop the protection once no running pod uses the claim. A pod without a node will not start with it."""
+        finalizers = claim["metadata"].get("finalizers") or []
+        if PVC_PROTECTION not in finalizers or any(map(_holds, self._users(claim))):
+            return
+        namespace, name = key_of(claim)
+        # The mirror of pods may be behind: a pod that was just started would lose its data.
+        pods = (await self._client.list(PODS, namespace)).items
+        if not any(_holds(pod) for pod in pods if name in claim_names(pod)):
+            patch = without_finalizer(claim, PVC_PROTECTION)
+            await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, patch)
+
+    def _users(self, claim: Object) -> list[Object]:
+        namespace, name = key_of(claim)
+        return [pod for pod in self._pods_by_claim.get(f"{namespace}/{name}") if phase(pod) not in FINISHED]
+
+
+def _claim_keys(pod: Object) -> list[str]:
+    return [f"{pod['metadata']['namespace']}/{name}" for name in claim_names(pod)]
+
+
+def _holds(pod: Object) -> bool:
+    return phase(pod) not in FINISHED and bool(pod["spec"].get("nodeName"))
+
+
+def _reserved(volume: Object) -> bool:
+    return bool(volume["spec"].get("claimRef"))
+
+
+def _unprovisionable(claim: Object) -> str:
+    if claim["spec"].get("selector"):
+        return (
+            "a claim with spec.selector is never provisioned: "
+            "create a PersistentVolume that matches, or drop the selector"
+        )
+    if claim["spec"].get("volumeMode") == "Block":
+        return "a directory is no block device: use volumeMode Filesystem"
+    return ""
+
+
+def _exactly(obj: Object, patch: Object) -> Object:
+    """Return a merge patch that the server refuses when the object is not at this version any more."""
+    version = obj["metadata"]["resourceVersion"]
+    return {**patch, "metadata": {**(patch.get("metadata") or {}), "resourceVersion": version}}

@@ -1,0 +1,287 @@
+"""ReplicaSets, Deployments and Jobs on the real API server, with a kubelet that plays pods."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.control_world import World, cluster
+from trainshed.cluster.controllers.pods import is_active, is_ready
+from trainshed.kube.resources import DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICASETS, Object
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with cluster(tmp_path) as started:
+        yield started
+
+
+def make_deployment(replicas: int = 3, *, image: str = "web:1", **spec: Any) -> Object:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": image}]},
+            },
+            **spec,
+        },
+    }
+
+
+def make_job(**spec: Any) -> Object:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x:1"}]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job", "namespace": "default"},
+        "spec": {"template": template, **spec},
+    }
+
+
+def images(world: World) -> list[str]:
+    return sorted(p["spec"]["containers"][0]["image"] for p in world.all(PODS) if is_active(p))
+
+
+def deployed(world: World) -> bool:
+    found = world.stored(DEPLOYMENTS, "web") or {}
+    status = found.get("status") or {}
+    return (
+        status.get("observedGeneration") == found["metadata"]["generation"]
+        and status.get("updatedReplicas", 0) == found["spec"]["replicas"]
+        and status.get("availableReplicas", 0) == found["spec"]["replicas"] == status.get("replicas", 0)
+    )
+
+
+def conditions(obj: Object | None) -> dict[str, str]:
+    status = (obj or {}).get("status") or {}
+    return {c["type"]: c["reason"] for c in status.get("conditions") or () if c["status"] == "True"}
+
+
+async def test_a_deployment_rolls_out_and_back_without_losing_pods(world: World) -> None:
+    await world.client.create(DEPLOYMENTS, make_deployment(4))
+    await world.until("four pods", lambda: deployed(world))
+    assert images(world) == ["web:1"] * 4
+    least = 4
+    most = 4
+
+    def watch(kind: str, old: Object | None, new: Object) -> None:
+        nonlocal least, most
+        pods = [pod for pod in world.kubelet.pods.items() if is_active(pod)]
+        least = min(least, sum(map(is_ready, pods)))
+        most = max(most, len(pods))
+
+    world.kubelet.pods.add_handler(watch)
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}}}
+    await world.client.patch(DEPLOYMENTS, "web", "default", patch)
+    await world.until("web:2 everywhere", lambda: deployed(world) and images(world) == ["web:2"] * 4)
+    assert least >= 3 and most <= 5, "maxUnavailable and maxSurge are 25 %"
+    sets = world.all(REPLICASETS)
+    revisions = {rs["metadata"]["annotations"]["deployment.kubernetes.io/revision"] for rs in sets}
+    assert revisions == {"1", "2"}
+
+    patch["spec"]["template"]["spec"]["containers"][0]["image"] = "web:1"
+    await world.client.patch(DEPLOYMENTS, "web", "default", patch)
+    await world.until("web:1 again", lambda: deployed(world) and images(world) == ["web:1"] * 4)
+    assert len(world.all(REPLICASETS)) == 2, "the first set is used again"
+    found = world.stored(DEPLOYMENTS, "web")
+    assert found is not None
+    assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "3"
+    assert conditions(found) == {
+        "Available": "MinimumReplicasAvailable",
+        "Progressing": "NewReplicaSetAvailable",
+    }
+    await world.settle()
+
+
+async def test_recreate_waits_for_the_last_old_pod(world: World) -> None:
+    await world.client.create(DEPLOYMENTS, make_deployment(2, strategy={"type": "Recreate"}))
+    await world.until("two pods", lambda: deployed(world))
+    world.kubelet.lets_go = lambda pod: False
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}}}
+    await world.client.patch(DEPLOYMENTS, "web", "default", patch)
+    await world.until(
+        "old pods ending", lambda: all(p["metadata"].get("deletionTimestamp") for p in world.all(PODS))
+    )
+    await world.settle()
+    assert len(world.all(PODS)) == 2, "nothing new while the old ones end"
+    world.kubelet.lets_go = lambda pod: True
+    world.kubelet.release()
+    await world.until("two new pods", lambda: deployed(world) and images(world) == ["web:2"] * 2)
+
+
+async def test_scaling_while_controllers_restart_makes_no_pod_twice(world: World) -> None:
+    await world.client.create(DEPLOYMENTS, make_deployment(6))
+    for count in range(1, 6):
+        await world.until(f"{count} pods", lambda c=count: len(world.all(PODS)) >= c)
+        await world.stop()
+        await world.start()
+    await world.until("six pods", lambda: deployed(world))
+    await world.settle()
+    assert len(world.all(PODS)) == 6
+    assert len(world.kubelet.started) == len(set(world.kubelet.started)) == 6
+
+
+async def test_orphaned_pods_are_adopted_by_the_same_deployment(world: World) -> None:
+    await world.client.create(DEPLOYMENTS, make_deployment(2))
+    await world.until("two pods", lambda: deployed(world))
+    before = {pod["metadata"]["uid"] for pod in world.all(PODS)}
+    await world.client.delete(DEPLOYMENTS, "web", "default", propagation_policy="Orphan")
+    await world.until("gone", lambda: world.stored(DEPLOYMENTS, "web") is None)
+    (replica_set,) = world.all(REPLICASETS)
+    assert not replica_set["metadata"].get("ownerReferences")
+    name = replica_set["metadata"]["name"]
+    await world.client.delete(REPLICASETS, name, "default", propagation_policy="Orphan")
+    await world.until("gone", lambda: world.stored(REPLICASETS, name) is None)
+    assert not any(pod["metadata"].get("ownerReferences") for pod in world.all(PODS))
+    await world.client.create(DEPLOYMENTS, make_deployment(2))
+    await world.until("deployed", lambda: deployed(world))
+    await world.settle()
+    # The new set has the same name and hash, so its selector finds them.
+    assert {pod["metadata"]["uid"] for pod in world.all(PODS)} == before
+
+
+async def test_a_relabelled_pod_is_let_go_and_replaced(world: World) -> None:
+    await world.client.create(DEPLOYMENTS, make_deployment(1))
+    await world.until("a pod", lambda: deployed(world))
+    (pod,) = world.all(PODS)
+    name = pod["metadata"]["name"]
+    await world.client.patch(PODS, name, "default", {"metadata": {"labels": {"app": "debug"}}})
+    await world.until("another pod", lambda: len(world.all(PODS)) == 2 and deployed(world))
+    assert not (world.stored(PODS, name) or {})["metadata"].get("ownerReferences")
+
+
+async def test_a_refused_template_is_reported_and_retried_slowly(world: World) -> None:
+    deployment = make_deployment(5)
+    deployment["spec"]["template"]["spec"]["serviceAccountName"] = "missing"
+    await world.client.create(DEPLOYMENTS, deployment)
+
+    def failed() -> list[Object]:
+        return [e for e in world.all(EVENTS) if e["reason"] == "FailedCreate"]
+
+    (event,) = await world.until("an event", failed)
+    assert 'serviceaccount "missing" not found' in event["message"]
+    assert not world.all(PODS)
+
+
+async def test_progress_deadline_is_told(world: World) -> None:
+    world.kubelet.ready = lambda pod: False
+    await world.client.create(DEPLOYMENTS, make_deployment(1, progressDeadlineSeconds=1))
+
+    def overdue() -> bool:
+        found = world.stored(DEPLOYMENTS, "web") or {}
+        listed = (found.get("status") or {}).get("conditions") or ()
+        return any(c["reason"] == "ProgressDeadlineExceeded" and c["status"] == "False" for c in listed)
+
+    await world.until("ProgressDeadlineExceeded", overdue)
+
+
+# ----------------------------------------------------------------------------------------------------- jobs
+
+
+async def test_a_job_completes(world: World) -> None:
+    world.kubelet.exits = lambda pod: "Succeeded"
+    await world.client.create(JOBS, make_job(completions=5, parallelism=2))
+    job = await world.until(
+        "Complete", lambda: "Complete" in conditions(world.stored(JOBS, "job")) and world.stored(JOBS, "job")
+    )
+    assert job["status"]["succeeded"] == 5
+    assert "active" not in job["status"] and "failed" not in job["status"]
+    assert job["status"]["uncountedTerminatedPods"] == {}
+    assert conditions(job) == {"SuccessCriteriaMet": "CompletionsReached", "Complete": "CompletionsReached"}
+    assert job["status"]["completionTime"] and job["status"]["startTime"]
+    pods = world.all(PODS)
+    assert len(pods) == len(world.kubelet.started) == 5
+    assert not any(pod["metadata"].get("finalizers") for pod in pods)
+    await world.settle()
+
+
+async def test_an_indexed_job_runs_every_index_once_through_crashes(world: World) -> None:
+    world.kubelet.exits = lambda pod: "Succeeded"
+    await world.client.create(JOBS, make_job(completions=6, parallelism=3, completionMode="Indexed"))
+    for count in range(1, 6):
+        await world.until(f"{count} pods", lambda c=count: len(world.kubelet.started) >= c)
+        await world.stop()
+        await world.start()
+    await world.until("Complete", lambda: "Complete" in conditions(world.stored(JOBS, "job")))
+    indexes = [
+        pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in world.all(PODS)
+    ]
+    assert sorted(indexes) == list("012345")
+    job = world.stored(JOBS, "job")
+    assert job is not None and job["status"]["completedIndexes"] == "0-5"
+    (pod,) = [
+        p
+        for p in world.all(PODS)
+        if p["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "4"
+    ]
+    assert pod["spec"]["hostname"] == "job-4"
+    assert pod["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
+
+
+async def test_a_failing_job_ends_at_its_backoff_limit(world: World) -> None:
+    world.kubelet.exits = lambda pod: "Failed"
+    await world.client.create(JOBS, make_job(backoffLimit=0))
+    job = await world.until(
+        "Failed", lambda: "Failed" in conditions(world.stored(JOBS, "job")) and world.stored(JOBS, "job")
+    )
+    assert conditions(job) == {"FailureTarget": "BackoffLimitExceeded", "Failed": "BackoffLimitExceeded"}
+    assert job["status"]["failed"] == 1
+    assert len(world.kubelet.started) == 1
+
+
+async def test_a_deadline_ends_running_pods(world: World) -> None:
+    await world.client.create(JOBS, make_job(activeDeadlineSeconds=1, parallelism=2, completions=2))
+    job = await world.until(
+        "Failed", lambda: "Failed" in conditions(world.stored(JOBS, "job")) and world.stored(JOBS, "job")
+    )
+    assert conditions(job)["Failed"] == "DeadlineExceeded"
+    await world.until("no pods", lambda: not world.all(PODS))
+
+
+async def test_suspend_takes_pods_away_without_counting_them(world: World) -> None:
+    await world.client.create(JOBS, make_job(parallelism=2, completions=2))
+    await world.until("two running", lambda: sum(map(is_ready, world.all(PODS))) == 2)
+    await world.client.patch(JOBS, "job", "default", {"spec": {"suspend": True}})
+    await world.until("no pods", lambda: not world.all(PODS))
+    await world.settle()
+    job = world.stored(JOBS, "job")
+    assert conditions(job) == {"Suspended": "JobSuspended"}
+    assert job is not None and "startTime" not in job["status"] and "failed" not in job["status"]
+    world.kubelet.exits = lambda pod: "Succeeded"
+    await world.client.patch(JOBS, "job", "default", {"spec": {"suspend": False}})
+    await world.until("Complete", lambda: "Complete" in conditions(world.stored(JOBS, "job")))
+
+
+async def test_a_finished_job_expires_with_its_pods(world: World) -> None:
+    world.kubelet.exits = lambda pod: "Succeeded"
+    await world.client.create(JOBS, make_job(ttlSecondsAfterFinished=0))
+    await world.until("the job ran", lambda: world.kubelet.started)
+    await world.until("all gone", lambda: not world.all(JOBS) and not world.all(PODS))
+
+
+async def test_pods_of_a_job_deleted_with_the_default_policy_stay_and_can_be_deleted(world: World) -> None:
+    await world.client.create(JOBS, make_job())
+    await world.until("running", lambda: any(map(is_ready, world.all(PODS))))
+    await world.client.delete(JOBS, "job", "default")
+    await world.until("no job", lambda: not world.all(JOBS))
+    await world.until("untracked", lambda: not world.all(PODS)[0]["metadata"].get("finalizers"))
+    (pod,) = world.all(PODS)
+    await world.client.delete(PODS, pod["metadata"]["name"], "default")
+    await world.until("no pod", lambda: not world.all(PODS))
+
+
+async def test_fields_that_are_not_supported_are_named(world: World) -> None:
+    rules = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
+    await world.client.create(JOBS, make_job(podFailurePolicy=rules))
+    (event,) = await world.until(
+        "an event", lambda: [e for e in world.all(EVENTS) if e["reason"] == "FieldNotHonoured"]
+    )
+    assert "spec.podFailurePolicy" in event["message"]
