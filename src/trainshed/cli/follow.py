@@ -84,6 +84,7 @@ class Follower:
         tasks = [asyncio.create_task(self._jobs.run()), asyncio.create_task(self._pods.run())]
         try:
             await self._finished.wait()
+            await self._catch_up()
             if self._streams:
                 await asyncio.wait(self._streams.values(), timeout=_DRAIN_SECONDS)
         finally:
@@ -92,6 +93,14 @@ class Follower:
             await asyncio.gather(*tasks, *self._streams.values(), return_exceptions=True)
         tails = {replica: list(lines) for replica, lines in self._tails.items()}
         return Outcome(self._job, jobstate.rank_order(list(self._seen_pods.values())), self._progress, tails)
+
+    async def _catch_up(self) -> None:
+        """See every pod as it is now: the job's end may be known before its pods' is, or before any pod is."""
+        pods = await self._client.list(
+            PODS, self._namespace, label_selector=f"{jobstate.JOB_NAME}={self._name}"
+        )
+        for pod in pods.items:
+            self._pod_changed("MODIFIED", None, pod)
 
     def _job_changed(self, change: str, old: Object | None, new: Object) -> None:
         if new["metadata"]["uid"] != self._uid:

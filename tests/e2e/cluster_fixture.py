@@ -1,0 +1,320 @@
+"""A whole cluster, started the way a user starts it: the `trainshed` command in a state directory of its own.
+
+The fixture `cluster` is one cluster per module, in a fresh namespace per test; `make_cluster` makes more. Whatever
+a test did to it, the next test finds it up, and it is purged at the end. When a test fails, what the cluster looks
+like is printed with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.e2e.conftest import KUBECTLS, MISSING, Api, Result
+
+COMMAND_SECONDS = 60.0
+WAIT_SECONDS = 30.0
+T = TypeVar("T")
+
+
+def kubectl_path(which: int = -1) -> str:
+    """Return an executable: the newest, or with 0 the oldest."""
+    if not KUBECTLS:
+        pytest.fail(MISSING)
+    return KUBECTLS[
+        sorted(KUBECTLS, key=lambda v: [int(part) for part in v.split(".") if part.isdigit()])[which]
+    ]
+
+
+def until(check: Callable[[], T], what: str, seconds: float = WAIT_SECONDS) -> T:
+    """Return the first true value of `check`; fail after `seconds`, saying `what` did not happen."""
+    deadline = time.monotonic() + seconds
+    while not (value := check()):
+        assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what}"
+        time.sleep(0.05)
+    return value
+
+
+class Cluster:
+    """One state directory and the commands that work on it. `enter` runs before each, e.g. `nsenter …`."""
+
+    def __init__(self, home: Path, scratch: Path, *, enter: Sequence[str] = ()) -> None:
+        self.home, self.scratch, self.enter = home, scratch, tuple(enter)
+        self.namespace = "default"
+        self.kubectl_path = kubectl_path()
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.home / "kubeconfig"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "PYTHONPATH", "TMPDIR")}
+        return {
+            **kept,
+            "HOME": str(self.scratch),
+            "TRAINSHED_HOME": str(self.home),
+            "KUBECONFIG": str(self.kubeconfig),
+            "TERM": "dumb",
+            "COLUMNS": "200",
+        }
+
+    def trainshed_command(self, *arguments: str) -> list[str]:
+        return [*self.enter, str(Path(sys.executable).with_name("trainshed")), *arguments]
+
+    def trainshed(self, *arguments: str, stdin: str = "", timeout: float = COMMAND_SECONDS) -> Result:
+        """Run the command line to its end."""
+        return self._run(self.trainshed_command(*arguments), arguments, stdin, timeout)
+
+    def start_trainshed(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command that goes on; stdout and stderr together, line by line."""
+        return subprocess.Popen(
+            self.trainshed_command(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
+            env=self.environment,
+        )
+
+    def kubectl(
+        self, *arguments: str, stdin: str | None = None, timeout: float = COMMAND_SECONDS, path: str = ""
+    ) -> Result:
+        """Run kubectl in the test's namespace; `-n` or `-A` among the arguments wins."""
+        scope = [] if {"-n", "-A"} & set(arguments) else ["-n", self.namespace]
+        cache = ["--cache-dir", str(self.scratch / "cache")]
+        command = [*self.enter, path or self.kubectl_path, *cache, *scope, *arguments]
+        return self._run(command, arguments, stdin, timeout)
+
+    def _run(self, command: list[str], arguments: Sequence[str], stdin: str | None, timeout: float) -> Result:
+        done = subprocess.run(
+            command, input=stdin or "", capture_output=True, text=True, env=self.environment, timeout=timeout
+        )
+        return Result(list(arguments), done.returncode, done.stdout, done.stderr)
+
+    @property
+    def api(self) -> Api:
+        return Api(self.kubeconfig)
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Apply objects with kubectl; they must be accepted."""
+        self.kubectl("apply", "-f", "-", stdin=as_list(*objects)).ok()
+
+    def get(self, what: str, name: str = "", namespace: str = "") -> Any:
+        """Return an object, None when there is none, or the items of a list. By plain HTTPS: cheap to repeat."""
+        group = {"pytorchjobs": "/apis/kubeflow.org/v1", "jobs": "/apis/batch/v1"}.get(what, "/api/v1")
+        path = f"{group}/namespaces/{namespace or self.namespace}/{what}" + (f"/{name}" if name else "")
+        status, _, body = self.api("GET", path)
+        if status == 404:
+            return None
+        assert status == 200, (path, status, body)
+        document = json.loads(body)
+        return document if name else document["items"]
+
+    def pods(self, job: str = "") -> dict[str, Any]:
+        """Return the pods of the namespace, or of a job, by name."""
+        found = self.get("pods")
+        key = "training.kubeflow.org/job-name"
+        return {
+            p["metadata"]["name"]: p
+            for p in found
+            if not job or (p["metadata"].get("labels") or {}).get(key) == job
+        }
+
+    def until_phase(self, phase: str, *pods: str, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until every pod is in the phase."""
+
+        def reached() -> bool:
+            found = self.pods()
+            return all(found.get(pod, {}).get("status", {}).get("phase") == phase for pod in pods)
+
+        until(reached, f"pods {', '.join(pods)} {phase}", seconds)
+
+    def until_condition(self, job: str, condition: str, *, seconds: float = WAIT_SECONDS) -> None:
+        """Wait, with `kubectl wait`, until the job's condition is True."""
+        timeout = f"--timeout={seconds:.0f}s"
+        self.kubectl(
+            "wait", f"--for=condition={condition}", f"pytorchjob/{job}", timeout, timeout=seconds + 10
+        ).ok()
+
+    def conditions(self, job: str) -> dict[str, Any]:
+        """Return the job's conditions by type; empty while it has none or is gone."""
+        found = self.get("pytorchjobs", job) or {}
+        return {c["type"]: c for c in found.get("status", {}).get("conditions", ())}
+
+    def logs(self, pod: str) -> list[str]:
+        return self.kubectl("logs", pod).ok().splitlines()
+
+    def events(self, reason: str = "", name: str = "") -> list[str]:
+        """Return `reason: message` of the namespace's events."""
+        return [
+            f"{e['reason']}: {e.get('message', '')}"
+            for e in self.get("events")
+            if reason in ("", e["reason"]) and name in ("", e["involvedObject"].get("name"))
+        ]
+
+    @property
+    def facts(self) -> Any:
+        """Return what `trainshed status -o json` says."""
+        return json.loads(self.trainshed("status", "-o", "json").out)
+
+    @property
+    def pids(self) -> dict[str, list[int]]:
+        """Return the cluster's own processes by role, as `trainshed status` lists them."""
+        found: dict[str, list[int]] = {}
+        for process in self.facts["processes"]:
+            found.setdefault(process["role"], []).append(process["pid"])
+        return found
+
+    def kill_control_plane(self) -> None:
+        """`kill -9` it, and wait until it is gone."""
+        pid = json.loads((self.home / "controlplane.json").read_bytes())["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not _alive(pid), f"process {pid} ended")
+
+    def up(self) -> Result:
+        done = self.trainshed("up")
+        done.ok()
+        return done
+
+    def until_operator(self) -> None:
+        """Wait until the operator's pod runs."""
+
+        def running() -> bool:
+            return any(p["status"].get("phase") == "Running" for p in self.get("pods", namespace="kubeflow"))
+
+        until(running, "the operator's pod Running in namespace kubeflow")
+
+    def purge(self) -> None:
+        """Stop the cluster and forget it, whatever state it is in."""
+        if not self.home.exists() and not self.enter:
+            return
+        done = self.trainshed("down", "--purge", "--yes")
+        left = processes_with(str(self.home))
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        done.ok()
+        assert not left, f"`trainshed down --purge` left processes behind: {left}"
+
+    def diagnostics(self) -> str:
+        """Return pods, events, jobs and the ends of the logs, as text."""
+        parts = [self.trainshed("status")]
+        for line in (
+            "get pods -A -o wide",
+            "get pytorchjobs -A -o yaml",
+            "get events -A --sort-by=.metadata.resourceVersion",
+            "describe pods",
+            "logs -n kubeflow -l control-plane=kubeflow-training-operator --tail=40",
+        ):
+            try:
+                parts.append(self.kubectl(*line.split(), timeout=15))
+            except subprocess.TimeoutExpired:
+                parts.append(Result(line.split(), -1, "", "no answer in 15 s\n"))
+        text = [repr(part)[-6000:] for part in parts]
+        for log in sorted((self.home / "log").glob("*.log")) if (self.home / "log").is_dir() else ():
+            text.append(f"--- {log.name}\n" + log.read_text(errors="replace")[-4000:])
+        return "\n".join(text)
+
+
+def as_list(*objects: dict[str, Any]) -> str:
+    """Return the objects as one manifest."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+def processes_with(word: str) -> list[int]:
+    """Return the processes, this one left out, that have `word` in their command line."""
+    found = []
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit() and int(directory.name) != os.getpid():
+            try:
+                if word.encode() in (directory / "cmdline").read_bytes():
+                    found.append(int(directory.name))
+            except OSError:
+                continue
+    return sorted(found)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def make_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
+    """Make clusters for one test, not started; all are purged afterwards."""
+    made: list[tuple[Cluster, Path]] = []
+
+    def make(**options: Any) -> Cluster:
+        root = Path(tempfile.mkdtemp(prefix="ts-"))
+        home = options.pop("home", None) or root / "home"
+        made.append((Cluster(home, root, **options), root))
+        return made[-1][0]
+
+    failed_before = request.session.testsfailed
+    yield make
+    for cluster, root in made:
+        if request.session.testsfailed > failed_before:
+            print(cluster.diagnostics())
+        try:
+            cluster.purge()
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def module_cluster() -> Iterator[Cluster]:
+    # A short path: socket names must fit into 107 bytes.
+    root = Path(tempfile.mkdtemp(prefix="ts-"))
+    cluster = Cluster(root / "home", root)
+    try:
+        yield cluster
+    finally:
+        try:
+            cluster.purge()
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def cluster(module_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The module's cluster, up, with the operator running, in a namespace of the test's own."""
+    cluster = module_cluster
+    failed_before = request.session.testsfailed
+    try:
+        cluster.up()
+        cluster.until_operator()
+        words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+        cluster.namespace = f"{words[:50].strip('-')}-{os.urandom(2).hex()}"
+        cluster.kubectl("create", "namespace", cluster.namespace).ok()
+        yield cluster
+    except BaseException:
+        print(cluster.diagnostics())
+        raise
+    if request.session.testsfailed > failed_before:
+        print(cluster.diagnostics())
+    if cluster.trainshed("status").rc == 0:
+        cluster.kubectl("delete", "namespace", cluster.namespace, "--wait=false")
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """A directory of the host that pods mount at /out, to tell the test what they do, and to be told."""
+    folder = Path(tempfile.mkdtemp(prefix="ts-out-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
