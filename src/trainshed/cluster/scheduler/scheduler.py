@@ -126,20 +126,28 @@ class Scheduler:
         return await self._explain(key, pod, placement)
 
     async def _bind(self, key: Key, pod: Object, node: str) -> None:
+        """Bind; when the answer is lost, `TransportError` brings us back with the decision as it is."""
+        uid = pod["metadata"]["uid"]
         try:
             await self._client.bind(key[1], key[0], node)
         except ApiError as error:
-            self._take_back(key, pod["metadata"]["uid"])
-            if error.code not in (404, 409):  # gone, or bound by someone else: the watch will tell
+            if error.code == 409 and await self._is_bound(key, uid):
+                return  # by an earlier try: the watch will show where
+            self._take_back(key, uid)
+            if error.code not in (404, 409):
                 self._decider.queue.add_rate_limited(key)
             return
-        except BaseException:
-            # Nobody knows whether it is bound. If so, trying again is answered with 409.
-            self._take_back(key, pod["metadata"]["uid"])
-            self._decider.enqueue_after(key, EXPLAIN_SECONDS)
-            raise
         text = f"Successfully assigned {key[0]}/{key[1]} to {node}"
         self._events.event(pod, "Normal", "Scheduled", text)
+
+    async def _is_bound(self, key: Key, uid: str) -> bool:
+        try:
+            live = await self._client.get(PODS, key[1], key[0])
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return False
+        return live["metadata"]["uid"] == uid and bool(live["spec"].get("nodeName"))
 
     def _take_back(self, key: Key, uid: str) -> None:
         """Undo a decision, unless the watch has shown it to be true meanwhile."""

@@ -1,0 +1,274 @@
+"""The scheduler and the endpoints of services on the real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.control_world import World, cluster, make_pod
+from tests.fakes.training import LaggingTransport
+from trainshed.client.asgi import AsgiTransport
+from trainshed.client.client import Client
+from trainshed.client.transport import TransportError
+from trainshed.cluster.controllers.informers import SharedInformers
+from trainshed.cluster.controllers.pods import is_ready
+from trainshed.cluster.scheduler.scheduler import Scheduler
+from trainshed.kube.resources import ENDPOINTS, ENDPOINTSLICES, EVENTS, NODES, PODS, SERVICES, Object
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with cluster(tmp_path) as started:
+        yield started
+
+
+def scheduled(world: World, name: str) -> Object | None:
+    """Return the pod's PodScheduled condition."""
+    status = (world.stored(PODS, name) or {}).get("status") or {}
+    return next((c for c in status.get("conditions") or () if c["type"] == "PodScheduled"), None)
+
+
+def node_of(world: World, name: str) -> str:
+    return str((world.stored(PODS, name) or {"spec": {}})["spec"].get("nodeName", ""))
+
+
+def waits(world: World, name: str, text: str) -> bool:
+    condition = scheduled(world, name)
+    return condition is not None and condition["status"] == "False" and text in condition["message"]
+
+
+def needing(name: str, **requests: str) -> Object:
+    pod = make_pod(name)
+    quantities = {k.replace("_", "."): v for k, v in requests.items()}
+    pod["spec"]["containers"][0]["resources"] = {"requests": quantities, "limits": quantities}
+    return pod
+
+
+async def test_a_pod_is_bound_and_told_so(world: World) -> None:
+    await world.client.create(PODS, make_pod("a"))
+    await world.until("bound", lambda: node_of(world, "a") == "laptop")
+    condition = scheduled(world, "a")
+    assert condition is not None and condition["status"] == "True"
+    (event,) = await world.until(
+        "an event", lambda: [e for e in world.all(EVENTS) if e["reason"] == "Scheduled"]
+    )
+    assert event["message"] == "Successfully assigned default/a to laptop"
+
+
+async def test_many_pods_never_overfill_a_node(world: World) -> None:
+    await world.add_node("second", cpu="2")
+    pods = [needing(f"p{n}", cpu="1") for n in range(14)]
+    await asyncio.gather(*(world.client.create(PODS, pod) for pod in pods))
+    await world.until("ten run", lambda: sum(bool(node_of(world, f"p{n}")) for n in range(14)) == 10)
+    await world.settle()
+    placed = [node_of(world, f"p{n}") for n in range(14)]
+    assert (placed.count("laptop"), placed.count("second"), placed.count("")) == (8, 2, 4)
+    first = placed.index("laptop")
+    await world.client.delete(PODS, f"p{first}", "default")
+    await world.until(
+        "its place is taken", lambda: sum(bool(node_of(world, f"p{n}")) for n in range(14)) == 10
+    )
+
+
+async def test_a_finished_pod_frees_its_place(world: World) -> None:
+    await world.client.create(PODS, needing("a", cpu="8"))
+    await world.until("running", lambda: is_ready(world.stored(PODS, "a") or {}))
+    await world.client.create(PODS, needing("b", cpu="1"))
+    await world.until("b waits", lambda: waits(world, "b", "Insufficient cpu"))
+    await world.kubelet.report(world.stored(PODS, "a") or {}, "Succeeded")
+    await world.until("b runs", lambda: node_of(world, "b") == "laptop")
+
+
+async def test_a_waiting_pod_is_explained_once_and_goes_when_a_node_comes(world: World) -> None:
+    await world.client.create(PODS, needing("gpu", **{"nvidia.com/gpu": "1"}))
+    await world.until("it waits", lambda: waits(world, "gpu", "Insufficient nvidia.com/gpu"))
+    await world.settle()
+    before = (world.stored(PODS, "gpu") or {})["metadata"]["resourceVersion"]
+    await world.client.patch(NODES, "laptop", None, {"metadata": {"labels": {"zone": "a"}}})
+    await world.settle()
+    assert (world.stored(PODS, "gpu") or {})["metadata"]["resourceVersion"] == before
+    await world.add_node("big", **{"nvidia.com/gpu": "2"})
+    await world.until("bound", lambda: node_of(world, "gpu") == "big")
+
+
+async def test_higher_priority_goes_first(world: World) -> None:
+    await world.client.patch(NODES, "laptop", None, {"spec": {"unschedulable": True}})
+    await world.client.create(PODS, needing("low", cpu="8"))
+    high = needing("high", cpu="8")
+    high["spec"]["priorityClassName"] = "system-cluster-critical"
+    await world.client.create(PODS, high)
+    await world.until("both wait", lambda: waits(world, "low", "unsched") and waits(world, "high", "unsched"))
+    await world.client.patch(NODES, "laptop", None, {"spec": {"unschedulable": None}})
+    await world.until("high runs", lambda: node_of(world, "high") == "laptop")
+    assert node_of(world, "low") == ""
+
+
+async def test_gates_hold_a_pod_until_they_are_gone(world: World) -> None:
+    await world.client.create(PODS, make_pod("gated", schedulingGates=[{"name": "example.com/quota"}]))
+    await world.until(
+        "it says so", lambda: (scheduled(world, "gated") or {}).get("reason") == "SchedulingGated"
+    )
+    await world.client.patch(PODS, "gated", "default", {"spec": {"schedulingGates": None}})
+    await world.until("bound", lambda: node_of(world, "gated") == "laptop")
+
+
+async def test_another_scheduler_s_pods_are_left_alone(world: World) -> None:
+    await world.client.create(PODS, make_pod("theirs", schedulerName="other"))
+    await world.settle()
+    assert node_of(world, "theirs") == "" and scheduled(world, "theirs") is None
+
+
+class LosingAnswers(AsgiTransport):
+    """Carries out every binding, but the first answers are lost."""
+
+    lost = 3
+
+    async def request(self, method: str, path: str, **more: Any) -> Any:
+        answer = await super().request(method, path, **more)
+        if path.endswith("/binding") and self.lost:
+            self.lost -= 1
+            raise TransportError("connection reset")
+        return answer
+
+
+async def test_a_lost_answer_and_an_old_mirror_do_not_overfill(world: World) -> None:
+    """With answers lost and the watch half a second behind, a GPU is still given away once."""
+    await world.stop()
+    await world.add_node("gpu", **{"nvidia.com/gpu": "1"})
+    transport = LosingAnswers(world.api, "admin", ["system:masters"])
+    client = Client(LaggingTransport(transport, {"pods": 0.5}))
+    informers = SharedInformers(client)
+    scheduler = Scheduler(client, informers)
+    tasks = [asyncio.create_task(part.run()) for part in (scheduler, informers)]
+    try:
+        pods = [needing(f"p{n}", **{"nvidia.com/gpu": "1"}) for n in range(3)]
+        for pod in pods:
+            await world.client.create(PODS, pod)
+        await world.until("one runs", lambda: any(node_of(world, f"p{n}") for n in range(3)))
+        await world.settle(quiet=1.5)
+        assert sorted(node_of(world, f"p{n}") for n in range(3)) == ["", "", "gpu"]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# ------------------------------------------------------------------------------------------------ endpoints
+
+
+def make_service(name: str = "web", **spec: Any) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default", "labels": {"team": "x"}},
+        "spec": {
+            "selector": {"app": "a"},
+            "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+            **spec,
+        },
+    }
+
+
+def addresses(world: World, name: str = "web", field: str = "addresses") -> list[str]:
+    subsets = (world.stored(ENDPOINTS, name) or {}).get("subsets") or ()
+    return [a["targetRef"]["name"] for subset in subsets for a in subset.get(field) or ()]
+
+
+def sliced(world: World, name: str = "web") -> dict[str, Object]:
+    listed = (world.stored(ENDPOINTSLICES, name) or {}).get("endpoints") or ()
+    return {endpoint["targetRef"]["name"]: endpoint["conditions"] for endpoint in listed}
+
+
+async def test_endpoints_follow_pods(world: World) -> None:
+    world.kubelet.ready = lambda pod: False
+    await world.client.create(SERVICES, make_service())
+    await world.client.create(PODS, make_pod("a"))
+    await world.until(
+        "waiting", lambda: addresses(world, field="notReadyAddresses") == ["a"] and sliced(world)
+    )
+    assert sliced(world)["a"] == {"ready": False, "serving": False, "terminating": False}
+    await world.kubelet.report(world.stored(PODS, "a") or {}, "Running", ready=True)
+    await world.until("ready", lambda: addresses(world) == ["a"] and sliced(world)["a"]["ready"])
+    found = world.stored(ENDPOINTSLICES, "web") or {}
+    assert found["metadata"]["labels"] == {
+        "team": "x",
+        "kubernetes.io/service-name": "web",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    }
+    assert found["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
+    assert (world.stored(ENDPOINTS, "web") or {})["subsets"][0]["ports"] == found["ports"]
+    world.kubelet.lets_go = lambda pod: False
+    await world.client.delete(PODS, "a", "default")
+    await world.until("terminating", lambda: not addresses(world) and sliced(world)["a"]["terminating"])
+    world.kubelet.lets_go = lambda pod: True
+    world.kubelet.release()
+    await world.until("gone", lambda: not sliced(world))
+    await world.settle()
+
+
+async def test_a_selector_or_a_label_that_changes(world: World) -> None:
+    for name in ("a", "b"):
+        await world.client.create(PODS, make_pod(name))
+    await world.client.create(SERVICES, make_service())
+    await world.until("a", lambda: addresses(world) == ["a"])
+    await world.client.patch(SERVICES, "web", "default", {"spec": {"selector": {"app": "b"}}})
+    await world.until("b", lambda: addresses(world) == ["b"])
+    await world.client.patch(PODS, "a", "default", {"metadata": {"labels": {"app": "b"}}})
+    await world.until("both", lambda: addresses(world) == ["a", "b"])
+    await world.client.patch(PODS, "b", "default", {"metadata": {"labels": {"app": "c"}}})
+    await world.until("a again", lambda: addresses(world) == ["a"])
+
+
+async def test_endpoints_that_others_change_are_put_right(world: World) -> None:
+    await world.client.create(PODS, make_pod("a"))
+    await world.client.create(SERVICES, make_service())
+    await world.until("a", lambda: addresses(world) == ["a"] and sliced(world))
+    await world.client.delete(ENDPOINTS, "web", "default")
+    await world.until("made again", lambda: addresses(world) == ["a"])
+    await world.client.patch(ENDPOINTSLICES, "web", "default", {"endpoints": []})
+    await world.until("filled again", lambda: sliced(world))
+
+
+async def test_endpoints_go_and_come_with_their_service(world: World) -> None:
+    await world.client.create(PODS, make_pod("a"))
+    for _ in range(3):
+        service = await world.client.create(SERVICES, make_service())
+        uid = service["metadata"]["uid"]
+
+        def owned(uid: str = uid) -> bool:
+            found = [world.stored(r, "web") for r in (ENDPOINTS, ENDPOINTSLICES)]
+            return all(o and o["metadata"]["ownerReferences"][0]["uid"] == uid for o in found)
+
+        await world.until("owned by the new service", owned)
+        await world.client.delete(SERVICES, "web", "default")
+    await world.until(
+        "gone", lambda: not world.stored(ENDPOINTS, "web") and not world.stored(ENDPOINTSLICES, "web")
+    )
+
+
+async def test_endpoints_without_a_selector_are_the_user_s(world: World) -> None:
+    await world.client.create(SERVICES, make_service(selector=None))
+    own = {
+        "metadata": {"name": "web", "namespace": "default"},
+        "subsets": [{"addresses": [{"ip": "192.0.2.1"}]}],
+    }
+    await world.client.create(ENDPOINTS, own)
+    await world.settle()
+    assert (world.stored(ENDPOINTS, "web") or {})["subsets"] == own["subsets"]
+    assert world.stored(ENDPOINTSLICES, "web") is None
+
+
+async def test_a_starting_pod_costs_few_writes_of_endpoints(world: World) -> None:
+    headless = make_service(clusterIP="None")
+    await world.client.create(SERVICES, headless)
+    await world.client.create(PODS, make_pod("a"))
+    await world.until("a", lambda: addresses(world) == ["a"])
+    await world.settle()
+    watch = world.store.watch("/core/endpoints/", world.store.floor)
+    writes = [event for event in watch.drain() if event.key.endswith("/web")]
+    watch.close()
+    assert len(writes) <= 2, "changes that come together are written together"
