@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -245,6 +246,19 @@ def processes_with(word: str) -> list[int]:
             except OSError:
                 continue
     return sorted(found)
+
+
+def read_line(process: subprocess.Popen[str], seconds: float = WAIT_SECONDS) -> str:
+    """Return the next line of its output; fail when there is none within the time, or it has ended."""
+    assert process.stdout is not None
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        line = process.stdout.readline()
+    finally:
+        timer.cancel()
+    assert line, f"{process.args} said nothing more; it ended, or {seconds:.0f} s are over"
+    return line
 
 
 def _alive(pid: int) -> bool:

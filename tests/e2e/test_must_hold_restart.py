@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster_fixture import Cluster, processes_with, until
+from tests.e2e.cluster_fixture import Cluster, processes_with, read_line, until
 from tests.e2e.jobs import COUNT_UNTIL_TOLD, UNTIL_TOLD, job, replica
 
 PODS = ("train-master-0", "train-worker-0")
@@ -93,19 +93,21 @@ def test_a_followed_log_goes_on_across_a_kill_without_a_gap(cluster: Cluster, sh
     cluster.until_phase("Running", *PODS)
     following = cluster.start_trainshed("follow", "train", "-n", cluster.namespace)
     try:
-        until_printed(shared_folder, 10)
+        shown = ""
+        while not all(pod.removeprefix("train-") in shown for pod in PODS):
+            shown += read_line(following)
         cluster.kill_control_plane()
         until_printed(shared_folder, 10)
         cluster.up()
         (shared_folder / "finish").touch()
-        shown, _ = following.communicate(timeout=30)
+        shown += following.communicate(timeout=30)[0]
     finally:
         following.kill()
         following.wait()
     assert following.returncode == 0, shown
     for pod in PODS:
         replica_name = pod.removeprefix("train-")
-        lines = [line.split()[-2:] for line in shown.splitlines() if line.startswith(replica_name)]
+        lines = [line.split()[-2:] for line in shown.splitlines() if line.startswith(f"[{replica_name}]")]
         assert lines == [["line", str(n)] for n in range(1, printed(shared_folder, pod) + 1)], pod
 
 
