@@ -63,6 +63,7 @@ def test_lines_survive_chunk_borders_and_reconnection_without_loss_or_repeat() -
         splitter = LineSplitter()
         lines = splitter.feed(log[:cut])
         splitter.restart()
+        splitter.restart()  # a connection that was refused in between
         for start in range(0, len(log), 7):
             lines += splitter.feed(log[start : start + 7])
         assert lines == [f"line {i}" for i in range(1, 6)]

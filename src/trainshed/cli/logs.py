@@ -38,9 +38,12 @@ class LineSplitter:
         return [text for line in complete if (text := self._new(line)) is not None]
 
     def restart(self) -> None:
-        """The stream starts over from its first line: forget an incomplete one, remember the position."""
+        """The stream starts over from its first line: forget an incomplete one, remember the position.
+
+        A stream that broke before it got as far as an earlier one, or did not start at all, moves nothing back.
+        """
         self._rest = b""
-        self._resume_after = (self._last, self._seen_at_last)
+        self._resume_after = max(self._resume_after, (self._last, self._seen_at_last))
         self._last, self._seen_at_last = "", 0
 
     def finish(self) -> list[str]:
