@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import pytest
 
@@ -250,15 +250,26 @@ def processes_with(word: str) -> list[int]:
 
 def read_line(process: subprocess.Popen[str], seconds: float = WAIT_SECONDS) -> str:
     """Return the next line of its output; fail when there is none within the time, or it has ended."""
+    line = _killed_after(seconds, process, lambda stdout: stdout.readline())
+    assert line, f"{process.args} said nothing more; it ended, or {seconds:.0f} s are over"
+    return line
+
+
+def read_rest(process: subprocess.Popen[str], seconds: float = WAIT_SECONDS) -> str:
+    """Return the output up to its end and leave its exit code; it is killed when the time is over."""
+    rest = _killed_after(seconds, process, lambda stdout: stdout.read())
+    process.wait()
+    return rest
+
+
+def _killed_after(seconds: float, process: subprocess.Popen[str], read: Callable[[IO[str]], str]) -> str:
     assert process.stdout is not None
     timer = threading.Timer(seconds, process.kill)
     timer.start()
     try:
-        line = process.stdout.readline()
+        return read(process.stdout)
     finally:
         timer.cancel()
-    assert line, f"{process.args} said nothing more; it ended, or {seconds:.0f} s are over"
-    return line
 
 
 def _alive(pid: int) -> bool:

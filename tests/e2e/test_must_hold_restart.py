@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster_fixture import Cluster, processes_with, read_line, until
+from tests.e2e.cluster_fixture import Cluster, processes_with, read_line, read_rest, until
 from tests.e2e.jobs import COUNT_UNTIL_TOLD, UNTIL_TOLD, job, replica
 
 PODS = ("train-master-0", "train-worker-0")
@@ -100,7 +100,7 @@ def test_a_followed_log_goes_on_across_a_kill_without_a_gap(cluster: Cluster, sh
         until_printed(shared_folder, 10)
         cluster.up()
         (shared_folder / "finish").touch()
-        shown += following.communicate(timeout=30)[0]
+        shown += read_rest(following)
     finally:
         following.kill()
         following.wait()
