@@ -12,9 +12,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -580,15 +581,20 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
+@pytest.fixture
+def for_everybody() -> Iterator[Path]:
+    """A temporary directory that other users may enter; pytest's own is root's alone."""
+    with tempfile.TemporaryDirectory(prefix="trainshed-test-") as directory:
+        Path(directory).chmod(0o711)
+        yield Path(directory)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user already")
-def test_an_ordinary_user_without_subordinate_ids(tmp_path: Path) -> None:
+def test_an_ordinary_user_without_subordinate_ids(for_everybody: Path) -> None:
     """One id only: the container's user stands for the caller, whichever number it has."""
     uid = 54321
     python = _python_for_everybody(uid)
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent.stat().st_uid == 0 and parent.stat().st_mode & 0o001 == 0:
-            parent.chmod(0o711)
-    home = tmp_path / "home"
+    home = for_everybody / "home"
     home.mkdir()
     os.chown(home, uid, uid)
     source = Path(leftovers.__file__).parents[4]

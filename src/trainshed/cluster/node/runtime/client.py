@@ -43,6 +43,8 @@ from trainshed.cluster.node.runtime.sessions import AttachedSession, JoinedSessi
 
 log = logging.getLogger(__name__)
 _STOP_TIMEOUT = 15.0
+_SETTLE_POLL = 0.02  # a shim closes its sockets some time before it lets go of its lock
+_SETTLE_POLLS = 50
 PROXY_URL = "http://10.88.0.1:3128"
 
 
@@ -214,11 +216,14 @@ class Runtime:
         return builtins.list(await asyncio.gather(*(self._state(uid) for uid in uids)))
 
     async def _state(self, uid: str) -> SandboxState:
-        try:
-            return await self._ask_state(uid)
-        except NobodyListens:
-            leftovers.settle(self.paths, uid)
-            return leftovers.read(self.paths, uid)
+        for _ in range(_SETTLE_POLLS):
+            try:
+                return await self._ask_state(uid)
+            except NobodyListens:
+                if leftovers.settle(self.paths, uid):
+                    break
+                await asyncio.sleep(_SETTLE_POLL)  # the shim is ending, or a new one is starting
+        return leftovers.read(self.paths, uid)
 
     async def _ask_state(self, uid: str) -> SandboxState:
         async with connected(self._shim(uid), timeout=10) as connection:
@@ -252,11 +257,23 @@ class Runtime:
             for state in leftovers.read(self.paths, uid).containers
             if state.finished_at is not None
         }
-        try:
-            connection = Connection(self._shim(uid))
-        except RuntimeLost:
-            self._watches.pop(uid, None)
-            return
+        while True:
+            try:
+                connection = Connection(self._shim(uid))
+            except RuntimeLost:
+                if leftovers.settle(self.paths, uid):
+                    break
+                await asyncio.sleep(_SETTLE_POLL)  # the shim is ending, or a new one is starting
+                continue
+            await self._listen(uid, connection, told)
+        # Nothing awaits from here on: a pod that is made again is watched again.
+        self._watches.pop(uid, None)
+        for state in leftovers.read(self.paths, uid).containers:
+            if (state.name, state.attempt) not in told and state.message == leftovers.SHIM_DIED:
+                self._events.put_nowait((uid, state))
+
+    async def _listen(self, uid: str, connection: Connection, told: set[tuple[str, int]]) -> None:
+        """Queue the ends that a shim reports, until it hangs up; add them to `told`."""
         try:
             await connection.send({"op": "watch"})
             while frame := await connection.receive():
@@ -266,14 +283,9 @@ class Runtime:
                     told.add((state.name, state.attempt))
                     self._events.put_nowait((uid, state))
         except RuntimeLost:
-            pass
+            return
         finally:
             connection.close()
-        self._watches.pop(uid, None)
-        leftovers.settle(self.paths, uid)
-        for state in leftovers.read(self.paths, uid).containers:
-            if (state.name, state.attempt) not in told and state.message == leftovers.SHIM_DIED:
-                self._events.put_nowait((uid, state))
 
     async def events(self) -> AsyncIterator[tuple[str, ContainerState]]:
         """Yield (sandbox uid, state) as containers end, for ever. For one consumer."""

@@ -37,13 +37,18 @@ def read(paths: RuntimePaths, uid: str) -> SandboxState:
     )
 
 
-def settle(paths: RuntimePaths, uid: str) -> None:
-    """Record that the shim is gone: containers that ran were killed with it; the address is free again."""
+def settle(paths: RuntimePaths, uid: str) -> bool:
+    """Record that the shim is gone: containers that ran were killed with it; the address is free again.
+
+    Returns False, having done nothing, while a shim lives.
+    """
     pod = paths.pods / uid
     name = str(pod / "sandbox" / "sandbox.json")
     sandbox = durable.read_state(name)
-    if sandbox is None or _has_shim(pod):
-        return
+    if _has_shim(pod):
+        return False
+    if sandbox is None:
+        return True
     for path in sorted(pod.glob("containers/*/*/state.json")):
         state = durable.read_state(str(path))
         if state is not None and state["finished_at"] is None:
@@ -53,6 +58,7 @@ def settle(paths: RuntimePaths, uid: str) -> None:
         durable.write_state(name, {**sandbox, "stopped": True})
     if sandbox["ip"]:
         ipam.release(str(paths.run / "addresses"), sandbox["ip"], uid)
+    return True
 
 
 def _has_shim(pod: Path) -> bool:
