@@ -54,17 +54,14 @@ MISSING = (
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "kubectl_path" in metafunc.fixturenames and "kubectl_path" not in _own_parameters(metafunc):
+    if "kubectl_executable" in metafunc.fixturenames:
         versions = sorted(KUBECTLS, key=lambda v: [int(p) if p.isdigit() else 0 for p in v.split(".")])
         metafunc.parametrize(
-            "kubectl_path", [KUBECTLS[v] for v in versions] or [""], ids=versions or ["none"], scope="session"
+            "kubectl_executable",
+            [KUBECTLS[v] for v in versions] or [""],
+            ids=versions or ["none"],
+            scope="session",
         )
-
-
-def _own_parameters(metafunc: pytest.Metafunc) -> set[str]:
-    """Fixtures of this name that a test module defines for itself, with parameters of its own."""
-    definitions = metafunc._arg2fixturedefs.get("kubectl_path", ())
-    return {"kubectl_path"} if any(d.baseid.endswith(".py") for d in definitions) else set()
 
 
 class Result:
@@ -231,7 +228,7 @@ def api(api_home: Path) -> Api:
 
 
 @pytest.fixture(scope="session")
-def kubectl_cache(kubectl_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kubectl_cache(kubectl_executable: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
@@ -240,16 +237,16 @@ _counter = 0
 
 @pytest.fixture
 def kubectl(
-    kubectl_path: str, kubectl_cache: Path, api_home: Path, api: Api, request: pytest.FixtureRequest
+    kubectl_executable: str, kubectl_cache: Path, api_home: Path, api: Api, request: pytest.FixtureRequest
 ) -> Iterator[Kubectl]:
     """A kubectl in a namespace of its own, which is deleted afterwards."""
-    if not kubectl_path:
+    if not kubectl_executable:
         pytest.fail(MISSING)
     global _counter
     _counter += 1
     namespace = f"t{_counter}"
     api.json("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-    yield Kubectl(kubectl_path, api_home / "kubeconfig", kubectl_cache, namespace)
+    yield Kubectl(kubectl_executable, api_home / "kubeconfig", kubectl_cache, namespace)
     api("DELETE", f"/api/v1/namespaces/{namespace}")
 
 
