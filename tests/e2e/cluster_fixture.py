@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -79,9 +80,10 @@ class Cluster:
         """Run the command line to its end."""
         return self._run(self.trainshed_command(*arguments), arguments, stdin, timeout)
 
-    def start_trainshed(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command that goes on; stdout and stderr together, line by line."""
-        return subprocess.Popen(
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Run a command that goes on, killed at the end; stdout and stderr are one stream, line by line."""
+        with subprocess.Popen(
             self.trainshed_command(*arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -89,7 +91,11 @@ class Cluster:
             text=True,
             bufsize=1,
             env=self.environment,
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def kubectl(
         self, *arguments: str, stdin: str | None = None, timeout: float = COMMAND_SECONDS, path: str = ""

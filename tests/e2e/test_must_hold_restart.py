@@ -91,8 +91,7 @@ def test_pods_that_end_while_the_control_plane_is_down_count(cluster: Cluster, s
 def test_a_followed_log_goes_on_across_a_kill_without_a_gap(cluster: Cluster, shared_folder: Path) -> None:
     cluster.apply(counting_job(shared_folder))
     cluster.until_phase("Running", *PODS)
-    following = cluster.start_trainshed("follow", "train", "-n", cluster.namespace)
-    try:
+    with cluster.started("follow", "train", "-n", cluster.namespace) as following:
         shown = ""
         while not all(pod.removeprefix("train-") in shown for pod in PODS):
             shown += read_line(following)
@@ -101,9 +100,6 @@ def test_a_followed_log_goes_on_across_a_kill_without_a_gap(cluster: Cluster, sh
         cluster.up()
         (shared_folder / "finish").touch()
         shown += read_rest(following)
-    finally:
-        following.kill()
-        following.wait()
     assert following.returncode == 0, shown
     for pod in PODS:
         replica_name = pod.removeprefix("train-")
