@@ -11,9 +11,8 @@ CONFIGMAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
 
 def test_documents_lists_and_empty_documents() -> None:
-    text = f"---\n{CONFIGMAP}---\n---\n" + '{"apiVersion": "v1", "kind": "List", "items": [%s]}' % (
-        '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}'
-    )
+    listed = '{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "ConfigMap", '
+    text = f"---\n{CONFIGMAP}---\n---\n{listed}" + '"metadata": {"name": "b"}}]}'
     assert [obj["metadata"]["name"] for obj in parse(text, "x.yaml")] == ["a", "b"]
 
 

@@ -20,7 +20,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -56,6 +56,12 @@ log = logging.getLogger("trainshed.cluster")
 
 IDENTITY = "system:trainshed"
 LOOPBACK = "127.0.0.1"
+
+
+class _Part(Protocol):
+    """Something that runs for as long as the control plane does."""
+
+    async def run(self) -> None: ...
 
 
 class CannotStart(Exception):
@@ -130,7 +136,7 @@ async def _serve(
     client = Client(AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane")
     await bootstrap(client)
     informers = SharedInformers(client)
-    parts = [
+    parts: list[_Part] = [
         Scheduler(client, informers),
         StorageController(client, informers, paths.volumes),
         EndpointsController(client, informers),

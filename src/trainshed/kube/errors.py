@@ -129,13 +129,17 @@ def no_such_resource() -> ApiError:
 
 def method_not_allowed() -> ApiError:
     """405: the resource exists, the verb does not."""
-    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return ApiError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+    )
 
 
 def not_acceptable() -> ApiError:
     """406: no representation that the client accepts."""
     return ApiError(
-        406, "NotAcceptable", "only the following media types are accepted: application/json, application/yaml"
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, application/yaml",
     )
 
 
@@ -144,7 +148,8 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
     return ApiError(
         415,
         "UnsupportedMediaType",
-        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted),
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted),
     )
 
 
@@ -189,7 +194,13 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiErr
     texts = list(dict.fromkeys(f"{c.field}: {c.message}" if c.field else c.message for c in causes))
     text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     return ApiError(
-        422, "Invalid", f'{qualified} "{name}" is invalid: {text}', name=name, group=group, kind=kind, causes=causes
+        422,
+        "Invalid",
+        f'{qualified} "{name}" is invalid: {text}',
+        name=name,
+        group=group,
+        kind=kind,
+        causes=causes,
     )
 
 
