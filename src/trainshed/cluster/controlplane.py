@@ -41,6 +41,7 @@ from trainshed.cluster.controllers.replicasets import ReplicaSetController
 from trainshed.cluster.launcher import Info, Report, start_ticks
 from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.context import NodeOptions
+from trainshed.cluster.node.environment import PROXY_URL, Egress
 from trainshed.cluster.node.gpu import detect
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
@@ -183,6 +184,8 @@ def node_agents(
 ) -> list[NodeAgent]:
     """Return `count` agents that share this machine; GPUs are dealt out so that none is promised twice."""
     gpus = detect()
+    # A tool for egress may be installed and still not work here: ask the runtime, not the PATH.
+    egress = Egress() if runtime.has_route else Egress(PROXY_URL)
     hostname = socket.gethostname().lower().partition(".")[0] or "localhost"
     agents = []
     for number in range(count):
@@ -192,7 +195,7 @@ def node_agents(
             runtime,
             node_name=name,
             paths=NodePaths(paths.root),
-            options=NodeOptions(gpus=tuple(gpus[number::count])),
+            options=NodeOptions(gpus=tuple(gpus[number::count]), egress=egress),
         )
         nodes.add(agent)
         agents.append(agent)

@@ -10,7 +10,7 @@ import msgspec
 
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.node.environment import Egress, local_egress
+from trainshed.cluster.node.environment import Egress
 from trainshed.cluster.node.images import ImageRegistry
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.podfields import NodeFacts
@@ -31,7 +31,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     host_ip: str = "10.88.0.1"
     api_host: str = "10.96.0.1"
     api_port: int = 443
-    egress: Egress = msgspec.field(default_factory=local_egress)
+    egress: Egress = Egress()
     network: ClusterNetwork = ClusterNetwork()
     capabilities: Capabilities = msgspec.field(default_factory=local_capabilities)
     masked: tuple[str, ...] = ()

@@ -13,7 +13,6 @@ Raises `ConfigError`, whose text becomes the message of CreateContainerConfigErr
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -48,12 +47,6 @@ class Egress(msgspec.Struct, frozen=True):
 
 PROXY_URL = "http://10.88.0.1:3128"
 """The cluster network's own CONNECT proxy."""
-
-
-def local_egress() -> Egress:
-    """Return how pods of this machine get out: directly with pasta or slirp4netns, else by our proxy."""
-    direct = any(shutil.which(tool) for tool in ("pasta", "slirp4netns"))
-    return Egress() if direct else Egress(PROXY_URL)
 
 
 class Surroundings(msgspec.Struct, frozen=True):
