@@ -230,6 +230,8 @@ class Cluster:
                 parts.append(self.kubectl(*line.split(), timeout=15))
             except subprocess.TimeoutExpired:
                 parts.append(Result(line.split(), -1, "", "no answer in 15 s\n"))
+        if self.trainshed("status").rc == 0:
+            parts += [self.kubectl("logs", pod, "--tail=20", "--all-containers") for pod in self.pods()]
         text = [repr(part)[-6000:] for part in parts]
         for log in sorted((self.home / "log").glob("*.log")) if (self.home / "log").is_dir() else ():
             text.append(f"--- {log.name}\n" + log.read_text(errors="replace")[-4000:])
