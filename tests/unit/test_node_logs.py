@@ -81,12 +81,12 @@ def test_foreign_lines_are_left_out():
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.text(alphabet="ab ", max_size=3000), max_size=80), st.integers(0, 90))
-def test_tail_equals_the_end_of_everything(tmp_path_factory, texts, count):
+async def test_tail_equals_the_end_of_everything(tmp_path_factory, texts, count):
     """Also across the window in which the reader looks for the place to start."""
     path = tmp_path_factory.mktemp("log") / "0.log"
     path.write_bytes(b"".join(line(t) for t in texts))
     expected = "".join(f"{t}\n" for t in (texts[-count:] if count else []))
-    assert asyncio.run(collect(path, tail_lines=count)).decode() == expected
+    assert (await collect(path, tail_lines=count)).decode() == expected
 
 
 async def test_tail_of_a_big_log_reads_its_end_only(tmp_path):
