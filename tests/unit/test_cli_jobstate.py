@@ -27,6 +27,18 @@ def test_the_first_to_fail_is_the_cause_not_the_first_by_rank() -> None:
     assert (found[0]["metadata"]["name"], found[1]["exitCode"]) == ("job-worker-1", 7)
 
 
+def test_of_failures_in_one_second_the_first_to_be_written_is_the_cause() -> None:
+    second = "2026-01-01T00:00:05Z"
+    pods = [
+        make_pod("master", 0, containerStatuses=ended(1, second)),
+        make_pod("worker", 1, containerStatuses=ended(7, second)),
+    ]
+    for pod, version in zip(pods, ("101", "99"), strict=True):
+        pod["metadata"]["resourceVersion"] = version
+    found = jobstate.first_failure(pods)
+    assert found is not None and found[1]["exitCode"] == 7
+
+
 def test_a_failure_before_a_restart_counts() -> None:
     status = {
         "name": "pytorch",

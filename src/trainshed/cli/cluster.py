@@ -50,12 +50,13 @@ def up(
 def ensure_up(arguments: list[str] | None = None) -> StatePaths:
     """Return the paths of the running cluster, starting it if need be. Raises UserError."""
     paths = _prepared()
-    info = launcher.running(paths)
-    if info is not None:
+    if launcher.running(paths) is not None:
         return paths
     started = time.monotonic()
     try:
-        with err.status("starting the cluster") as spinner:
+        with err.status("starting the cluster") as spinner, launcher.starting(paths):
+            if launcher.running(paths) is not None:  # another command has started it meanwhile
+                return paths
             launcher.start(
                 paths, MODULE, arguments or [], lambda step: spinner.update(f"starting the cluster: {step}")
             )

@@ -113,9 +113,11 @@ def started_instances(pod: Object) -> list[tuple[str, int]]:
 def first_failure(pods: Sequence[Object]) -> tuple[Object, Mapping[str, Any]] | None:
     """Return the pod that failed first and how its container ended.
 
-    The first by finish time is the cause; the others mostly fail because their peer is gone.
+    The first by finish time is the cause; the others mostly fail because their peer is gone. Times are in whole
+    seconds: within one, the pod whose status was written first counts as first (KEP-5504, comparable
+    resourceVersions).
     """
-    ended: list[tuple[str, int, Object, Mapping[str, Any]]] = []
+    ended: list[tuple[str, int, int, Object, Mapping[str, Any]]] = []
     for position, pod in enumerate(rank_order(pods)):
         status = pod.get("status") or {}
         for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
@@ -125,6 +127,7 @@ def first_failure(pods: Sequence[Object]) -> tuple[Object, Mapping[str, Any]] | 
                     ended.append(
                         (
                             terminated.get("finishedAt") or "",
+                            _written(pod),
                             position,
                             pod,
                             {**terminated, "container": entry["name"]},
@@ -132,5 +135,10 @@ def first_failure(pods: Sequence[Object]) -> tuple[Object, Mapping[str, Any]] | 
                     )
     if not ended:
         return None
-    _, _, pod, terminated = min(ended, key=lambda e: (e[0], e[1]))
+    *_, pod, terminated = min(ended, key=lambda e: e[:3])
     return pod, terminated
+
+
+def _written(pod: Object) -> int:
+    version = str(pod["metadata"].get("resourceVersion") or "")
+    return int(version) if version.isdigit() else 0

@@ -7,13 +7,15 @@ is gone (kill -9, power loss) is simply out of date.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -58,6 +60,17 @@ def running(paths: StatePaths) -> Info | None:
     except (OSError, msgspec.DecodeError):
         return None
     return info if start_ticks(info.pid) == info.start_ticks else None
+
+
+@contextmanager
+def starting(paths: StatePaths) -> Iterator[None]:
+    """Be the only command that starts the control plane; waits for another that does."""
+    descriptor = os.open(paths.run / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def start(paths: StatePaths, module: str, arguments: list[str], progress: Callable[[str], None]) -> Info:
