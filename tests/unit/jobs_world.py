@@ -1,7 +1,8 @@
 """A tiny model of a cluster that executes plans: objects by name, a node that the test plays, nothing else.
 
 It answers as an API server does: AlreadyExists for a taken name, NotFound or Conflict for a delete whose uid is
-gone. Deleting a pod marks it; it goes when the node reaps it. Every create is checked against the promises.
+gone. Deleting a pod marks it; it goes when the node reaps it. No pod may run again unless it failed, or someone
+asked for its deletion.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class World:
         self.hpa: Object | None = None
         self.now = now
         self.incarnations: dict[str, int] = {}
+        self.excused: set[str] = set()
         self._uids = count(1)
         self._cache: tuple[list[Object], list[Object]] = ([], [])
 
@@ -78,6 +80,9 @@ class World:
         if isinstance(action, CreatePod):
             name = name_of(action.pod)
             if name not in self.pods:
+                again = name in self.incarnations and name not in self.excused
+                assert not again, f"{name} runs again although nothing happened to it"
+                self.excused.discard(name)
                 self.pods[name] = self._stored(action.pod, {"phase": "Pending"})
                 self.incarnations[name] = self.incarnations.get(name, 0) + 1
         elif isinstance(action, CreateService):
@@ -124,6 +129,8 @@ class World:
         if pod is None or pod["status"]["phase"] != "Running":
             return
         pod["status"]["phase"] = "Succeeded" if exit_code == 0 else "Failed"
+        if exit_code != 0:
+            self.excused.add(name)
         if exit_code is None:
             pod["status"].pop("containerStatuses")
         else:
@@ -140,6 +147,19 @@ class World:
         """Delete a pod as a user or a drain does."""
         if name in self.pods:
             self.pods[name]["metadata"].setdefault("deletionTimestamp", wire(self.now))
+            self.excused.add(name)
+
+    def excuse_all(self) -> None:
+        """Note that the user asked for something that deletes pods, so that they may run again."""
+        self.excused.update(self.pods)
+
+    def named(self, *, phase: str = "", terminating: bool | None = None) -> list[str]:
+        """Return the names of the pods in this phase and state of deletion, in order."""
+        return sorted(
+            name
+            for name, pod in self.pods.items()
+            if phase in ("", pod["status"]["phase"]) and terminating in (None, self.is_terminating(name))
+        )
 
     def reap(self, name: str) -> None:
         """Finish the deletion of a pod."""

@@ -77,11 +77,11 @@ def test_deletes_carry_the_uid_that_was_seen() -> None:
 def test_pods_that_ran_when_the_job_succeeded_count_as_succeeded() -> None:
     status = {
         **finished(),
-        "replicaStatuses": {"Master": {"succeeded": 1}, "Worker": {"active": 2, "succeeded": 1}},
+        "replicaStatuses": {"Master": {}, "Worker": {"active": 2, "succeeded": 1}},
     }
     plan = plan_for(make_job(master=1, workers=3, status=status), PODS)
     assert plan.status is not None
-    assert plan.status["replicaStatuses"] == {"Master": {"succeeded": 1}, "Worker": {"succeeded": 3}}
+    assert plan.status["replicaStatuses"] == {"Master": {}, "Worker": {"succeeded": 3}}
 
 
 def test_counts_are_frozen_when_the_job_failed() -> None:

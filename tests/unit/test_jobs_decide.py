@@ -142,7 +142,7 @@ def test_a_missing_service_is_made_for_a_pod_that_is_there() -> None:
     plan = plan_for(
         make_job(workers=2), [make_pod("Worker", 0, "Running")], services=[make_service("Worker", 1)]
     )
-    assert [type(a) for a in plan.actions] == [CreateService, CreatePod]
+    assert [type(a) for a in plan.actions] == [CreatePod, CreateService]
 
 
 @pytest.mark.parametrize(

@@ -120,15 +120,17 @@ def test_service_ports_are_sorted_by_name_and_unnamed_ones_collapse() -> None:
     ]
 
 
-def test_children_are_made_master_first_then_by_index() -> None:
+def test_children_are_made_type_by_type_master_first_pods_before_services() -> None:
     plan = plan_for(make_job(replicas={"Worker": make_replica(2), "Master": make_replica(1)}))
     made = [
         (type(a).__name__, (a.pod if isinstance(a, CreatePod) else a.service)["metadata"]["name"])
         for a in plan.actions
         if isinstance(a, CreatePod | CreateService)
     ]
+    workers = ["train-worker-0", "train-worker-1"]
     assert made == [
         (kind, name)
-        for name in ("train-master-0", "train-worker-0", "train-worker-1")
+        for names in (["train-master-0"], workers)
         for kind in ("CreatePod", "CreateService")
+        for name in names
     ]

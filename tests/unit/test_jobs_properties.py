@@ -14,7 +14,7 @@ from tests.unit.jobs_world import World
 from trainshed.jobs.decide import decide
 
 POLICIES = st.sampled_from(["OnFailure", "Always", "ExitCode", "Never"])
-NAMES = st.sampled_from(["train-master-0", *(f"train-worker-{i}" for i in range(4))])
+WHICH = st.integers(0, 3)
 EXIT_CODES = st.sampled_from([0, 1, 127, 137, 143, None])
 
 RUN_POLICIES = st.fixed_dictionaries(
@@ -56,40 +56,60 @@ class AnyHistory(RuleBasedStateMachine):
     def alive(self) -> bool:
         return self.world.job is not None
 
+    def pick(self, which: int, **state: Any) -> str:
+        """Return one of the pods in this state, an unknown name if there is none."""
+        names = self.world.named(**state)
+        return names[which % len(names)] if names else "none"
+
     @precondition(alive)
     @rule(stale=st.booleans())
     def reconcile(self, stale: bool) -> None:
-        fresh_pods = set(self.world.pods)
+        before = set(self.world.pods)
         plan = self.world.reconcile(stale=stale)
         if not stale:
-            assert not fresh_pods & set(created_pods(plan)), "a pod that is there is created again"
+            assert not before & set(created_pods(plan)), "a pod that is there is created again"
+
+    @precondition(alive)
+    @rule()
+    def reconcile_until_quiet(self) -> None:
+        self.world.settle()
 
     @precondition(alive)
     @rule(actions=st.integers(0, 5), stale=st.booleans())
     def die_in_reconcile(self, actions: int, stale: bool) -> None:
         self.world.reconcile(stale=stale, stop_after=actions)
 
-    @rule(name=NAMES)
-    def start(self, name: str) -> None:
-        self.world.start(name)
+    @rule()
+    def start_all(self) -> None:
+        for name in self.world.named(phase="Pending"):
+            self.world.start(name)
 
-    @rule(name=NAMES, exit_code=EXIT_CODES)
-    def end(self, name: str, exit_code: int | None) -> None:
-        self.world.end(name, exit_code)
+    @rule(which=WHICH)
+    def start(self, which: int) -> None:
+        self.world.start(self.pick(which, phase="Pending"))
 
-    @rule(name=NAMES)
-    def restart_container(self, name: str) -> None:
-        self.world.restart_container(name)
+    @rule(which=WHICH, exit_code=EXIT_CODES)
+    def end(self, which: int, exit_code: int | None) -> None:
+        self.world.end(self.pick(which, phase="Running"), exit_code)
 
-    @rule(name=NAMES)
-    def drain(self, name: str) -> None:
-        self.world.drain(name)
+    @rule(which=WHICH)
+    def restart_container(self, which: int) -> None:
+        self.world.restart_container(self.pick(which, phase="Running"))
 
-    @rule(name=NAMES)
-    def reap(self, name: str) -> None:
-        self.world.reap(name)
+    @rule(which=WHICH)
+    def drain(self, which: int) -> None:
+        self.world.drain(self.pick(which, terminating=False))
 
-    @rule(seconds=st.floats(0, 40))
+    @rule(which=WHICH)
+    def reap(self, which: int) -> None:
+        self.world.reap(self.pick(which, terminating=True))
+
+    @rule()
+    def reap_all(self) -> None:
+        for name in self.world.named(terminating=True):
+            self.world.reap(name)
+
+    @rule(seconds=st.sampled_from([0.4, 1, 10, 40]))
     def wait(self, seconds: float) -> None:
         self.world.now += seconds
 
@@ -97,12 +117,14 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(suspend=st.booleans())
     def set_suspend(self, suspend: bool) -> None:
         assert self.world.job is not None
+        self.world.excuse_all()
         self.world.job["spec"].setdefault("runPolicy", {})["suspend"] = suspend
 
     @precondition(lambda self: self.alive() and "Worker" in self.world.job["spec"]["pytorchReplicaSpecs"])
     @rule(replicas=st.integers(1, 4))
     def scale(self, replicas: int) -> None:
         assert self.world.job is not None
+        self.world.excuse_all()
         self.world.job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = replicas
 
     @invariant()
@@ -150,10 +172,22 @@ class AnyHistory(RuleBasedStateMachine):
             self.world.now += 1
             later = decide(self.world.observe())
             assert not later.actions and later.status is None, "the status depends on when it is looked at"
+        self.nothing_runs_after_the_end()
+
+    def nothing_runs_after_the_end(self) -> None:
+        """A job that is over stays over, even if all its pods are taken away."""
+        if self.world.outcome() is None:
+            return
+        before = dict(self.world.incarnations)
+        for name in list(self.world.pods):
+            self.world.drain(name)
+            self.world.reap(name)
+        self.world.settle()
+        assert self.world.incarnations == before, "a pod was created after the end"
 
 
 AnyHistory.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAnyHistory = AnyHistory.TestCase
 

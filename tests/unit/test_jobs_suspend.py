@@ -16,6 +16,7 @@ def conditions(world: World) -> list[tuple[str, str, str, str]]:
 
 def set_suspend(world: World, value: bool) -> None:
     assert world.job is not None
+    world.excuse_all()
     world.job["spec"]["runPolicy"]["suspend"] = value
 
 
@@ -71,6 +72,8 @@ def test_s2_suspended_while_running_and_resumed() -> None:
     set_suspend(world, False)
     plan = world.reconcile()
     assert [e.reason for e in plan.events] == ["PyTorchJobResumed"]
+    assert not plan.actions, "pods are created when the resumption is written"
+    world.settle()
     assert set(world.pods) == set(world.services) == {"train-master-0", "train-worker-0"}
     assert status(world)["startTime"] == wire(NOW + 10)
     for name in list(world.pods):

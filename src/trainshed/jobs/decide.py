@@ -12,6 +12,8 @@ Assumptions
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from trainshed.api.core import is_terminating
@@ -63,7 +65,12 @@ def decide(observed: Observed) -> Plan:
         draft.events.append(_invalid(kind, text(problems)))
         return draft.plan()
 
-    suspend.resume(job, draft)
+    # Resumed: say so now, create pods once that is written. Else an operator that is stopped in between would
+    # take them for pods of the previous run.
+    if draft.is_true(c.SUSPENDED):
+        suspend.resume(job, draft)
+        return draft.plan(requeue_after=limits.deadline_left(job, draft))
+
     draft.events.extend(abnormal_pod_events(children))
 
     # Had enough: say so now, delete the pods once that is written.
@@ -122,26 +129,34 @@ def _run(
         _set_restarting(job, judgement, replaced, draft)
     else:
         _set_running(judgement, draft)
-    return [
-        *(DeletePod.of(f.pod, job.namespace) for f in replaced if not is_terminating(f.pod)),
-        *(action for slot in children.slots for action in _converge(job, framework, slot, options)),
+    actions: list[Action] = [
+        DeletePod.of(f.pod, job.namespace) for f in replaced if not is_terminating(f.pod)
     ]
-
-
-def _converge(job: Job, framework: Framework, slot: Slot, options: OperatorOptions) -> list[Action]:
-    """Return what brings one slot to its desired state: one pod and one service, or neither."""
-    actions: list[Action] = []
-    if slot.wanted:
-        if not slot.pods:
-            actions.append(create_pod(job, framework, slot.replica, slot.index, options))
-        if not slot.services:
-            actions.append(create_service(job, slot.replica, slot.index))
-        return actions
-    if slot.pod is not None and not is_terminating(slot.pod):
-        actions.append(DeletePod.of(slot.pod, job.namespace))
-    if slot.service is not None and not is_terminating(slot.service):
-        actions.append(DeleteService.of(slot.service, job.namespace))
+    for replica in job.replicas:
+        slots = list(children.of(replica))
+        actions += _converge_pods(job, framework, slots, options)
+        actions += _converge_services(job, slots)
     return actions
+
+
+def _converge_pods(
+    job: Job, framework: Framework, slots: list[Slot], options: OperatorOptions
+) -> Iterator[Action]:
+    """Yield what gives every wanted slot of one type a pod, and the others none."""
+    for slot in slots:
+        if slot.wanted and not slot.pods:
+            yield create_pod(job, framework, slot.replica, slot.index, options)
+        elif not slot.wanted and slot.pod is not None and not is_terminating(slot.pod):
+            yield DeletePod.of(slot.pod, job.namespace)
+
+
+def _converge_services(job: Job, slots: list[Slot]) -> Iterator[Action]:
+    """Yield what gives every wanted slot of one type a service, and the others none."""
+    for slot in slots:
+        if slot.wanted and not slot.services:
+            yield create_service(job, slot.replica, slot.index)
+        elif not slot.wanted and slot.service is not None and not is_terminating(slot.service):
+            yield DeleteService.of(slot.service, job.namespace)
 
 
 def _set_running(judgement: Judgement, draft: Draft) -> None:

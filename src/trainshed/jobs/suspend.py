@@ -33,8 +33,6 @@ def is_held_by_previous_run(children: Children, draft: Draft) -> bool:
 
 def resume(job: Job, draft: Draft) -> None:
     """Say in the draft that the job runs again, from now."""
-    if not draft.is_true(c.SUSPENDED):
-        return
     message = f"{job.kind.name} {job.name} is resumed."
     draft.set(c.SUSPENDED, message, status="False", outcome=c.RESUMED)
     draft.start()
