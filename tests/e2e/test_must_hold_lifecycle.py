@@ -1,0 +1,190 @@
+"""`up`, `down`, `status`, `run`: what they leave running, what they bring back, and their exit codes.
+
+Left out: the live view on a terminal (tests/unit), merging kubeconfigs (tests/unit).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.e2e.cluster_fixture import Cluster, as_list, processes_with, read_line, read_rest, until
+from tests.e2e.jobs import COUNT_UNTIL_TOLD, UNTIL_TOLD, job, replica
+
+
+def manifest(cluster: Cluster, *objects: dict[str, object]) -> str:
+    """Write the objects to a file and return its name."""
+    file = cluster.scratch / f"{os.urandom(4).hex()}.yaml"
+    file.write_text(as_list(*objects))
+    return str(file)
+
+
+def mounts_below(home: Path) -> list[str]:
+    return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(home) in line]
+
+
+def test_down_stops_everything_up_brings_it_back_and_purge_forgets(
+    make_cluster: Callable[..., Cluster], shared_folder: Path
+) -> None:
+    cluster = make_cluster()
+    assert cluster.trainshed("status").rc == 1
+    cluster.up()
+    cluster.until_operator()
+    cluster.kubectl("create", "configmap", "kept", "--from-literal=a=b").ok()
+    cluster.apply(
+        job("train", replica(f": {shared_folder}\n{UNTIL_TOLD}", shared_folder, restart="OnFailure"))
+    )
+    cluster.until_phase("Running", "train-master-0")
+    server, uid = cluster.facts["server"], cluster.get("pytorchjobs", "train")["metadata"]["uid"]
+
+    cluster.trainshed("down").ok()
+    assert processes_with(str(cluster.home)) == []
+    assert processes_with(str(shared_folder)) == []
+    assert mounts_below(cluster.home) == []
+    assert cluster.facts == {"running": False, "state": str(cluster.home), "processes": []}
+    cluster.kubectl("get", "nodes").failed("refused")
+    cluster.trainshed("down").ok()
+
+    cluster.up()
+    assert cluster.facts["server"] == server, "kubeconfigs that were copied stay valid"
+    assert cluster.get("configmaps", "kept")["data"] == {"a": "b"}
+    assert cluster.get("pytorchjobs", "train")["metadata"]["uid"] == uid
+    (shared_folder / "finish").touch()
+    # The pod was killed with everything else: the job starts it again.
+    cluster.until_condition("train", "Succeeded")
+
+    refused_or_gone = cluster.trainshed("down", "--purge", "--yes")
+    refused_or_gone.ok()
+    assert not cluster.home.exists()
+    assert processes_with(str(cluster.home)) == []
+    cluster.up()
+    assert cluster.get("configmaps", "kept") is None
+    assert cluster.get("pytorchjobs") == []
+
+
+def test_up_twice_is_quick_and_changes_nothing(cluster: Cluster) -> None:
+    before, kubeconfig = cluster.pids, cluster.kubeconfig.read_bytes()
+    started = time.monotonic()
+    assert cluster.up().out == f"export KUBECONFIG={cluster.kubeconfig}\n"
+    assert time.monotonic() - started < 1.5
+    assert cluster.pids == before
+    assert cluster.kubeconfig.read_bytes() == kubeconfig
+
+
+def test_ups_at_the_same_time_start_one_cluster(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    with cluster.started("up") as first, cluster.started("up") as second:
+        shown = [read_rest(first), read_rest(second)]
+        codes = [first.returncode, second.returncode]
+    assert codes == [0, 0], shown
+    assert len(cluster.pids["control plane"]) == 1
+    assert len(cluster.pids["sandbox daemon"]) == 1
+
+
+def test_status_tells_the_truth(cluster: Cluster, shared_folder: Path) -> None:
+    cluster.apply(job("train", replica(UNTIL_TOLD, shared_folder)))
+    cluster.until_phase("Running", "train-master-0")
+    facts = cluster.facts
+    assert facts["running"] is True
+    assert facts["state"] == str(cluster.home)
+    assert facts["kubeconfig"] == str(cluster.kubeconfig)
+    assert facts["server"] in cluster.kubectl("config", "view").ok()
+    roles = {role: len(pids) for role, pids in cluster.pids.items()}
+    daemons = {"control plane": 1, "operator": 1, "network daemon": 1, "sandbox daemon": 1}
+    shims = sum(p["status"]["phase"] == "Running" for p in cluster.get("pods", namespace="kubeflow")) + 1
+    # Pods of earlier tests' namespaces may still be on their way out.
+    assert roles.pop("shim") >= shims
+    assert roles == daemons
+    for process in facts["processes"]:
+        status = Path(f"/proc/{process['pid']}/status").read_text()
+        resident = int(status.split("VmRSS:")[1].split()[0]) * 1024
+        assert abs(process["rss_bytes"] - resident) < max(0.2 * resident, 2**21), process
+    text = cluster.trainshed("status").ok()
+    for word in (facts["server"], str(cluster.home), "operator", "memory"):
+        assert word in text
+
+
+def test_run_of_a_job_that_succeeds(cluster: Cluster, shared_folder: Path) -> None:
+    # The job is over when its master is.
+    master = "until [ -e /out/met ]; do sleep 0.05; done; echo accuracy=0.8123"
+    worker = "echo hello from the worker; touch /out/met"
+    train = job("train", replica(master, shared_folder), replica(worker, shared_folder))
+    done = cluster.trainshed("run", manifest(cluster, train), "-n", cluster.namespace)
+    assert done.rc == 0, done
+    assert "[master-0] accuracy=0.8123" in done.out
+    assert "[worker-0] hello from the worker" in done.out
+    assert "succeeded" in done.out and "accuracy    0.8123" in done.out
+    # Run again, it is trained again.
+    uid = cluster.get("pytorchjobs", "train")["metadata"]["uid"]
+    again = cluster.trainshed("run", manifest(cluster, train), "-n", cluster.namespace)
+    assert again.rc == 0, again
+    assert cluster.get("pytorchjobs", "train")["metadata"]["uid"] != uid
+
+
+def test_run_of_a_job_that_fails(cluster: Cluster, shared_folder: Path) -> None:
+    failing = "echo all is well; echo cannot open the data >&2; exit 7"
+    # The master fails too, but later: the worker is the cause.
+    waiting = "until [ -e /out/finish ]; do sleep 0.05; done; echo peer is gone; exit 1"
+    train = job("train", replica(waiting, shared_folder), replica(f"{failing}", shared_folder))
+    with cluster.started("run", manifest(cluster, train), "-n", cluster.namespace) as running:
+        shown = ""
+        while "cannot open the data" not in shown:
+            shown += read_line(running)
+        cluster.until_phase("Failed", "train-worker-0")
+        (shared_folder / "finish").touch()
+        shown += read_rest(running)
+    assert running.returncode == 1, shown
+    assert "worker-0 failed first: Error, exit code 7 (pod train-worker-0)" in shown
+    report = shown[shown.index("failed first") :]
+    assert "  all is well\n  cannot open the data\n" in report
+    assert "is failed because" in report
+
+
+def test_the_report_of_a_failed_job_goes_to_stderr(cluster: Cluster) -> None:
+    train = job("train", replica("echo cannot open the data; exit 7"))
+    done = cluster.trainshed("run", manifest(cluster, train), "-n", cluster.namespace)
+    assert done.rc == 1, done
+    assert "master-0 failed first: Error, exit code 7" in done.err
+    assert "  cannot open the data\n" in done.err
+
+
+def test_ctrl_c_detaches_and_the_job_goes_on(cluster: Cluster, shared_folder: Path) -> None:
+    train = job("train", replica(COUNT_UNTIL_TOLD, shared_folder))
+    with cluster.started("run", manifest(cluster, train), "-n", cluster.namespace) as running:
+        shown = ""
+        while "line 3" not in shown:
+            shown += read_line(running)
+        running.send_signal(signal.SIGINT)
+        shown += read_rest(running)
+    assert running.returncode == 0, shown
+    for command in ("follow", "suspend", "delete"):
+        assert f"trainshed {command} pytorchjob/train -n {cluster.namespace}" in shown
+    assert "Running" in cluster.conditions("train")
+    (shared_folder / "finish").touch()
+    followed = cluster.trainshed("follow", "pytorchjob/train", "-n", cluster.namespace)
+    assert followed.rc == 0, followed
+    cluster.until_condition("train", "Succeeded")
+
+
+def test_run_of_a_job_that_is_deleted_meanwhile(cluster: Cluster, shared_folder: Path) -> None:
+    train = job("train", replica(COUNT_UNTIL_TOLD, shared_folder))
+    with cluster.started("run", manifest(cluster, train), "-n", cluster.namespace) as running:
+        while "line 1" not in read_line(running):
+            pass
+        cluster.trainshed("delete", "train", "-n", cluster.namespace).ok()
+        shown = read_rest(running)
+    assert running.returncode == 1, shown
+    assert "train was deleted" in shown
+    until(lambda: not cluster.pods(), "the job's pods are gone")
+
+
+def test_run_starts_the_cluster(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    done = cluster.trainshed("run", manifest(cluster, job("train", replica("echo hello"))))
+    assert done.rc == 0, done
+    assert "[master-0] hello" in done.out
+    assert json.loads((cluster.home / "controlplane.json").read_text())["pid"] == cluster.facts["pid"]
