@@ -91,7 +91,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 def sparkline(values: tuple[float, ...], width: int) -> str:
     """Return the values as a line of bars of at most `width` characters, each the mean of its share."""
-    finite = [v for v in values if v == v and abs(v) != float("inf")]
+    # A diverged loss (nan, inf, or on its way there) has no place on a scale.
+    finite = [v for v in values if abs(v) < 1e100]
     if not finite or width < 1:
         return ""
     if len(finite) > width:
