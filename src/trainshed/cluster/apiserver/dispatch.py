@@ -39,6 +39,13 @@ _PARTS_OF_OBJECT = frozenset({"status", "approval", "ephemeralcontainers", "resi
 """Subresources that are a part of the object, read and written like the object itself."""
 
 
+def _fits_path(found: Route) -> bool:
+    """Whether a verb is for a collection or an item, as its path is."""
+    if found.verb == "create":
+        return not found.name
+    return bool(found.name) or found.verb not in ("update", "patch")
+
+
 class Dispatcher:
     """Serves routed calls. Holds what watchers share."""
 
@@ -83,7 +90,7 @@ class Dispatcher:
                 raise no_such_resource()
             if found.verb not in sub.verbs:
                 raise method_not_allowed()
-        elif found.verb not in kind.info.verbs or (found.verb == "create" and found.name):
+        elif found.verb not in kind.info.verbs or not _fits_path(found):
             raise method_not_allowed()
         if kind.info.deprecation_warning:
             request.warn(kind.info.deprecation_warning)

@@ -1,0 +1,131 @@
+"""Custom resources: served at once, in several versions, gone with their definition."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.api_world import MERGE, World, open_world
+from trainshed.kube.resources import Object
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+V1 = "/apis/kapi.test/v1/namespaces/default/widgets"
+V2 = "/apis/kapi.test/v2/namespaces/default/widgets"
+
+
+def version(name: str, *, storage: bool = False, **properties: Any) -> Object:
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+    return {"name": name, "served": True, "storage": storage, "schema": {"openAPIV3Schema": schema}}
+
+
+def definition(*versions: Object, plural: str = "widgets", kind: str = "Widget") -> Object:
+    names = {"plural": plural, "kind": kind}
+    return {
+        "metadata": {"name": f"{plural}.kapi.test"},
+        "spec": {"group": "kapi.test", "scope": "Namespaced", "names": names, "versions": list(versions)},
+    }
+
+
+SIZE = {"type": "integer"}
+
+
+def widget(api_version: str = "kapi.test/v1", **spec: Any) -> Object:
+    return {"apiVersion": api_version, "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
+
+
+async def test_served_as_soon_as_the_create_returns(world: World) -> None:
+    made = await world.ok("POST", CRDS, definition(version("v1", storage=True, size=SIZE)))
+    conditions = {c["type"]: c["status"] for c in made["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert made["status"]["storedVersions"] == ["v1"]
+    assert made["spec"]["names"]["listKind"] == "WidgetList"
+    held = await world.ok("POST", V1, widget(size=1))
+    assert held["metadata"]["generation"] == 1
+    groups = await world.ok("GET", "/apis")
+    assert "kapi.test" in [g["name"] for g in groups["groups"]]
+    listed = await world.ok("GET", V1)
+    assert (listed["kind"], listed["items"]) == ("WidgetList", [held])
+    error = await world.refused(400, "POST", V1, {"metadata": {"name": "x"}, "spec": {}})
+    assert "'Kind' is missing" in error["message"]
+
+
+async def test_versions_show_the_same_object(world: World) -> None:
+    both = definition(version("v1", size=SIZE), version("v2", storage=True, size=SIZE))
+    await world.ok("POST", CRDS, both)
+    await world.ok("POST", V1, widget(size=1))
+    old, new = await world.ok("GET", f"{V1}/w"), await world.ok("GET", f"{V2}/w")
+    assert (old["apiVersion"], new["apiVersion"]) == ("kapi.test/v1", "kapi.test/v2")
+    assert old["metadata"]["uid"] == new["metadata"]["uid"]
+    await world.ok("PATCH", f"{V1}/w", {"spec": {"size": 2}}, content_type=MERGE)
+    assert (await world.ok("GET", f"{V2}/w"))["spec"] == {"size": 2}
+    async with world.lines(V1) as lines:
+        assert (await lines.next())["object"]["apiVersion"] == "kapi.test/v1"
+    assert world.store.list("/kapi.test/widgets/")[0][0].obj["apiVersion"] == "kapi.test/v2"
+
+
+async def test_new_defaults_apply_to_old_objects(world: World) -> None:
+    made = await world.ok("POST", CRDS, definition(version("v1", storage=True, size=SIZE)))
+    await world.ok("POST", V1, widget(size=1))
+    made["spec"]["versions"] = [
+        version("v1", storage=True, size=SIZE, color={"type": "string", "default": "red"})
+    ]
+    await world.ok("PUT", f"{CRDS}/widgets.kapi.test", made)
+    held = await world.ok("GET", f"{V1}/w")
+    assert held["spec"] == {"size": 1, "color": "red"}
+    assert (await world.ok("GET", V1))["items"] == [held]
+
+
+async def test_names_are_unique_in_a_group(world: World) -> None:
+    await world.ok("POST", CRDS, definition(version("v1", storage=True)))
+    other = definition(version("v1", storage=True), plural="gadgets", kind="Widget")
+    made = await world.ok("POST", CRDS, other)
+    conditions = {c["type"]: c["status"] for c in made["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "False", "Established": "False"}
+    await world.refused(404, "GET", "/apis/kapi.test/v1/namespaces/default/gadgets")
+
+
+async def test_deleting_a_definition_deletes_its_objects(world: World) -> None:
+    await world.ok("POST", CRDS, definition(version("v1", storage=True)))
+    await world.ok("POST", V1, widget())
+    held = {**widget(), "metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
+    await world.ok("POST", V1, held)
+    running = asyncio.ensure_future(world.api.run())
+    watch = world.store.watch("/", world.store.revision)
+    await world.ok("DELETE", f"{CRDS}/widgets.kapi.test")
+    async with asyncio.timeout(5):
+        async for event in watch:
+            if event.type == "DELETED" and event.key.endswith("/w"):
+                break
+    assert (await world.ok("GET", f"{V1}/held"))["metadata"]["deletionTimestamp"]
+    await world.refused(405, "POST", V1, {**widget(), "metadata": {"name": "late"}})
+    await world.refused(404, "GET", f"{V1}/w")
+    await world.ok("PATCH", f"{V1}/held", {"metadata": {"finalizers": None}}, content_type=MERGE)
+    async with asyncio.timeout(5):
+        async for event in watch:
+            if event.type == "DELETED" and "customresourcedefinitions" in event.key:
+                break
+    response = await world.raw("GET", V1)
+    assert response.status == 404
+    assert "kapi.test" not in [g["name"] for g in (await world.ok("GET", "/apis"))["groups"]]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_definitions_survive_a_restart(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ok("POST", CRDS, definition(version("v1", storage=True, size=SIZE)))
+        made = await world.ok("POST", V1, widget(size=1))
+    async with open_world(tmp_path) as world:
+        assert await world.ok("GET", f"{V1}/w") == made
+
+
+async def test_invalid_definitions(world: World) -> None:
+    wrong = definition(version("v1", storage=True))
+    wrong["metadata"]["name"] = "x.kapi.test"
+    error = await world.refused(422, "POST", CRDS, wrong)
+    assert 'must be spec.names.plural+"."+spec.group' in error["message"]
+    twice = definition(version("v1", storage=True), version("v2", storage=True))
+    await world.refused(422, "POST", CRDS, twice)
+    assert json.loads((await world.raw("GET", CRDS)).body)["items"] == []

@@ -1,0 +1,364 @@
+"""Negotiation, discovery, health, compression, WebSockets, and who may ask what."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.api_world import ADMIN_TOKEN, MERGE, World, config_map, open_world, pod
+from trainshed.client.asgi import AsgiTransport
+
+NS = "/api/v1/namespaces/default"
+CMS = f"{NS}/configmaps"
+V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+
+
+class Reply:
+    """What a network client got."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = b""
+
+
+async def call(
+    world: World,
+    path: str,
+    *,
+    method: str = "GET",
+    query: str = "",
+    body: bytes = b"",
+    headers: dict[str, str] | None = None,
+    token: str = "",
+) -> Reply:
+    """Send one request the way a network server does: nobody is named in the scope."""
+    sent = {**(headers or {}), **({"authorization": f"Bearer {token}"} if token else {})}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [(k.encode(), v.encode()) for k, v in sent.items()],
+        "extensions": {},
+    }
+    reply, incoming = Reply(), [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        return incoming.pop() if incoming else await asyncio.Event().wait()  # type: ignore[return-value]
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            reply.status = message["status"]
+            reply.headers = {k.decode(): v.decode() for k, v in message["headers"]}
+        else:
+            reply.body += message.get("body", b"")
+
+    await asyncio.wait_for(world.api(scope, receive, send), 10)
+    return reply
+
+
+async def test_who_is_who(world: World) -> None:
+    """Row 130."""
+    for path, status in (
+        ("/api/v1/pods", 403),
+        ("/api", 403),
+        ("/metrics", 403),
+        ("/version", 200),
+        ("/version/", 200),
+        ("/healthz", 200),
+        ("/livez/ping", 200),
+        ("/readyz", 200),
+    ):
+        assert (await call(world, path)).status == status, path
+    denied = json.loads((await call(world, "/api/v1/pods")).body)["message"]
+    assert denied == (
+        'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group ""'
+        " at the cluster scope"
+    )
+    assert (await call(world, "/api/v1/pods", token="unknown")).status == 401
+    assert (await call(world, "/api/v1/pods", headers={"authorization": "Basic eDp5"})).status == 401
+    assert (await call(world, "/api/v1/pods", token=ADMIN_TOKEN)).status == 200
+
+
+async def test_a_network_client_cannot_name_itself(world: World) -> None:
+    """Only the scope names a user; headers that look like it do nothing."""
+    for headers in (
+        {"trainshed.user": "root"},
+        {"x-remote-user": "root", "x-remote-group": "system:masters"},
+        {"impersonate-user": "root", "impersonate-group": "system:masters"},
+    ):
+        assert (await call(world, "/api/v1/secrets", headers=headers)).status == 403
+
+
+async def test_service_account_tokens(world: World) -> None:
+    path = f"{NS}/serviceaccounts/default/token"
+    issued = (await world.ok("POST", path, {"spec": {"expirationSeconds": 600}}))["status"]
+    assert issued["expirationTimestamp"] == "2027-01-15T08:10:00Z"
+    token = issued["token"]
+    review = await call(
+        world,
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        method="POST",
+        body=b"{}",
+        token=token,
+    )
+    user = json.loads(review.body)["status"]["userInfo"]
+    assert user["username"] == "system:serviceaccount:default:default"
+    assert user["groups"] == [
+        "system:serviceaccounts",
+        "system:serviceaccounts:default",
+        "system:authenticated",
+    ]
+    reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
+    good = await world.ok("POST", reviews, {"spec": {"token": token}})
+    assert good["status"]["authenticated"] is True
+    other = await world.ok("POST", reviews, {"spec": {"token": token, "audiences": ["vault"]}})
+    assert other["status"]["authenticated"] is False
+    head, claims, signature = token.split(".")
+    forged = f"{head}.{claims}.{'A' * len(signature)}"
+    assert (await call(world, "/version", token=forged)).status == 401
+    assert (await call(world, CMS, token=token)).status == 403
+    world.now += 601
+    assert (await call(world, "/version", token=token)).status == 401, "expired"
+    await world.refused(422, "POST", path, {"spec": {"expirationSeconds": 10}})
+    await world.refused(404, "POST", f"{NS}/serviceaccounts/nope/token", {})
+
+
+async def test_a_token_bound_to_a_pod_dies_with_it(world: World) -> None:
+    made = await world.ok("POST", f"{NS}/pods", pod("p"))
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": made["metadata"]["uid"]}
+    path = f"{NS}/serviceaccounts/default/token"
+    issued = await world.ok("POST", path, {"spec": {"boundObjectRef": bound}})
+    token = issued["status"]["token"]
+    assert (await call(world, "/version", token=token)).status == 200
+    await world.refused(409, "POST", path, {"spec": {"boundObjectRef": {**bound, "uid": "x"}}})
+    await world.ok("DELETE", f"{NS}/pods/p")
+    assert (await call(world, "/version", token=token)).status == 401
+
+
+async def test_roles_take_effect_at_once(world: World) -> None:
+    limited = World.__new__(World)
+    limited.transport = AsgiTransport(world.api, "alice", ["devs"])
+    await limited.refused(403, "GET", CMS)
+    roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]
+    await world.ok("POST", f"{roles}/roles", {"metadata": {"name": "r"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "Group", "name": "devs"}],
+    }
+    await world.ok("POST", f"{roles}/rolebindings", binding)
+    await limited.ok("GET", CMS)
+    await limited.refused(403, "GET", "/api/v1/configmaps")
+    await limited.refused(403, "POST", CMS, config_map("a"))
+    access = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    question = {"namespace": "default", "verb": "list", "resource": "configmaps"}
+    answer = await limited.ok("POST", access, {"spec": {"resourceAttributes": question}})
+    assert answer["status"]["allowed"] is True
+    listing = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    status = (await limited.ok("POST", listing, {"spec": {"namespace": "default"}}))["status"]
+    assert {"resources": ["configmaps"], "apiGroups": [""], "verbs": ["list"]} in status["resourceRules"]
+    other = {"user": "bob", "resourceAttributes": question}
+    answer = await world.ok("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": other})
+    assert answer["status"]["allowed"] is False
+    await world.ok("DELETE", f"{roles}/rolebindings/r")
+    await limited.refused(403, "GET", CMS)
+    await limited.transport.close()
+
+
+async def test_the_edit_role_reads_and_writes_but_grants_nothing(world: World) -> None:
+    binding = {
+        "metadata": {"name": "e"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "User", "name": "ed"}],
+    }
+    await world.ok("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", binding)
+    editor = World.__new__(World)
+    editor.transport = AsgiTransport(world.api, "ed")
+    await editor.ok("POST", CMS, config_map("a"))
+    await editor.ok("GET", f"{CMS}/a")
+    await editor.refused(403, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", {})
+    await editor.refused(403, "GET", "/api/v1/nodes")
+    await editor.transport.close()
+
+
+async def test_paths_that_lead_nowhere(world: World) -> None:
+    """Rows 014, 015."""
+    for path in ("/foo", "/apis/nope.example/v1/things", "/apis/nope.example", "/openapi/v3/apis/x/v1"):
+        reply = await call(world, path, token=ADMIN_TOKEN)
+        assert (reply.status, reply.body) == (404, b"404 page not found\n"), path
+        assert reply.headers["content-type"].startswith("text/plain")
+    for path in (f"{NS}/foos", "/apis/batch/v7/jobs", f"{NS}/pods/p/nope", "/apis/batch/v7"):
+        reply = await call(world, path, token=ADMIN_TOKEN)
+        status = json.loads(reply.body)
+        assert (reply.status, status["reason"]) == (404, "NotFound"), path
+        assert status["message"] == "the server could not find the requested resource"
+    reply = await call(world, f"{CMS}/x", token=ADMIN_TOKEN)
+    assert json.loads(reply.body)["message"] == 'configmaps "x" not found'
+    reply = await call(world, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", token=ADMIN_TOKEN)
+    assert reply.status == 405
+
+
+async def test_discovery(world: World) -> None:
+    """Rows 009-012."""
+    for path in ("/api/", "/apis/", "/version/"):
+        assert (await call(world, path, token=ADMIN_TOKEN)).status == 200
+    reply = await call(world, "/apis", token=ADMIN_TOKEN, headers={"accept": V2BETA1})
+    assert reply.headers["content-type"] == V2BETA1
+    assert json.loads(reply.body)["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
+    shuffled = "application/json;v=v2;as=APIGroupDiscoveryList;g=apidiscovery.k8s.io"
+    reply = await call(world, "/apis", token=ADMIN_TOKEN, headers={"accept": shuffled})
+    assert json.loads(reply.body)["apiVersion"] == "apidiscovery.k8s.io/v2"
+    headers = {"accept": shuffled, "if-none-match": reply.headers["etag"]}
+    again = await call(world, "/apis", token=ADMIN_TOKEN, headers=headers)
+    assert (again.status, again.body) == (304, b"")
+    root = json.loads((await call(world, "/openapi/v3", token=ADMIN_TOKEN)).body)
+    where, _, query = root["paths"]["apis/batch/v1"]["serverRelativeURL"].partition("?")
+    document = await call(world, where, query=query, token=ADMIN_TOKEN)
+    assert "immutable" in document.headers["cache-control"]
+    protobuf = {"accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    old = await call(world, "/openapi/v2", token=ADMIN_TOKEN, headers=protobuf)
+    assert (old.status, old.body) == (200, b"")
+    assert "proto-openapi" in old.headers["content-type"]
+
+
+async def test_response_headers_and_compression(world: World) -> None:
+    await world.ok("POST", CMS, config_map("big", k="x" * 200_000))
+    plain = await call(world, f"{CMS}/big", token=ADMIN_TOKEN)
+    assert plain.headers["content-type"] == "application/json"
+    assert plain.headers["cache-control"] == "no-cache, private"
+    assert plain.headers["audit-id"]
+    assert "content-encoding" not in plain.headers
+    packed = await call(world, f"{CMS}/big", token=ADMIN_TOKEN, headers={"accept-encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert len(packed.body) < 5000
+    assert gzip.decompress(packed.body) == plain.body
+
+
+async def test_yaml_both_ways(world: World) -> None:
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\ndata: {k: 'v', t: '2001-01-01'}\n"
+    made = await world.raw("POST", CMS, body, content_type="application/yaml", accept="application/yaml")
+    assert made.status == 201
+    got = await world.raw("GET", f"{CMS}/y", accept="application/yaml")
+    assert got.headers["content-type"] == "application/yaml"
+    assert b"t: '2001-01-01'" in got.body
+
+
+async def test_field_validation(world: World) -> None:
+    body = {**config_map("a"), "foo": 1}
+    error = await world.refused(400, "POST", CMS, body, fieldValidation="Strict")
+    assert 'strict decoding error: unknown field "foo"' in error["message"]
+    response = await world.raw("POST", CMS, body)
+    assert response.warnings == ('299 - "unknown field \\"foo\\""',)
+    assert "foo" not in json.loads(response.body)
+    quiet = await world.raw("PUT", f"{CMS}/a", body, fieldValidation="Ignore")
+    assert not quiet.warnings
+    twice = b'{"metadata":{"name":"b"},"data":{"a":"1","a":"2"}}'
+    error = await world.refused(400, "POST", CMS, twice, fieldValidation="Strict")
+    assert 'duplicate field "data.a"' in error["message"]
+    await world.refused(422, "POST", CMS, body, fieldValidation="Maybe")
+    error = await world.refused(400, "POST", CMS, {"metadata": {"name": "c"}, "data": "text"})
+    assert "cannot unmarshal string" in error["message"]
+
+
+async def test_health_says_what_is_wrong(tmp_path: Path) -> None:
+    state = {"problem": ""}
+    async with open_world(tmp_path, health_checks={"node": lambda: state["problem"]}) as world:
+        assert (await call(world, "/readyz")).body == b"ok"
+        assert b"[+]node ok" in (await call(world, "/readyz", query="verbose")).body
+        state["problem"] = "not registered"
+        reply = await call(world, "/readyz")
+        assert reply.status == 500
+        assert b"[-]node failed: not registered" in reply.body
+        assert (await call(world, "/readyz/node")).status == 500
+
+
+async def test_a_watch_over_a_websocket(world: World) -> None:
+    """Headlamp: one text message per event."""
+    await world.ok("POST", CMS, config_map("a"))
+    await world.ok("POST", CMS, config_map("b"))
+    sent: asyncio.Queue[Any] = asyncio.Queue()
+    received: asyncio.Queue[Any] = asyncio.Queue()
+    received.put_nowait({"type": "websocket.connect"})
+    scope = {
+        "type": "websocket",
+        "path": CMS,
+        "query_string": b"watch=1",
+        "headers": [(b"authorization", f"Bearer {ADMIN_TOKEN}".encode())],
+        "subprotocols": [],
+        "extensions": {"websocket.http.response": {}},
+    }
+    serving = asyncio.ensure_future(world.api(scope, received.get, sent.put))
+    accepted = await asyncio.wait_for(sent.get(), 5)
+    assert accepted["type"] == "websocket.accept"
+    names = []
+    while len(names) < 2:
+        message = await asyncio.wait_for(sent.get(), 5)
+        if message.get("text"):
+            names.append(json.loads(message["text"])["object"]["metadata"]["name"])
+    assert names == ["a", "b"]
+    received.put_nowait({"type": "websocket.disconnect", "code": 1000})
+    await asyncio.wait_for(serving, 5)
+
+
+async def test_logs_and_exec_without_a_node(world: World) -> None:
+    await world.ok("POST", f"{NS}/pods", pod("p"))
+    response = await world.raw("GET", f"{NS}/pods/p/log")
+    assert (response.status, response.body) == (204, b"")
+    error = await world.refused(400, "GET", f"{NS}/pods/p/log", container="zz")
+    assert error["message"] == "container zz is not valid for pod p"
+    await world.refused(422, "GET", f"{NS}/pods/p/log", tailLines="-1")
+    await world.refused(404, "GET", f"{NS}/pods/nope/log")
+    two = pod("two")
+    two["spec"]["containers"].append({"name": "side", "image": "i"})
+    await world.ok("POST", f"{NS}/pods", two)
+    error = await world.refused(400, "GET", f"{NS}/pods/two/log")
+    assert error["message"] == "a container name must be specified for pod two, choose one of: [c side]"
+    error = await world.refused(400, "GET", f"{NS}/pods/p/exec", command="ls")
+    assert error["message"] == "pod p does not have a host assigned"
+    target = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    await world.ok("POST", f"{NS}/pods/p/binding", target)
+    status = {"status": {"phase": "Succeeded"}}
+    await world.ok("PATCH", f"{NS}/pods/p/status", status, content_type=MERGE)
+    await world.refused(503, "GET", f"{NS}/pods/p/exec", command="ls")
+
+
+class Metering:
+    """A backend that only measures."""
+
+    async def node_usage(self) -> dict[str, dict[str, str]]:
+        return {"n1": {"cpu": "154m", "memory": "1024Ki"}, "gone": {"cpu": "1", "memory": "1Ki"}}
+
+    async def pod_usage(self) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
+        return {("default", "p"): {"c": {"cpu": "1m", "memory": "2Mi"}}}
+
+
+async def test_metrics(tmp_path: Path) -> None:
+    async with open_world(tmp_path, backend=Metering()) as world:
+        await world.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
+        await world.ok("POST", f"{NS}/pods", pod("p"))
+        nodes = await world.ok("GET", "/apis/metrics.k8s.io/v1beta1/nodes")
+        assert [(n["metadata"]["name"], n["usage"]["cpu"]) for n in nodes["items"]] == [("n1", "154m")]
+        one = await world.ok("GET", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/p")
+        assert one["containers"] == [{"name": "c", "usage": {"cpu": "1m", "memory": "2Mi"}}]
+        await world.refused(404, "GET", "/apis/metrics.k8s.io/v1beta1/nodes/gone")
+
+
+@pytest.mark.parametrize("path", ["/healthz", CMS])
+async def test_an_unexpected_error_is_a_500(
+    world: World, path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(world.api.core.authorizer, "authorize", fail)
+    error = await world.refused(500, "GET", path)
+    assert error["message"] == "Internal error occurred: ZeroDivisionError: oops"
+    assert "request failed" in caplog.text

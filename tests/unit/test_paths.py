@@ -1,0 +1,63 @@
+"""The state directory: where it is, and that nobody else may look into it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trainshed.cluster.paths import StateError, StatePaths, write_private
+
+
+def test_the_environment_decides() -> None:
+    assert StatePaths.default({"TRAINSHED_HOME": "/x"}).root == Path("/x")
+    assert StatePaths.default({}).root == Path("~/.local/state/trainshed").expanduser()
+    assert StatePaths.default({"TRAINSHED_HOME": "rel"}).root.is_absolute()
+
+
+def test_directories_are_private(tmp_path: Path) -> None:
+    paths = StatePaths(tmp_path / "deep" / "state").prepare()
+    for directory in (paths.root, paths.pki, paths.run, paths.pods, paths.volumes, paths.images, paths.log):
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert paths.prepare() == paths
+
+
+def test_a_directory_that_others_may_enter_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "open"
+    root.mkdir()
+    root.chmod(0o755)
+    with pytest.raises(StateError) as error:
+        StatePaths(root).prepare()
+    assert error.value.hint == f"run: chmod 700 {root}"
+
+
+def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "theirs"
+    root.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    with pytest.raises(StateError, match="belongs to user"):
+        StatePaths(root).prepare()
+
+
+def test_a_file_in_the_way_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for root in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StateError) as error:
+            StatePaths(root).prepare()
+        assert "TRAINSHED_HOME" in error.value.hint
+
+
+def test_private_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "secret"
+    write_private(path, b"one")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+    def fail(descriptor: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_private(path, b"two")
+    assert path.read_bytes() == b"one"
+    assert [p.name for p in tmp_path.iterdir()] == ["secret"]
