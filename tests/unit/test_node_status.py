@@ -118,7 +118,10 @@ def test_init_containers_and_initialized():
         "reason": "ContainersNotInitialized",
         "message": "containers with incomplete status: [i1 i2]",
     }
+    assert is_bland(written) and is_bland(status(pod, seen(i1=ended(), i2=running())))
+    assert not is_bland(status(pod, seen(i1=ended(1)))) and not is_bland(status(pod, seen(i1=running(1))))
     written = status(pod, seen(i1=ended(), i2=ended(), main=running()))
+    assert not is_bland(written)
     assert condition(written, "Initialized")["status"] == "True"
     assert [s["ready"] for s in written["initContainerStatuses"]] == [True, True]
     never = make_pod(init=(make_container("i1"),), restartPolicy="Never")

@@ -11,6 +11,7 @@ The name of an Event is a digest of what it says, so a restarted process continu
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import time
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 
 NORMAL = "Normal"
 WARNING = "Warning"
+GATHER_SECONDS = 0.2
+"""After a quiet time, the first event waits this long: what it tells of is often the first step of something
+that others wait for, whose own requests go first."""
 REPEAT_SECONDS = 5.0
 REMEMBERED = 2000
 """How many distinct events are remembered for counting repeats, and how many may wait to be written."""
@@ -60,7 +64,7 @@ class EventRecorder:
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._closing = False
+        self._closing = asyncio.Event()
         self._closed = False
         self._task: asyncio.Task[None] | None = None
         self.dropped = 0
@@ -84,14 +88,14 @@ class EventRecorder:
             series.queued = True
             loop = asyncio.get_running_loop()
             wait = series.written_at + REPEAT_SECONDS - loop.time()
-            if wait > 0 and not self._closing:
+            if wait > 0 and not self._closing.is_set():
                 loop.call_later(wait, self._enqueue, series)
             else:
                 self._enqueue(series)
 
     async def close(self, timeout: float = 2.0) -> None:
         """Write what waits, for at most `timeout` seconds, and stop."""
-        self._closing = True
+        self._closing.set()
         for series in self._series.values():
             if series.queued and series not in self._queue:
                 self._enqueue(series)
@@ -122,12 +126,19 @@ class EventRecorder:
                 log.warning("events dropped: too many wait", extra={"component": self._component})
             oldest.unwritten = 0
 
+    async def _gather(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_SECONDS):
+                await self._closing.wait()
+
     async def _write_all(self) -> None:
+        await self._gather()
         while True:
             while not self._queue:
                 self._idle.set()
                 self._arrived.clear()
                 await self._arrived.wait()
+                await self._gather()
             series = self._queue[0]
             try:
                 await self._write(series)
@@ -146,7 +157,7 @@ class EventRecorder:
             series.written_at = loop.time()
             series.queued = series.unwritten > 0
             if series.queued:  # repeated while it was being written
-                loop.call_later(0 if self._closing else REPEAT_SECONDS, self._enqueue, series)
+                loop.call_later(0 if self._closing.is_set() else REPEAT_SECONDS, self._enqueue, series)
 
     async def _write(self, series: _Series) -> None:
         """Create the Event, or raise the count of the one that exists."""

@@ -47,8 +47,9 @@ log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "training-operator"
 MAX_BATCH = 16
-"""Requests of one kind in flight for one job. Batches start at 1 and double, so that a namespace over its
-quota costs one refused request, not hundreds (as in the Job controller of Kubernetes)."""
+"""Requests in flight for one job; pods and services are made together, and deleted together. Batches start at
+1 and double, so that a namespace over its quota costs one refused request, not hundreds (as in the Job
+controller of Kubernetes)."""
 
 
 class Executor:
@@ -83,7 +84,7 @@ class Executor:
         """Do all of `plan`; ApiError or TransportError at the first thing that fails, which ends it."""
         if any(isinstance(action, CreatePod) for action in plan.actions):
             await self._check_current(job)
-        for _, same in groupby(plan.actions, key=type):
+        for _, same in groupby(plan.actions, key=_verb):
             for batch in _slow_start(list(same)):
                 await self._run(job, batch, hpa)
         if plan.status is not None:
@@ -219,6 +220,16 @@ class Executor:
     def _conflict(self, obj: Object, why: str) -> ApiError:
         kind = str(obj.get("kind") or self._kind.name)
         return errors.conflict(kind.lower() + "s", "", name_of(obj), why)
+
+
+def _verb(action: Action) -> object:
+    """Return what neighbours that may run together have in common."""
+    match action:
+        case CreatePod() | CreateService():
+            return "create"
+        case DeletePod() | DeleteService():
+            return "delete"
+    return type(action)
 
 
 def _slow_start(actions: list[Action]) -> Iterator[list[Action]]:

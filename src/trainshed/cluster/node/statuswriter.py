@@ -1,7 +1,7 @@
 """Writes a pod's status: the newest one only, one PATCH at a time, nothing when nothing changed.
 
-A status that only says "being created" is held for a moment: most pods run before it would have been
-written, and a write saved is time for another pod. Events follow the write that they explain.
+A status that only says "on its way" is held for a moment: most pods run before it would have been written,
+init containers included, and a write saved is time for another pod. Events follow the write that they explain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainshed.kube.resources import PODS, Object
 
 log = logging.getLogger(__name__)
 
-HOLD_SECONDS = 0.04
+HOLD_SECONDS = 0.1
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0
 BLAND_REASONS = ("ContainerCreating", "PodInitializing")
 
@@ -112,9 +112,22 @@ class StatusWriter:
 
 
 def is_bland(status: Object) -> bool:
-    """Say whether the status tells no more than that the pod is being created."""
-    everything = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    """Say whether the status tells no more than that the pod is on its way: nothing failed, nothing was
+    repeated, and no main container has started."""
+    inits, mains = status.get("initContainerStatuses") or (), status.get("containerStatuses") or ()
     return status.get("phase") == "Pending" and all(
-        (s["state"].get("waiting") or {}).get("reason") in BLAND_REASONS and not s["restartCount"]
-        for s in everything
+        _is_waiting(s) or (s in inits and _goes_well(s)) for s in (*inits, *mains)
+    )
+
+
+def _is_waiting(container: Object) -> bool:
+    reason = (container["state"].get("waiting") or {}).get("reason")
+    return reason in BLAND_REASONS and not container["restartCount"]
+
+
+def _goes_well(container: Object) -> bool:
+    state = container["state"]
+    ended = state.get("terminated")
+    return not container["restartCount"] and (
+        "running" in state or (ended is not None and ended["exitCode"] == 0)
     )

@@ -144,13 +144,13 @@ class PodWorker:
     async def _wait(self, wake_at: float | None) -> None:
         refresh_at = self._starter.volumes.refresh_at
         moments = [m for m in (wake_at, refresh_at) if m is not None]
-        if refresh_at is not None and refresh_at == min(moments):
-            self._volumes_stale = True
         try:
             async with asyncio.timeout(max(0.001, min(moments) - self._context.now()) if moments else None):
                 await self._wake.wait()
         except TimeoutError:
             pass
+        if refresh_at is not None and refresh_at <= self._context.now():
+            self._volumes_stale = True
 
     async def _keep_volumes(self) -> None:
         """Follow changes of ConfigMaps, Secrets and ageing tokens while the pod runs."""

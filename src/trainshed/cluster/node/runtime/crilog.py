@@ -110,11 +110,7 @@ class CriLog:
             pass  # deleted under us: a new file is what is wanted
 
     def close(self) -> None:
-        """Flush to the disk and close."""
-        try:
-            os.fdatasync(self._fd)
-        except OSError:
-            pass
+        """Close the file."""
         os.close(self._fd)
 
 
