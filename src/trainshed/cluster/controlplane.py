@@ -36,6 +36,7 @@ from trainshed.cluster.controllers.deployments import DeploymentController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.informers import SharedInformers
+from trainshed.cluster.controllers.jobs import JobController
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.replicasets import ReplicaSetController
 from trainshed.cluster.launcher import Info, Report, start_ticks
@@ -144,6 +145,7 @@ async def _serve(
         NamespaceController(client, informers, store, pki.ca_pem),
         ReplicaSetController(client, informers),
         DeploymentController(client, informers),
+        JobController(client, informers),
         GarbageCollector(client, store),
         informers,
         api,
