@@ -12,6 +12,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.fakes.training import LaggingTransport
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
@@ -132,11 +133,14 @@ class World:
         )
         self.client = Client(AsgiTransport(self.api, "admin", ["system:masters"]))
         self.kubelet = Kubelet(self.client)
+        self.lag: dict[str, float] = {}
+        """Seconds by which the controllers' watches are behind, by plural; read when they start."""
         self._running: asyncio.Task[None] | None = None
 
     def controllers(self) -> list[Any]:
         """Return everything that runs, new: a restart is calling this again."""
-        client = self.client
+        transport = AsgiTransport(self.api, "system:controllers", ["system:masters"])
+        client = Client(LaggingTransport(transport, self.lag))
         informers = self.informers = SharedInformers(client)
         return [
             GarbageCollector(client, self.store),

@@ -173,6 +173,7 @@ async def test_a_volume_that_is_not_ours_is_never_deleted(world: World, tmp_path
     await world.until("Bound", lambda: bound(world))
     await world.client.delete(PERSISTENTVOLUMECLAIMS, "claim", "default")
     await world.until("an event", lambda: "VolumeFailedDelete" in reasons(world, "pv"))
+    await world.settle()
     assert data.is_dir() and phase(world, PERSISTENTVOLUMES, "pv") == "Released"
 
 
@@ -203,6 +204,24 @@ async def test_a_claim_whose_volume_vanished_is_lost_and_gets_no_other(world: Wo
     await world.settle()
     assert phase(world, PERSISTENTVOLUMECLAIMS, "claim") == "Lost"
     assert not world.all(PERSISTENTVOLUMES)
+
+
+async def test_old_mirrors_neither_lose_nor_free_a_claim(world: World) -> None:
+    await world.stop()
+    world.lag = {"persistentvolumes": 0.5, "pods": 1.0}
+    await world.start()
+    await world.client.create(PERSISTENTVOLUMECLAIMS, make_claim())
+    await world.until("Bound", lambda: bound(world))
+    await world.settle(quiet=0.8)
+    assert bound(world), "the mirror of volumes did not show its volume yet"
+    user = make_user("user", "claim")
+    user["spec"]["nodeName"] = "laptop"
+    await world.client.create(PODS, user, namespace="default")
+    await world.client.delete(PERSISTENTVOLUMECLAIMS, "claim", "default")
+    await world.settle(quiet=1.5)
+    assert world.stored(PERSISTENTVOLUMECLAIMS, "claim"), "the mirror of pods did not show its user yet"
+    await world.client.delete(PODS, "user", "default", grace_period_seconds=0)
+    await world.until("claim gone", lambda: world.stored(PERSISTENTVOLUMECLAIMS, "claim") is None)
 
 
 async def test_a_class_added_later_serves_the_claims_that_wait(world: World) -> None:

@@ -129,6 +129,18 @@ async def test_scaling_while_controllers_restart_makes_no_pod_twice(world: World
     assert len(world.kubelet.started) == len(set(world.kubelet.started)) == 6
 
 
+async def test_old_mirrors_make_no_pod_twice(world: World) -> None:
+    await world.stop()
+    world.lag = {"pods": 0.4, "replicasets": 0.1}
+    await world.start()
+    await world.client.create(DEPLOYMENTS, make_deployment(4))
+    await world.until("four pods", lambda: deployed(world))
+    await world.client.patch(DEPLOYMENTS, "web", "default", {"spec": {"replicas": 1}})
+    await world.until("one pod", lambda: deployed(world))
+    await world.settle(quiet=1.0)
+    assert len(world.kubelet.started) == 4 and len(world.all(PODS)) == 1
+
+
 async def test_orphaned_pods_are_adopted_by_the_same_deployment(world: World) -> None:
     await world.client.create(DEPLOYMENTS, make_deployment(2))
     await world.until("two pods", lambda: deployed(world))
@@ -201,6 +213,18 @@ async def test_a_job_completes(world: World) -> None:
     assert len(pods) == len(world.kubelet.started) == 5
     assert not any(pod["metadata"].get("finalizers") for pod in pods)
     await world.settle()
+
+
+@pytest.mark.parametrize("lag", [{"pods": 0.3}, {"jobs": 0.3}, {"jobs": 0.2, "pods": 0.3}])
+async def test_a_job_with_old_mirrors_runs_nothing_twice(world: World, lag: dict[str, float]) -> None:
+    await world.stop()
+    world.lag = lag
+    await world.start()
+    world.kubelet.exits = lambda pod: "Succeeded"
+    await world.client.create(JOBS, make_job(completions=4, parallelism=2))
+    await world.until("Complete", lambda: "Complete" in conditions(world.stored(JOBS, "job")))
+    assert len(world.kubelet.started) == 4
+    assert (world.stored(JOBS, "job") or {})["status"]["succeeded"] == 4
 
 
 async def test_an_indexed_job_runs_every_index_once_through_crashes(world: World) -> None:

@@ -153,7 +153,8 @@ class Scheduler:
         """Undo a decision, unless the watch has shown it to be true meanwhile."""
         if key in self._decisions and self._decisions[key][0] == uid:
             del self._decisions[key]
-            self._ledger.release(uid)
+            if self._ledger.release(uid):
+                self._retry_waiting()
 
     async def _explain(self, key: Key, pod: Object, placement: Placement) -> float | None:
         """Write the PodScheduled condition; unchanged words are not written again."""

@@ -1,0 +1,268 @@
+"""batch/v1 Jobs: decisions, and a simulation that crashes between any two writes."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainshed.cluster.controllers.job_pods import (
+    TRACKING,
+    backoff,
+    format_indexes,
+    index_of,
+    is_tracked,
+    new_pod,
+    parse_indexes,
+)
+from trainshed.cluster.controllers.job_status import JobPlan, decide
+
+NOW = 1_700_000_000.0
+STAMP = "2023-11-14T22:13:20Z"
+
+
+def make_job(**spec: Any) -> Any:
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]},
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job", "namespace": "ns", "uid": "job-uid"},
+        "spec": {"parallelism": 1, "backoffLimit": 6, "template": template, **spec},
+        "status": {},
+    }
+
+
+def make_pod(uid: str, phase: str = "Running", *, index: int | None = None, tracked: bool = True) -> Any:
+    pod = new_pod(make_job(), index)
+    pod["metadata"].update(name=uid, uid=uid, creationTimestamp=STAMP)
+    if not tracked:
+        pod["metadata"]["finalizers"] = []
+    pod["status"] = {"phase": phase}
+    return pod
+
+
+def true(plan: JobPlan) -> dict[str, str]:
+    return {c["type"]: c["reason"] for c in plan.status.get("conditions") or () if c["status"] == "True"}
+
+
+def test_pods_up_to_parallelism_and_never_more_than_are_missing() -> None:
+    plan = decide(make_job(completions=5, parallelism=3), [], NOW)
+    assert plan.create == [None, None, None]
+    assert plan.status["startTime"] == STAMP and plan.status["active"] == 3
+    job = make_job(completions=5, parallelism=3)
+    job["status"] = {"succeeded": 4, "startTime": STAMP}
+    assert decide(job, [], NOW).create == [None]
+
+
+def test_a_finished_pod_is_counted_in_three_steps() -> None:
+    job = make_job(completions=2, parallelism=1)
+    pod = make_pod("p", "Succeeded")
+    plan = decide(job, [pod], NOW)
+    assert plan.status["uncountedTerminatedPods"] == {"succeeded": ["p"]}
+    assert "succeeded" not in plan.status and plan.untrack == [pod]
+    job["status"] = plan.status
+    again = decide(job, [pod], NOW)
+    assert again.status["uncountedTerminatedPods"] == {"succeeded": ["p"]}, "not yet let go: not yet counted"
+    assert "succeeded" not in again.status and again.untrack == [pod]
+    counted = decide(job, [make_pod("p", "Succeeded", tracked=False)], NOW)
+    assert counted.status["succeeded"] == 1 and counted.status["uncountedTerminatedPods"] == {}
+    gone = decide(job, [], NOW)
+    assert gone.status["succeeded"] == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods", "reason"),
+    [
+        ({"backoffLimit": 1}, [make_pod("a", "Failed"), make_pod("b", "Failed")], "BackoffLimitExceeded"),
+        ({"backoffLimit": 2}, [make_pod("a", "Failed"), make_pod("b", "Failed")], None),
+        ({"activeDeadlineSeconds": 60}, [make_pod("a")], "DeadlineExceeded"),
+        ({"activeDeadlineSeconds": 61}, [make_pod("a")], None),
+        ({"completions": 1}, [make_pod("a", "Succeeded")], None),
+    ],
+)
+def test_failure(spec: Any, pods: list[Any], reason: str | None) -> None:
+    job = make_job(**{"completions": 3, **spec})
+    job["status"] = {"startTime": "2023-11-14T22:12:20Z"}
+    plan = decide(job, pods, NOW)
+    assert true(plan).get("FailureTarget") == reason
+    assert "Failed" not in true(plan), "only when all pods are counted and gone"
+
+
+def test_restarts_in_place_count_too() -> None:
+    job = make_job(completions=1, backoffLimit=3)
+    job["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    pod = make_pod("a")
+    pod["status"]["containerStatuses"] = [{"restartCount": 3}]
+    assert true(decide(job, [pod], NOW)) == {"FailureTarget": "BackoffLimitExceeded"}
+    pod["status"]["containerStatuses"] = [{"restartCount": 2}]
+    assert true(decide(job, [pod], NOW)) == {}
+
+
+def test_replacement_waits_longer_after_each_failure() -> None:
+    def failed(uid: str, ended: str) -> Any:
+        pod = make_pod(uid, "Failed", tracked=False)
+        pod["status"]["containerStatuses"] = [{"state": {"terminated": {"finishedAt": ended}}}]
+        return pod
+
+    one, two = failed("a", "2023-11-14T22:13:00Z"), failed("b", "2023-11-14T22:13:15Z")
+    assert backoff([one], NOW) == 0.0
+    assert backoff([two], NOW) == 5.0
+    assert backoff([one, two], NOW) == 15.0
+    plan = decide(make_job(completions=3), [one, two], NOW)
+    assert plan.create == [] and plan.requeue_after == 15.0
+
+
+def test_indexed_pods() -> None:
+    job = make_job(completions=4, parallelism=3, completionMode="Indexed")
+    done, running, twin = (
+        make_pod("a", "Succeeded", index=1),
+        make_pod("b", index=0),
+        make_pod("c", "Pending", index=0),
+    )
+    plan = decide(job, [done, running, twin], NOW)
+    assert plan.status["completedIndexes"] == "1" and plan.status["succeeded"] == 1
+    assert len(plan.delete) == 1 and index_of(plan.delete[0]) == 0, "one of the twins goes"
+    assert plan.create == [2, 3]
+    pod = new_pod(job, 2)
+    assert pod["metadata"]["generateName"] == "job-2-" and pod["spec"]["hostname"] == "job-2"
+    assert pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "2"
+    assert TRACKING in pod["metadata"]["finalizers"]
+
+
+def test_a_work_queue_ends_after_a_success_when_its_pods_have() -> None:
+    job = make_job(parallelism=2)
+    running, done = make_pod("a"), make_pod("b", "Succeeded")
+    plan = decide(job, [running, done], NOW)
+    assert not plan.create and not true(plan)
+    assert true(decide(job, [make_pod("a", "Succeeded"), done], NOW)) == {
+        "SuccessCriteriaMet": "CompletionsReached"
+    }
+
+
+def test_policy_failed_waits_for_the_end_of_a_pod() -> None:
+    pod = make_pod("a")
+    pod["metadata"].update(deletionTimestamp=STAMP, deletionGracePeriodSeconds=30)
+    assert decide(make_job(completions=1), [pod], NOW).untrack == [pod]
+    waiting = decide(make_job(completions=1, podReplacementPolicy="Failed"), [pod], NOW)
+    assert not waiting.untrack and not waiting.create and waiting.status["terminating"] == 1
+    pod["metadata"]["deletionGracePeriodSeconds"] = 0
+    assert decide(make_job(completions=1, podReplacementPolicy="Failed"), [pod], NOW).untrack == [pod]
+
+
+def test_suspend_and_resume() -> None:
+    job = make_job(completions=1, suspend=True)
+    pod = make_pod("a")
+    job["status"] = {"startTime": STAMP}
+    plan = decide(job, [pod], NOW)
+    assert plan.delete == [pod] and plan.untrack == [pod] and "startTime" not in plan.status
+    assert plan.events == [("Normal", "Suspended", "Job suspended")]
+    job["status"], job["spec"]["suspend"] = plan.status, False
+    resumed = decide(job, [], NOW + 60)
+    assert resumed.status["conditions"][0]["status"] == "False" and resumed.create == [None]
+    assert resumed.status["startTime"] == "2023-11-14T22:14:20Z"
+
+
+def test_time_to_live() -> None:
+    job = make_job(completions=1, ttlSecondsAfterFinished=10)
+    condition = {"type": "Complete", "status": "True", "lastTransitionTime": STAMP}
+    job["status"] = {"conditions": [condition]}
+    assert decide(job, [], NOW + 4).requeue_after == 6.0
+    assert decide(job, [], NOW + 10).delete_job
+
+
+@given(st.sets(st.integers(0, 40)))
+def test_index_ranges_round_trip(indexes: set[int]) -> None:
+    assert parse_indexes(format_indexes(indexes)) == indexes
+
+
+def test_index_ranges() -> None:
+    assert format_indexes([5, 1, 2, 3, 7, 8]) == "1-3,5,7-8"
+    assert parse_indexes("1-3,x,5,-,9-") == {1, 2, 3, 5, 9}
+
+
+class Crash(Exception):
+    """The controller dies here."""
+
+
+class Simulation:
+    """A world that carries plans out write by write and lets pods end."""
+
+    def __init__(self, choose: random.Random, job: Any) -> None:
+        self.choose, self.job = choose, job
+        self.pods: dict[str, Any] = {}
+        self.succeeded = self.failed = self.made = 0
+
+    def write(self) -> None:
+        if self.choose.random() < 0.2:
+            raise Crash
+
+    def reconcile(self, now: float) -> None:
+        plan = decide(copy.deepcopy(self.job), copy.deepcopy(list(self.pods.values())), now)
+        self.write()
+        self.job["status"] = plan.status
+        for pod in plan.untrack:
+            self.write()
+            self.pods[pod["metadata"]["uid"]]["metadata"]["finalizers"] = []
+            self.collect()
+        for pod in plan.delete:
+            self.write()
+            found = self.pods[pod["metadata"]["uid"]]["metadata"]
+            found.update(deletionTimestamp=STAMP, deletionGracePeriodSeconds=0)
+            self.collect()
+        for index in plan.create:
+            self.write()
+            self.made += 1
+            pod = make_pod(f"p{self.made}", index=index)
+            self.pods[pod["metadata"]["uid"]] = pod
+
+    def collect(self) -> None:
+        """Deleted pods without finalizers are gone."""
+        self.pods = {
+            uid: pod
+            for uid, pod in self.pods.items()
+            if is_tracked(pod) or not pod["metadata"].get("deletionTimestamp")
+        }
+
+    def world(self, fail: bool) -> None:
+        for pod in self.pods.values():
+            running = pod["status"]["phase"] == "Running" and is_tracked(pod)
+            if running and not pod["metadata"].get("deletionTimestamp") and self.choose.random() < 0.5:
+                failing = fail and self.choose.random() < 0.5
+                pod["status"]["phase"] = "Failed" if failing else "Succeeded"
+                self.failed += failing
+                self.succeeded += not failing
+            elif self.choose.random() < 0.1 and not running:
+                pod["metadata"].update(deletionTimestamp=STAMP, deletionGracePeriodSeconds=0)
+        self.collect()
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 2**32), st.booleans(), st.integers(1, 4), st.integers(1, 3))
+def test_every_pod_counts_once_whatever_crashes(
+    seed: int, indexed: bool, completions: int, parallelism: int
+) -> None:
+    mode = "Indexed" if indexed else "NonIndexed"
+    job = make_job(completions=completions, parallelism=parallelism, completionMode=mode, backoffLimit=100)
+    simulation = Simulation(random.Random(seed), job)
+    for step in range(200):
+        try:
+            simulation.reconcile(NOW + 1000 * step)
+        except Crash:
+            continue
+        simulation.world(fail=step < 6)
+        finished = [c["type"] for c in job["status"].get("conditions") or ()]
+        if "Complete" in finished:
+            break
+    else:
+        raise AssertionError(f"not complete: {job['status']}")
+    assert finished == ["SuccessCriteriaMet", "Complete"]
+    assert job["status"]["succeeded"] == completions == simulation.succeeded
+    assert job["status"].get("failed", 0) == simulation.failed
+    assert "active" not in job["status"]

@@ -1,0 +1,133 @@
+"""Deployment rollouts: the bounds hold at every step, whatever becomes ready when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainshed.cluster.controllers.deployment_status import deployment_status
+from trainshed.cluster.controllers.rollout import absolute, bounds, new_set, scales, template_hash
+
+
+def make_deployment(replicas: int, **spec: Any) -> Any:
+    return {
+        "metadata": {"name": "web", "generation": 1},
+        "spec": {"replicas": replicas, "template": {"spec": {}}, **spec},
+    }
+
+
+def make_set(name: str, replicas: int, available: int) -> Any:
+    return {
+        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"replicas": replicas, "template": {"spec": {}}},
+        "status": {"replicas": replicas, "availableReplicas": available, "readyReplicas": available},
+    }
+
+
+def rolling(surge: int | str, unavailable: int | str) -> Any:
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+
+
+@given(st.data())
+def test_a_rollout_keeps_its_bounds_and_ends(data: st.DataObject) -> None:
+    desired = data.draw(st.integers(0, 8))
+    deployment = make_deployment(
+        desired, strategy=rolling(data.draw(st.integers(0, 4)), data.draw(st.integers(0, 4)))
+    )
+    surge, unavailable = bounds(deployment["spec"])
+    old = [make_set("old", desired, desired)]
+    new = None
+    for _ in range(60):
+        for name, count in scales(deployment, new, old).items():
+            target = next(
+                (rs for rs in [*old, *([new] if new else [])] if rs["metadata"]["name"] == name), None
+            )
+            if target is None:
+                new = target = make_set("new", 0, 0)
+            target["spec"]["replicas"] = target["status"]["replicas"] = count
+            # Pods that go are the unready ones first.
+            target["status"]["availableReplicas"] = min(target["status"]["availableReplicas"], count)
+        assert new is not None
+        every = [new, *old]
+        assert sum(rs["spec"]["replicas"] for rs in every) <= desired + surge
+        assert sum(rs["status"]["availableReplicas"] for rs in every) >= desired - unavailable
+        missing = new["spec"]["replicas"] - new["status"]["availableReplicas"]
+        if missing:
+            new["status"]["availableReplicas"] += data.draw(st.integers(0, missing))
+    new["status"]["availableReplicas"] = new["spec"]["replicas"]
+    for _ in range(40):
+        for name, count in scales(deployment, new, old).items():
+            target = new if name == "new" else old[0]
+            target["spec"]["replicas"] = target["status"]["replicas"] = count
+            target["status"]["availableReplicas"] = count
+    assert (new["spec"]["replicas"], old[0]["spec"]["replicas"]) == (desired, 0)
+
+
+def test_pods_that_never_became_ready_do_not_hold_up_the_next_rollout() -> None:
+    deployment = make_deployment(4, strategy=rolling(1, 0))
+    stuck = make_set("stuck", 1, 0)
+    good = make_set("good", 4, 4)
+    assert scales(deployment, make_set("new", 0, 0), [stuck, good]) == {"new": 0, "stuck": 0, "good": 4}
+    stuck["spec"]["replicas"] = 0
+    assert scales(deployment, make_set("new", 0, 0), [stuck, good])["new"] == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "new", "old", "expected"),
+    [
+        ({"paused": True}, None, [make_set("old", 2, 2)], {"old": 3}),
+        ({"paused": True}, make_set("new", 1, 1), [make_set("old", 2, 2)], {}),
+        ({"strategy": {"type": "Recreate"}}, None, [make_set("old", 2, 2)], {"old": 0}),
+        ({"strategy": {"type": "Recreate"}}, None, [make_set("old", 0, 0)], {"": 3}),
+        ({}, make_set("new", 5, 5), [], {"new": 3}),
+        ({}, None, [], {"": 3}),
+    ],
+)
+def test_scales(spec: Any, new: Any, old: Any, expected: dict[str, int]) -> None:
+    assert scales(make_deployment(3, **spec), new, old) == expected
+
+
+def test_percentages_round_up_for_surge_and_down_for_missing() -> None:
+    assert absolute("25%", 3, up=True) == 1
+    assert absolute("25%", 3, up=False) == 0
+    assert bounds({"replicas": 3, "strategy": rolling("0%", "25%")}) == (0, 1)
+
+
+def test_a_set_is_known_by_its_template_not_its_hash() -> None:
+    deployment = make_deployment(1, template={"metadata": {"labels": {"app": "x"}}, "spec": {"a": 1}})
+    labels = {"app": "x", "pod-template-hash": "other"}
+    found = make_set("x", 1, 1)
+    found["spec"]["template"] = {"metadata": {"labels": labels, "creationTimestamp": None}, "spec": {"a": 1}}
+    assert new_set(deployment, [found]) is found
+    found["spec"]["template"]["spec"] = {"a": 2}
+    assert new_set(deployment, [found]) is None
+    assert template_hash({"a": 1, "b": 2}) == template_hash({"b": 2, "a": 1}) != template_hash({"a": 1})
+    assert template_hash({"a": 1}) != template_hash({"a": 1}, 1)
+
+
+def progressing(status: Any) -> Any:
+    return next(c for c in status["conditions"] if c["type"] == "Progressing")
+
+
+def test_a_rollout_times_out_only_without_progress() -> None:
+    deployment = make_deployment(2, progressDeadlineSeconds=10)
+    status, timeout = deployment_status(deployment, make_set("new", 2, 0), [], 1000.0)
+    assert (progressing(status)["reason"], timeout) == ("ReplicaSetUpdated", 10.0)
+    deployment["status"] = status
+    again, timeout = deployment_status(deployment, make_set("new", 2, 0), [], 1004.0)
+    assert again == status and timeout == 6.0
+    further, timeout = deployment_status(deployment, make_set("new", 2, 1), [], 1009.0)
+    assert timeout == 10.0 and progressing(further)["lastUpdateTime"] != progressing(status)["lastUpdateTime"]
+    late, timeout = deployment_status(deployment, make_set("new", 2, 0), [], 1010.0)
+    assert (progressing(late)["status"], progressing(late)["reason"]) == ("False", "ProgressDeadlineExceeded")
+    assert timeout is None
+    deployment["status"] = late
+    done, _ = deployment_status(deployment, make_set("new", 2, 2), [], 1020.0)
+    assert progressing(done)["reason"] == "NewReplicaSetAvailable"
+    deployment["status"] = done
+    restarting, timeout = deployment_status(deployment, make_set("new", 2, 1), [], 2000.0)
+    assert progressing(restarting)["reason"] == "NewReplicaSetAvailable" and timeout is None
+    assert restarting["unavailableReplicas"] == 1
