@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import logging
 import os
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 GZIP_FROM_BYTES = 128 * 1024
 _THREAD_GZIP_FROM_BYTES = 1024 * 1024
+_PIECE_BYTES = 256 * 1024
 
 
 class ApiServer:
@@ -154,7 +156,8 @@ class ApiServer:
         if isinstance(result, Streaming):
             await _send_stream(request, result, receive, send)
         else:
-            await _send_answer(request, result, send)
+            with contextlib.suppress(OSError):  # the client went away
+                await _send_answer(request, result, send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -236,7 +239,16 @@ async def _send_answer(request: Request, answer: Answer, send: Send) -> None:
     if answer.status not in (204, 304):
         headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    if len(body) <= _PIECE_BYTES:
+        await send({"type": "http.response.body", "body": body})
+        return
+    # In pieces, so that encrypting a long list does not keep everybody else waiting.
+    view = memoryview(body)
+    for start in range(0, len(body), _PIECE_BYTES):
+        more = start + _PIECE_BYTES < len(body)
+        piece = bytes(view[start : start + _PIECE_BYTES])
+        await send({"type": "http.response.body", "body": piece, "more_body": more})
+        await asyncio.sleep(0)
 
 
 async def _send_stream(request: Request, stream: Streaming, receive: Receive, send: Send) -> None:
