@@ -6,6 +6,7 @@ Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 refused or
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -19,6 +20,15 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 REFUSED = 1
 UNAVAILABLE = 3
+
+
+_OF_THE_MACHINE = {
+    errno.ENOSPC: "free some space, then try again",
+    errno.EDQUOT: "free some space, then try again",
+    errno.EROFS: "set TRAINSHED_HOME to a directory that you may write to",
+    errno.EACCES: "set TRAINSHED_HOME to a directory that you may write to",
+}
+"""Failures of the file system that no code can mend, and what the user can do."""
 
 
 class UserError(Exception):
@@ -52,6 +62,10 @@ def user_errors() -> Iterator[None]:
         fail(UserError(f"{error.message} ({error.reason})"))
     except TransportError as error:
         fail(UserError(f"the API server does not answer: {error}", "trainshed up starts the local cluster"))
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            raise
+        fail(UserError(f"{error.filename or 'the disk'}: {error.strerror}", _OF_THE_MACHINE[error.errno]))
 
 
 def note(text: str) -> None:
