@@ -188,7 +188,7 @@ class Cluster:
 
     def kill_control_plane(self) -> None:
         """`kill -9` it, and wait until it is gone."""
-        pid = json.loads((self.home / "controlplane.json").read_bytes())["pid"]
+        pid = self.facts["pid"]
         os.kill(pid, signal.SIGKILL)
         until(lambda: not _alive(pid), f"process {pid} ended")
 
