@@ -145,7 +145,9 @@ def test_up_on_a_full_disk(small_cluster: OnDisk) -> None:
     add(cluster, "before").ok()
     cluster.trainshed("down").ok()
     disk.fill()
-    assert_clear(cluster.trainshed("up"), str(cluster.home))
+    assert_clear(
+        cluster.trainshed("up"), f"the state directory {cluster.home}: No space left", "hint: make room"
+    )
     disk.free()
     cluster.up()
     assert config_maps(cluster) == {"before"}
@@ -154,7 +156,7 @@ def test_up_on_a_full_disk(small_cluster: OnDisk) -> None:
 @needs_root
 def test_first_up_on_a_full_disk(small_cluster: OnDisk) -> None:
     small_cluster.disk.fill()
-    assert_clear(small_cluster.trainshed("up"), str(small_cluster.home))
+    assert_clear(small_cluster.trainshed("up"), str(small_cluster.home), "No space left", "hint: make room")
     small_cluster.disk.free()
     small_cluster.up()
 

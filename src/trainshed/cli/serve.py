@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import logging
 import os
 import sys
@@ -41,13 +42,24 @@ def main() -> None:
     options = Options(
         nodes=args.nodes,
         port=args.port,
-        install=[(resource_of(obj), obj) for obj in embedded_objects()],
+        install=_steps(embedded_objects()),
         admission={"pytorchjobs.kubeflow.org": _admit_pytorchjob},
     )
     try:
         _run(run(StatePaths(args.home), options, report))
     except CannotStart as error:
         report(Report(error=str(error), hint=error.hint))
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        logging.exception("the state directory cannot be written")
+        report(
+            Report(
+                error=f"cannot write the state directory {args.home}: {error.strerror}",
+                hint="make room there, then try again",
+            )
+        )
         sys.exit(1)
 
 
@@ -90,6 +102,14 @@ def _admit_pytorchjob(obj: Object, old: Object | None, operation: str) -> Sequen
             causes=[Cause("FieldValueInvalid", str(e), e.path) for e in verdict.errors],
         )
     return ()
+
+
+def _steps(objects: Sequence[Object]) -> list[list[tuple[Resource, Object]]]:
+    """Return the objects by when they may be applied: namespaces first, what makes pods last."""
+    steps: list[list[tuple[Resource, Object]]] = [[], [], []]
+    for obj in objects:
+        steps[{"Namespace": 0, "Deployment": 2}.get(obj["kind"], 1)].append((resource_of(obj), obj))
+    return steps
 
 
 _CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}

@@ -75,11 +75,12 @@ class CannotStart(Exception):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up."""
+    """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
+    by step; the objects of one step go together."""
 
     nodes: int = 1
     port: int = 0
-    install: Sequence[tuple[Resource, Object]] = ()
+    install: Sequence[Sequence[tuple[Resource, Object]]] = ()
     admission: Mapping[str, AdmissionCheck] = {}
 
 
@@ -99,17 +100,31 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             stack.push_async_callback(store.close)
             report(Report(step="sandboxes"))
             runtime = Runtime(RuntimePaths.under(paths.root))
-            await runtime.start()
             stack.push_async_callback(runtime.close)
+            nodes = NodeGroup()
+            api = ApiServer.secured(store, pki, backend=nodes, admission=options.admission)
+            client = Client(
+                AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane"
+            )
+            # Starting the daemons is waiting for other processes: the first objects are written meanwhile.
+            first = asyncio.create_task(bootstrap(client))
+            try:
+                await runtime.start()
+                await first
+            finally:
+                first.cancel()
+                await asyncio.gather(first, return_exceptions=True)
         except RuntimeUnavailable as error:
             raise CannotStart(error.message, f"{error.remedy} (trainshed doctor explains)") from error
         except StoreError as error:
             raise CannotStart(error.message, error.hint) from error
         except OSError as error:
+            detail = error.strerror or repr(error)
             raise CannotStart(
-                f"cannot use the state directory {paths.root}: {error.strerror or error!r}"
+                f"cannot use the state directory {paths.root}: {detail}",
+                "make room there, or set TRAINSHED_HOME to another directory",
             ) from error
-        await _serve(paths, options, report, pki, store, runtime)
+        await _serve(paths, options, report, pki, api, client, runtime, nodes)
 
 
 def _lock(paths: StatePaths, stack: contextlib.AsyncExitStack) -> None:
@@ -127,16 +142,15 @@ async def _serve(
     options: Options,
     report: Callable[[Report], None],
     pki: Pki,
-    store: Store,
+    api: ApiServer,
+    client: Client,
     runtime: Runtime,
+    nodes: NodeGroup,
 ) -> None:
     report(Report(step="API server"))
+    store = api.core.store
     listener = _listen(paths, options.port)
     port = listener.getsockname()[1]
-    nodes = NodeGroup()
-    api = ApiServer.secured(store, pki, backend=nodes, admission=options.admission)
-    client = Client(AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane")
-    await bootstrap(client)
     informers = SharedInformers(client)
     parts: list[_Part] = [
         Scheduler(client, informers),
@@ -162,7 +176,7 @@ async def _serve(
 
     serving = asyncio.Event()
     tasks = [asyncio.create_task(part.run(), name=type(part).__name__) for part in parts]
-    https = serve(api, [listener, inside], pki, stopping, started=serving.set)
+    https = serve(api, [listener, inside], pki, stopping, started=serving.set, ending=api.end_streams)
     tasks.append(asyncio.create_task(https, name="serve"))
     tasks.append(asyncio.create_task(_ready(serving, client, options, paths, port, report), name="ready"))
     stop = asyncio.create_task(stopping.wait())
@@ -214,8 +228,11 @@ async def _ready(
 ) -> None:
     """Install the operator's objects, say which process this is, and report that it is up."""
     await serving.wait()
-    for resource, obj in options.install:
-        await client.apply(resource, obj, field_manager="trainshed-install")
+    for together in options.install:
+        applies = (
+            client.apply(resource, obj, field_manager="trainshed-install") for resource, obj in together
+        )
+        await asyncio.gather(*applies)
     info = Info(
         pid=os.getpid(),
         start_ticks=start_ticks(os.getpid()) or 0,
