@@ -117,3 +117,44 @@ def test_close_writes_what_waits_and_gives_up_in_time() -> None:
         assert asyncio.get_running_loop().time() - started <= 3
 
     run_virtual(main())
+
+
+def test_names_sort_in_the_order_of_events_of_one_second() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        recorder = EventRecorder(Client(api), "controller", now=lambda: 1_700_000_000.0)
+        other = EventRecorder(Client(api), "other", now=lambda: 1_700_000_000.0)
+        for step in ("Scheduled", "Created", "Started", "Backoff"):
+            recorder.event(JOB, "Normal", step, "text")
+        other.event(JOB, "Normal", "Other", "at the same instant")
+        await recorder.close()
+        await other.close()
+        named = sorted((path, obj["reason"]) for path, obj in api.objects.items() if "/events/" in path)
+        assert [reason for _, reason in named if reason != "Other"] == [
+            "Scheduled",
+            "Created",
+            "Started",
+            "Backoff",
+        ]
+        assert len(named) == 5
+
+    run_virtual(main())
+
+
+def test_earlier_events_are_looked_for_only_when_there_can_be_any() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        recorder = EventRecorder(Client(api), "controller", now=lambda: 1_700_000_000.0)
+        young = {**JOB, "metadata": {**JOB["metadata"], "creationTimestamp": "2023-11-14T22:13:21Z"}}
+        recorder.event(young, "Normal", "A", "1")
+        recorder.event(young, "Normal", "A", "2")
+        await recorder.close()
+        assert len(api.calls) == 2
+        recorder = EventRecorder(Client(api), "controller", now=lambda: 1_700_000_060.0)
+        recorder.event(young, "Normal", "A", "1")
+        recorder.event(young, "Normal", "A", "3")
+        await recorder.close()
+        assert len(api.calls) == 5, "one list for the object, one patch, one create"
+        assert sorted(events(api)) == [("A", "1", 2), ("A", "2", 1), ("A", "3", 1)]
+
+    run_virtual(main())

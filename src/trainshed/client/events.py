@@ -5,14 +5,15 @@ the API is away. A repeated event raises `count` of the one before instead of ma
 within `REPEAT_SECONDS` are written together, so a reconcile that reports the same thing each time costs
 one write per interval.
 
-The name of an Event is a digest of what it says, so a restarted process continues the same Event.
+An Event is named after its object and the time, as client-go's are: sorted by name, the events of an object are in
+their order, even those of one second. A restarted process continues the Events of the one before: it looks for
+them, once per object that is older than itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import time
 from collections import OrderedDict, deque
@@ -41,15 +42,22 @@ MAX_MESSAGE = 1024
 """Characters; the API refuses longer messages."""
 
 
+Identity = tuple[str, str, str, str]
+"""What makes two occurrences one event: the object's uid (or name), type, reason and message."""
+
+
 class _Series(msgspec.Struct, eq=False):
     """One event and how often it happened. `unwritten` occurrences are not in the API yet."""
 
+    identity: Identity
     event: Object
     count: int = 0
     unwritten: int = 0
     last: str = ""
     queued: bool = False
     written_at: float = float("-inf")
+    is_new: bool = False
+    """Whether no earlier process can have written it: its object is younger than this one."""
 
 
 class EventRecorder:
@@ -59,7 +67,11 @@ class EventRecorder:
         self._client = client
         self._component = component
         self._now = now
-        self._series: OrderedDict[str, _Series] = OrderedDict()
+        self._started = _stamp(now())
+        self._last_name = 0
+        self._series: OrderedDict[Identity, _Series] = OrderedDict()
+        self._earlier: OrderedDict[str, dict[Identity, Object]] = OrderedDict()
+        """Events of earlier processes, by the object's uid."""
         self._queue: deque[_Series] = deque()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
@@ -72,18 +84,20 @@ class EventRecorder:
 
     def event(self, obj: Object, type: str, reason: str, message: str) -> None:
         """Record that `reason` happened to `obj`; `type` is Normal or Warning."""
-        stamp = datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = self._now()
         message = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 3] + "..."
-        event = _new_event(obj, self._component, type, reason, message, stamp)
-        name = event["metadata"]["name"]
-        series = self._series.get(name)
+        identity = (obj["metadata"].get("uid") or obj["metadata"]["name"], type, reason, message)
+        series = self._series.get(identity)
         if series is None:
-            series = self._series[name] = _Series(event)
+            self._last_name = max(self._last_name + 1, int(now * 1e9))
+            event = _new_event(obj, self._component, identity, f"{self._last_name:016x}", _stamp(now))
+            series = self._series[identity] = _Series(identity, event)
+            series.is_new = (obj["metadata"].get("creationTimestamp") or "") > self._started
             if len(self._series) > REMEMBERED:
                 self._forget_oldest()
-        self._series.move_to_end(name)
+        self._series.move_to_end(identity)
         series.unwritten += 1
-        series.last = stamp
+        series.last = _stamp(now)
         if not series.queued:
             series.queued = True
             loop = asyncio.get_running_loop()
@@ -161,43 +175,84 @@ class EventRecorder:
 
     async def _write(self, series: _Series) -> None:
         """Create the Event, or raise the count of the one that exists."""
-        metadata = series.event["metadata"]
         occurrences = series.unwritten
         if not occurrences:
             return
+        if series.count == 0 and not series.is_new:
+            await self._continue(series)
         if series.count == 0:
-            event = {**series.event, "count": occurrences, "lastTimestamp": series.last}
-            try:
-                await self._client.create(EVENTS, event)
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
-                # Written by an earlier process: go on counting from there.
-                found = await self._client.get(EVENTS, metadata["name"], metadata["namespace"])
-                series.count = int(found.get("count") or 1)
-            else:
-                series.count = occurrences
-                series.unwritten -= occurrences
-                return
+            await self._create(series)
+            return
+        metadata = series.event["metadata"]
         patch = {"count": series.count + occurrences, "lastTimestamp": series.last}
         try:
             await self._client.patch(EVENTS, metadata["name"], metadata["namespace"], patch)
         except ApiError as error:
             if error.code != 404:
                 raise
-            series.count = 0  # the Event has expired: start a new one
-            await self._write(series)
+            # The Event has expired: start a new one.
+            series.event = {**series.event, "firstTimestamp": series.last}
+            series.count, series.is_new = 0, True
+            await self._create(series)
             return
         series.count += occurrences
         series.unwritten -= occurrences
 
+    async def _create(self, series: _Series) -> None:
+        occurrences = series.unwritten
+        event = {**series.event, "count": occurrences, "lastTimestamp": series.last}
+        try:
+            await self._client.create(EVENTS, event)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            metadata = event["metadata"]
+            found = await self._client.get(EVENTS, metadata["name"], metadata["namespace"])
+            if _identity(found) != series.identity:
+                # Another component told of the object at the same time.
+                series.event = {**event, "metadata": {**metadata, "name": metadata["name"] + "0"}}
+                await self._create(series)
+                return
+            # The answer to an earlier attempt was lost.
+            occurrences = min(occurrences, int(found.get("count") or 1))
+        series.count = occurrences
+        series.unwritten -= occurrences
 
-def _new_event(obj: Object, component: str, type: str, reason: str, message: str, stamp: str) -> Object:
+    async def _continue(self, series: _Series) -> None:
+        """Go on with the same event of an earlier process, when there is one."""
+        uid = series.identity[0]
+        if uid not in self._earlier:
+            found = await self._client.list(
+                EVENTS, series.event["metadata"]["namespace"], field_selector=f"involvedObject.uid={uid}"
+            )
+            self._earlier[uid] = {
+                _identity(event): event
+                for event in found.items
+                if (event.get("source") or {}).get("component") == self._component
+            }
+            if len(self._earlier) > REMEMBERED:
+                self._earlier.popitem(last=False)
+        if (earlier := self._earlier[uid].pop(series.identity, None)) is not None:
+            metadata = {key: earlier["metadata"][key] for key in ("name", "namespace")}
+            series.event = {**series.event, "metadata": metadata}
+            series.count = int(earlier.get("count") or 1)
+
+
+def _identity(event: Object) -> Identity:
+    involved = event.get("involvedObject") or {}
+    uid = involved.get("uid") or involved.get("name", "")
+    return uid, event.get("type", ""), event.get("reason", ""), event.get("message", "")
+
+
+def _stamp(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _new_event(obj: Object, component: str, identity: Identity, suffix: str, stamp: str) -> Object:
     metadata = obj["metadata"]
     # Events about cluster-scoped objects live in `default`, as in client-go's recorder.
     namespace = metadata.get("namespace") or "default"
-    parts = (component, metadata.get("uid", ""), type, reason, message)
-    digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+    _, type, reason, message = identity
     involved = {
         "apiVersion": obj.get("apiVersion", ""),
         "kind": obj.get("kind", ""),
@@ -209,7 +264,7 @@ def _new_event(obj: Object, component: str, type: str, reason: str, message: str
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{metadata['name'][:230]}.{digest}", "namespace": namespace},
+        "metadata": {"name": f"{metadata['name'][:230]}.{suffix}", "namespace": namespace},
         "involvedObject": {key: value for key, value in involved.items() if value},
         "type": type,
         "reason": reason,
