@@ -116,6 +116,16 @@ async def test_gates_hold_a_pod_until_they_are_gone(world: World) -> None:
     await world.until("bound", lambda: node_of(world, "gated") == "laptop")
 
 
+async def test_rules_about_other_pods_are_named_as_not_honoured(world: World) -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
+    rules = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    await world.client.create(PODS, make_pod("apart", affinity={"podAntiAffinity": rules}))
+    (event,) = await world.until(
+        "an event", lambda: [e for e in world.all(EVENTS) if e["reason"] == "FieldNotHonoured"]
+    )
+    assert event["message"].startswith("spec.affinity.podAntiAffinity: ")
+
+
 async def test_another_scheduler_s_pods_are_left_alone(world: World) -> None:
     await world.client.create(PODS, make_pod("theirs", schedulerName="other"))
     await world.settle()

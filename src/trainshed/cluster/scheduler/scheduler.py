@@ -139,6 +139,10 @@ class Scheduler:
             return
         text = f"Successfully assigned {key[0]}/{key[1]} to {node}"
         self._events.event(pod, "Normal", "Scheduled", text)
+        ignored = _not_honoured(pod)
+        if ignored:
+            text = f"{', '.join(ignored)}: pods are placed without regard to other pods"
+            self._events.event(pod, "Warning", "FieldNotHonoured", text)
 
     async def _is_bound(self, key: Key, uid: str) -> bool:
         try:
@@ -204,6 +208,21 @@ def _wants_node(pod: Object) -> bool:
         and phase(pod) not in FINISHED
         and pod["spec"].get("schedulerName", DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
     )
+
+
+def _not_honoured(pod: Object) -> list[str]:
+    """Return the fields that placement does not look at; `preferred` rules are hints and may be passed over."""
+    spec, required = pod["spec"], "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = spec.get("affinity") or {}
+    fields = [
+        f"spec.affinity.{name}"
+        for name in ("podAffinity", "podAntiAffinity")
+        if (affinity.get(name) or {}).get(required)
+    ]
+    spread = spec.get("topologySpreadConstraints") or ()
+    if any(c.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for c in spread):
+        fields.append("spec.topologySpreadConstraints")
+    return fields
 
 
 def _turn(pod: Object) -> tuple[int, str]:
