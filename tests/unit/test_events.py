@@ -9,6 +9,7 @@ from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
+from trainshed.kube.errors import forbidden
 
 JOB = {
     "apiVersion": "kubeflow.org/v1",
@@ -156,5 +157,22 @@ def test_earlier_events_are_looked_for_only_when_there_can_be_any() -> None:
         await recorder.close()
         assert len(api.calls) == 5, "one list for the object, one patch, one create"
         assert sorted(events(api)) == [("A", "1", 2), ("A", "2", 1), ("A", "3", 1)]
+
+    run_virtual(main())
+
+
+def test_without_permission_to_look_events_are_still_written() -> None:
+    class NoList(FakeApi):
+        async def _handle(self, method: str, path: str, query: dict[str, str], body: bytes | None) -> Any:
+            if method == "GET" and path.endswith("/events"):
+                raise forbidden("events", "", "", "no rule allows it")
+            return await super()._handle(method, path, query, body)
+
+    async def main() -> None:
+        api = NoList()
+        recorder = EventRecorder(Client(api), "controller")
+        recorder.event(JOB, "Normal", "Created", "pod a")
+        await recorder.close()
+        assert events(api) == [("Created", "pod a", 1)]
 
     run_virtual(main())

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from trainshed.client.client import Client
+from trainshed.client.client import Client, ObjectList
 from trainshed.client.transport import TransportError
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import EVENTS, Object
@@ -222,9 +222,14 @@ class EventRecorder:
         """Go on with the same event of an earlier process, when there is one."""
         uid = series.identity[0]
         if uid not in self._earlier:
-            found = await self._client.list(
-                EVENTS, series.event["metadata"]["namespace"], field_selector=f"involvedObject.uid={uid}"
-            )
+            try:
+                found = await self._client.list(
+                    EVENTS, series.event["metadata"]["namespace"], field_selector=f"involvedObject.uid={uid}"
+                )
+            except ApiError as error:
+                if error.code != 403:
+                    raise
+                found = ObjectList([], "")  # not allowed to look: repeats then start anew
             self._earlier[uid] = {
                 _identity(event): event
                 for event in found.items

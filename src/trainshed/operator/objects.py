@@ -43,7 +43,7 @@ def cluster_role() -> Object:
     """Return what the operator may do in every namespace."""
     plurals = [kind.plural for kind in KINDS.values()]
     rules = [
-        _rule("", ["events"], ["create", "get", "patch"]),
+        _rule("", ["events"], ["create", "get", "list", "patch"]),
         _rule("", ["pods"], ["create", "delete", "get", "list", "watch"]),
         _rule("", ["services"], ["create", "delete", "get", "list", "patch", "watch"]),
         _rule(
