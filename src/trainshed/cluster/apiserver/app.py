@@ -8,7 +8,8 @@ import gzip
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from trainshed.cluster.apiserver import streams
 from trainshed.cluster.apiserver.authentication import ADMIN, Authenticator
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 
 GZIP_FROM_BYTES = 128 * 1024
 _THREAD_GZIP_FROM_BYTES = 1024 * 1024
+_LAST_CHUNK = {"type": "http.response.body", "body": b"", "more_body": False}
 _PIECE_BYTES = 256 * 1024
 
 
@@ -79,6 +81,7 @@ class ApiServer:
         self.definitions = Definitions(self.core)
         nonresource = NonResource(self.core, version=version, checks=dict(health_checks or {}))
         self._dispatcher = Dispatcher(self.core, nonresource)
+        self._streams: set[asyncio.Future[None]] = set()
 
     @classmethod
     def secured(
@@ -100,6 +103,26 @@ class ApiServer:
             admission=admission,
             health_checks=health_checks,
         )
+
+    def end_streams(self) -> None:
+        """End every watch, log, exec, attach and port-forward: the server is about to stop."""
+        for stream in self._streams:
+            stream.cancel()
+
+    async def _run_stream(self, stream: Coroutine[Any, Any, None]) -> bool:
+        """Run a stream to its end; return False when `end_streams` came first."""
+        task = asyncio.ensure_future(stream)
+        self._streams.add(task)
+        try:
+            await asyncio.wait((task,))
+        finally:
+            self._streams.discard(task)
+            task.cancel()
+            await asyncio.wait((task,))
+        if task.cancelled():
+            return False
+        task.result()
+        return True
 
     async def run(self) -> None:
         """Do what has to be done between requests, until cancelled: expiry, deletion of custom resources."""
@@ -143,7 +166,7 @@ class ApiServer:
             self.definitions.sync()
             routed = await self._dispatcher.admit(request)
             if isinstance(routed, Call) and _leaves_http(routed):
-                await streaming.serve(self.core, routed, scope, receive, send)
+                await self._run_stream(streaming.serve(self.core, routed, scope, receive, send))
                 return
             result: Result = await self._dispatcher.serve(routed) if isinstance(routed, Call) else routed
         except Disconnected:
@@ -154,7 +177,8 @@ class ApiServer:
             log.exception("request failed: %s %s", request.method, request.path)
             result = Answer.error(internal(f"{type(error).__name__}: {error}"))
         if isinstance(result, Streaming):
-            await _send_stream(request, result, receive, send)
+            if not await self._run_stream(_send_stream(request, result, receive, send)):
+                await send(_LAST_CHUNK)
         else:
             with contextlib.suppress(OSError):  # the client went away
                 await _send_answer(request, result, send)
@@ -167,14 +191,14 @@ class ApiServer:
             if not isinstance(routed, Call):
                 raise ApiError(400, "BadRequest", "this path does not take a WebSocket")
             if _leaves_http(routed):
-                await streaming.serve(self.core, routed, scope, receive, send)
+                await self._run_stream(streaming.serve(self.core, routed, scope, receive, send))
                 return
             result = await self._dispatcher.serve(routed)
             if not isinstance(result, Streaming):
                 raise ApiError(400, "BadRequest", "this request is not a stream: do not ask for a WebSocket")
             is_watch = routed.route.verb == "watch"
             chunks = _lines(result.chunks) if is_watch else result.chunks
-            await streams.serve_chunks(scope, receive, send, chunks, text=is_watch)
+            await self._run_stream(streams.serve_chunks(scope, receive, send, chunks, text=is_watch))
         except Disconnected:
             return
         except (ApiError, StoreError) as error:
@@ -264,7 +288,7 @@ async def _send_stream(request: Request, stream: Streaming, receive: Receive, se
             close = getattr(stream.chunks, "aclose", None)
             if close is not None:
                 await close()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send(_LAST_CHUNK)
 
     pumping = asyncio.ensure_future(pump())
     listening = asyncio.ensure_future(_hung_up(receive))

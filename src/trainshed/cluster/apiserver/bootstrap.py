@@ -5,6 +5,8 @@ Missing ones are created at every start; existing ones are left as they are.
 
 from __future__ import annotations
 
+import asyncio
+
 from trainshed.client.client import Client
 from trainshed.cluster.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
 from trainshed.kube.errors import ApiError
@@ -31,15 +33,21 @@ _PRIORITIES = (
 
 async def bootstrap(client: Client) -> None:
     """Create what is missing. Safe to repeat. `client` must be allowed everything."""
-    for resource, obj in objects():
-        await _ensure(client, resource, obj)
+    for together in (namespaces(), objects()):
+        await asyncio.gather(*(_ensure(client, resource, obj) for resource, obj in together))
+
+
+def namespaces() -> list[tuple[Resource, Object]]:
+    """Return the namespaces, which must exist before what is in them."""
+    return [
+        (NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for name in _NAMESPACES
+    ]
 
 
 def objects() -> list[tuple[Resource, Object]]:
-    """Return the objects, those first that others need."""
+    """Return the other objects, of which none needs another."""
     out: list[tuple[Resource, Object]] = []
-    for name in _NAMESPACES:
-        out.append((NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
     out += [(CLUSTERROLES, role) for role in cluster_roles()]
     out += [(CLUSTERROLEBINDINGS, binding) for binding in cluster_role_bindings()]
     out += [(PRIORITYCLASSES, _priority(*row)) for row in _PRIORITIES]

@@ -21,9 +21,15 @@ GRACEFUL_SECONDS = 2
 class _Server(uvicorn.Server):
     """A uvicorn server whose signals and process belong to the control plane."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None] | None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        started: Callable[[], None] | None,
+        ending: Callable[[], None] | None,
+    ) -> None:
         super().__init__(config)
         self._on_started = started
+        self._on_ending = ending
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -34,6 +40,12 @@ class _Server(uvicorn.Server):
         if self._on_started is not None:
             self._on_started()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Watches end only when told to: otherwise each stop would take the whole grace period.
+        if self._on_ending is not None:
+            self._on_ending()
+        await super().shutdown(sockets)
+
 
 async def serve(
     app: Any,
@@ -42,6 +54,7 @@ async def serve(
     stopping: asyncio.Event,
     *,
     started: Callable[[], None] | None = None,
+    ending: Callable[[], None] | None = None,
 ) -> None:
     """Serve `app` over TLS on `sockets` until `stopping` is set or the task is cancelled.
 
@@ -50,6 +63,7 @@ async def serve(
 
     Args:
         started: called once connections are accepted.
+        ending: called when no more are; it should end requests that would go on for ever.
     """
     for listener in sockets:
         # Inherited by accepted connections. asyncio sets it only on sockets that were made with an explicit
@@ -69,7 +83,7 @@ async def serve(
         ssl_keyfile=pki.server_key,
         **server_options(),
     )
-    server = _Server(config, started)
+    server = _Server(config, started, ending)
     serving = asyncio.create_task(server.serve(sockets=list(sockets)))
     stop = asyncio.create_task(stopping.wait())
     try:
