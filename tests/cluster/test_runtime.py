@@ -273,6 +273,25 @@ async def test_attach_and_stdin(boxes: Sandboxes) -> None:
     await session.close()
 
 
+async def test_the_first_client_gets_what_was_printed_before(boxes: Sandboxes) -> None:
+    """As `kubectl run -i` needs it, which attaches when the container runs already."""
+    await boxes.pod("early")
+    await boxes.start("early", "sh", "-c", "echo early; read x; echo late", stdin=True, stdin_once=True)
+
+    async def has_printed() -> bool:
+        return boxes.output("early") == "early\n"
+
+    await until("the first line", has_printed)
+    first = await boxes.runtime.attach("early", "c", stdin=False, tty=False)
+    second = await boxes.runtime.attach("early", "c", stdin=True, tty=False)
+    await second.write_stdin(b"\n")
+    async with within("the end of the attached container"):
+        assert [data async for _, data in first.output()] == [b"early\n", b"late\n"]
+        assert [data async for _, data in second.output()] == [b"late\n"]
+    await first.close()
+    await second.close()
+
+
 async def test_terminal_container(boxes: Sandboxes) -> None:
     await boxes.pod("tty")
     await boxes.start(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _READ_SIZE = 65536
 _RETRY_SECONDS = 0.5  # between attempts to write a log to a full disk
 _MAX_RETRIES = 20  # after the container's end; then the rest of the log is given up
+_MAX_EARLY = 65536
 _MAX_MESSAGE = 4096  # of a termination message, as in the kubelet
 STATE = "state.json"
 _TERMINATION = "termination-log"
@@ -50,6 +51,9 @@ class Container:
         self.pid = 0
         self.running = False
         self.attached: list[Peer] = []
+        self._early: list[tuple[int, bytes]] | None = [] if spec["stdin_once"] else None
+        """Output for the first client of a container that is made to be attached to (`kubectl run -i`)."""
+        self._early_size = 0
         self.stdin = -1
         self.terminal = -1
         self._loop = loop
@@ -186,13 +190,21 @@ class Container:
             self._close_stream(fd)
             return
         name, kind = self._streams[fd]
-        self._log.write(name, data, time.time_ns())
-        for peer in list(self.attached):
-            peer.stream(kind, data)
+        self._hand_on(name, kind, data)
         if self._log.blocked:
             self._retrying = True
             self._loop.forget(fd)
             self._loop.later(_RETRY_SECONDS, self._retry)
+
+    def _hand_on(self, name: bytes, kind: int, data: bytes) -> None:
+        self._log.write(name, data, time.time_ns())
+        for peer in list(self.attached):
+            peer.stream(kind, data)
+        if self._early is not None:
+            self._early.append((kind, data))
+            self._early_size += len(data)
+            if self._early_size > _MAX_EARLY:
+                self._early = None  # the log has it all
 
     def _retry(self) -> None:
         """Try again to write what the disk had no room for; the container waits on its pipes meanwhile."""
@@ -219,9 +231,7 @@ class Container:
                 except OSError:
                     data = b""
                 if data:
-                    self._log.write(name, data, time.time_ns())
-                    for peer in list(self.attached):
-                        peer.stream(kind, data)
+                    self._hand_on(name, kind, data)
                 else:
                     self._close_stream(fd)
 
@@ -282,12 +292,18 @@ class Container:
         signal.pidfd_send_signal(self._pidfd, number)
 
     def attach(self, peer: Peer, stdin: bool) -> None:
-        """Stream output to `peer` from now on; answer with a descriptor to write to when `stdin`."""
+        """Stream output to `peer` from now on; answer with a descriptor to write to when `stdin`.
+
+        The first client of a container with `stdin_once` also gets what was printed before it came.
+        """
         source = self.terminal if self.spec["tty"] else self.stdin
         descriptors = []
         if (stdin or self.spec["tty"]) and source >= 0:
             descriptors.append(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 3))
         peer.answer({"tty": self.spec["tty"], "stdin": bool(descriptors)}, descriptors)
+        early, self._early = self._early or (), None
+        for kind, data in early:
+            peer.stream(kind, data)
         self.attached.append(peer)
         peer.on_close = lambda: self._detached(peer, stdin)
 
