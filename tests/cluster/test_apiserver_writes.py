@@ -119,6 +119,7 @@ async def test_status_is_isolated_and_generation_counts(world: World) -> None:
     held = await world.ok("PATCH", f"{path}/status", change, content_type=MERGE)
     assert (held["spec"]["replicas"], held["status"]["replicas"]) == (1, 2)
     assert held["metadata"]["generation"] == 1
+    change["status"]["replicas"] = 7
     held = await world.ok("PATCH", path, change, content_type=MERGE)
     assert (held["spec"]["replicas"], held["status"]["replicas"]) == (3, 2)
     assert held["metadata"]["generation"] == 2

@@ -107,15 +107,31 @@ async def test_list_is_sorted_and_scoped(tmp_path: Path) -> None:
 
 
 async def test_resumable_list_then_watch_misses_nothing(tmp_path: Path) -> None:
+    """Writes before the list, between list and watch, and while watching."""
     store = await Store.open(tmp_path / "s.db")
-    writes = [
-        asyncio.ensure_future(store.create(f"/core/things/ns/{i}", make_object(str(i)))) for i in range(300)
-    ]
-    await writes[50]
+
+    async def write(first: int) -> None:
+        names = [str(first + i) for i in range(100)]
+        await asyncio.gather(*(store.create(f"/core/things/ns/{n}", make_object(n)) for n in names))
+
+    await write(0)
     items, revision = store.list("/core/things/")
-    events = await collect(store.watch("/core/things/ns/", revision), 300 - len(items))
-    assert [e.revision for e in events] == sorted(e.revision for e in events)
+    await write(100)
+    watch = store.watch("/core/things/ns/", revision)
+    live = asyncio.ensure_future(write(200))
+    events = await collect(watch, 200)
+    await live
+    assert [e.revision for e in events] == list(range(revision + 1, revision + 201))
     assert {s.key for s in items} | {e.key for e in events} == {f"/core/things/ns/{i}" for i in range(300)}
+    await store.close()
+
+
+async def test_a_watch_from_the_future_waits_for_it(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "s.db")
+    watch = store.watch("/core/things/", store.revision + 2)
+    made = [await store.create(f"/core/things/ns/{i}", make_object(str(i))) for i in range(3)]
+    (event,) = await collect(watch, 1)
+    assert event.revision == made[2].revision
     await store.close()
 
 
