@@ -586,9 +586,29 @@ async def main(home):
         out = []
         for uid, fields in (("root", {}), ("other", {"uid": 1000, "gid": 1001})):
             sandbox = await runtime.run_sandbox(SandboxSpec(uid=uid, namespace="d", name=uid, hostname=uid))
-            script = "id -u; id -g; touch /mine /usr/mine /tmp/mine && echo wrote; hostname -I; exit 4"
+            script = (
+                "id -u; id -g; touch /mine /usr/mine /tmp/mine && echo wrote; hostname -I; pwd; "
+                "cat /usr/share/layer/a /usr/share/layer/b/c /usr/local/share/x.conf; "
+                "echo data > /usr/local/lib/deep/er/out || exit 9; touch /usr/local/lib/beside || exit 9; "
+                "[ $(id -u) != 0 ] || touch /root/.cache || exit 9; exit 4"
+            )
+            data = f"{home}/data-{uid}"
+            os.makedirs(data)
+            with open(f"{home}/x.conf", "w") as file:
+                file.write("conf\\n")
+            os.makedirs(f"{home}/layer/b", exist_ok=True)
+            for name in ("a", "b/c"):
+                with open(f"{home}/layer/{name}", "w") as file:
+                    file.write(f"layer-{name}\\n")
+            # None of these directories of the host's root can take a mount point from an ordinary user.
+            mounts = (
+                Mount(source=data, path="/usr/local/lib/deep/er"),
+                Mount(source=f"{home}/x.conf", path="/usr/local/share/x.conf"),
+            )
+            layers = (Layer(source=f"{home}/layer", path="/usr/share/layer"),)
             await runtime.start_container(uid, ContainerSpec(name="c", argv=("sh", "-c", script),
-                env=(("PATH", "/usr/bin:/bin"),), log_path=f"{home}/{uid}.log", masked=(home,), **fields))
+                env=(("PATH", "/usr/bin:/bin"),), log_path=f"{home}/{uid}.log", masked=(home,),
+                mounts=mounts, layers=layers, cwd="/usr/local/lib/work/there", **fields))
             _, state = await anext(events)
             out.append([state.exit_code, sandbox.ip])
             await runtime.remove_sandbox(uid)
@@ -633,9 +653,12 @@ def test_an_ordinary_user_without_subordinate_ids(for_everybody: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
-    assert [code for code, _ in results] == [4, 4]
-    assert log_text(home / "root.log").split() == ["0", "0", "wrote", results[0][1]]
-    assert log_text(home / "other.log").split() == ["1000", "1001", "wrote", results[1][1]]
+    assert [code for code, _ in results] == [4, 4], log_text(home / "root.log") + log_text(home / "other.log")
+    mounted = ["/usr/local/lib/work/there", "layer-a", "layer-b/c", "conf"]
+    assert log_text(home / "root.log").split() == ["0", "0", "wrote", results[0][1], *mounted]
+    assert log_text(home / "other.log").split() == ["1000", "1001", "wrote", results[1][1], *mounted]
+    for name in ("root", "other"):
+        assert (home / f"data-{name}" / "out").read_text() == "data\n"
     assert list((home / "pods").iterdir()) == []
 
 

@@ -129,6 +129,7 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
     syscalls.pivot_root(root, root + _HOST)
     os.chdir("/")
     # From here on paths are the container's, symbolic links included.
+    filesystem.enter(_HOST, [*(mount["path"] for _, mount in sources), spec["cwd"]])
     for path in spec["masked"]:
         pseudofs.mask(path)
     for fd, mount in sources:

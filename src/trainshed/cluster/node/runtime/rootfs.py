@@ -7,7 +7,10 @@ Overlay in a user namespace cannot take `/` whole, for the mounts below it are l
     /usr, ...    an overlay each: lower = layers and the host's directory, upper = private
     /a with mounts below it   built entry by entry in the same way, down to the mounts
     what overlayfs refuses    bound read-only
+    what we may not read      empty and private: an ordinary user's pods have a /root to write to
     /tmp, /run, /var/tmp      empty and private
+    a directory below, owned by a user without a number in the user namespace, that is to hold a mount point:
+                              an overlay of its own, for nothing can be copied up to the one around it
 
 Lower and upper directories are named through descriptors: no path needs escaping or has a length limit,
 and the container's mount table does not show where the host keeps them.
@@ -45,6 +48,7 @@ class RootFilesystem:
         self.mounted: list[str] = ["/"]
         self._layers = [(path.rstrip("/"), source.rstrip("/")) for path, source in layers]
         self._count = 0
+        self._host = ""
         self._upper = f"{private}/upper"
         self._mounts = mountinfo.read_mounts()
 
@@ -59,8 +63,29 @@ class RootFilesystem:
         for path in ("/proc", "/sys", "/dev"):
             os.makedirs(self.root + path, 0o755, exist_ok=True)
         self._fresh()
-        for path in sorted({path for path, _ in self._layers if path.count("/") > 1 or path in FRESH}):
+
+    def enter(self, host: str, mount_points: list[str]) -> None:
+        """Finish what needs the container's own symbolic links; its root is the process's now. Raises OSError.
+
+        `host` is where the host's root is still to be seen. Directories are made ready for `mount_points`.
+        """
+        self.root = ""
+        self._host = host
+        self._upper = host + self._upper
+        nested = sorted({path for path, _ in self._layers if path.count("/") > 1 or path in FRESH})
+        # Before anything is mounted, for an overlay covers what is mounted below it; again for what layers brought.
+        self._make_room([*nested, *mount_points])
+        for path in nested:
             self._overlay_nested(path)
+        if nested:
+            self._make_room(mount_points)
+
+    def _make_room(self, mount_points: list[str]) -> None:
+        """Put overlays on the directories that lack a mount point and cannot be changed, outer ones first."""
+        missing = [os.path.realpath(point) for point in mount_points]
+        parents = {_nearest_directory(path) for path in missing if not os.path.exists(path)}
+        for path in sorted(path for path in parents if not _is_changeable(path)):
+            self._overlay([source for source in self._sources(path) if _is_directory(source)], path)
 
     def check_overlay(self) -> None:
         """Mount and unmount an overlay of empty directories. Raises OSError with what the kernel says."""
@@ -95,7 +120,8 @@ class RootFilesystem:
         for at, source in self._layers:
             if path == at or path.startswith(at + "/"):
                 found.append(source + path[len(at) :])
-        return [source for source in (*found, path or "/") if os.path.lexists(source)]
+        places = [self._host + source for source in (*found, path or "/")]
+        return [source for source in places if os.path.lexists(source)]
 
     def _names(self, path: str) -> list[str]:
         names: set[str] = set()
@@ -128,6 +154,9 @@ class RootFilesystem:
         target = self.root + path
         os.makedirs(target, exist_ok=True)
         _copy_attributes(sources[0], target)
+        sources = [source for source in sources if _is_readable(source)]
+        if not sources:
+            return
         if path in sources and mountinfo.below(self._mounts, path):
             names = self._names(path)
             if len(names) <= _MAX_ENTRIES:
@@ -140,11 +169,11 @@ class RootFilesystem:
 
     def _overlay_nested(self, path: str) -> None:
         """Overlay layers at a path below a top-level directory, on top of what the container has there."""
-        target = self.root + path
-        lowers = [source for at, source in self._layers if at == path]
+        target = os.path.realpath(path)
+        lowers = [self._host + source for at, source in self._layers if at == path]
         os.makedirs(target, 0o755, exist_ok=True)
         # overlayfs nests two deep only: on a host whose root is one already, the layer stands alone
-        if not self._overlay([*lowers, target], path) and not self._overlay(lowers, path):
+        if not self._overlay([*lowers, target], target) and not self._overlay(lowers, target):
             _bind_read_only(lowers[0], target)
 
     def _new_directory(self) -> str:
@@ -187,6 +216,32 @@ class RootFilesystem:
 
 def _is_directory(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _nearest_directory(path: str) -> str:
+    """Return the deepest directory above `path` that exists."""
+    while not os.path.isdir(path := os.path.dirname(path)):
+        pass
+    return path
+
+
+def _is_changeable(directory: str) -> bool:
+    """Return whether an entry can be made there. Tried, for with overlayfs no permission bit tells."""
+    probe = f"{directory}/.trainshed"
+    try:
+        os.mkdir(probe)
+        os.rmdir(probe)
+    except OSError:
+        return False
+    return True
+
+
+def _is_readable(directory: str) -> bool:
+    try:
+        os.close(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _is_empty(path: str) -> bool:
