@@ -123,6 +123,13 @@ class World:
         )
         self._operator_task = asyncio.create_task(self.operator.run())
 
+    async def finish(self) -> None:
+        """End the operator in good order: its events are written then."""
+        assert self._operator_task is not None and self.operator is not None
+        self.operator.stop()
+        await asyncio.wait_for(self._operator_task, DEADLINE)
+        await self.operator.close()
+
     async def kill(self) -> None:
         assert self._operator_task is not None and self.operator is not None
         self._operator_task.cancel()
@@ -202,8 +209,7 @@ async def test_a_job_converges_step_by_step(world: World) -> None:
     assert (
         "ports" not in world.job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     )
-    assert world.operator is not None
-    await world.operator.close()
+    await world.finish()
     events = {(e["reason"], e["message"], e["count"]) for e in (await world.admin.list(EVENTS, "ns")).items}
     assert {("SuccessfulCreatePod", f"Created pod: {name}", 1) for name in ALL} <= events
     assert ("PyTorchJobSucceeded", "PyTorchJob job is successfully completed.", 1) in events

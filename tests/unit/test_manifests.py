@@ -31,8 +31,15 @@ def test_embedded_objects_run_this_interpreter() -> None:
     assert install.embedded_objects()[-1]["spec"] is not None, "the caller owns its copy"
 
 
-def test_on_kubernetes_and_embedded_only_the_command_differs() -> None:
+def test_on_kubernetes_and_embedded_only_the_command_and_the_first_probes_differ() -> None:
     embedded = install.embedded_objects(python="python", args=())
+    here, there = (
+        d["spec"]["template"]["spec"]["containers"][0] for d in (embedded[-1], objects.deployment())
+    )
+    assert here["startupProbe"]["httpGet"] == there["readinessProbe"]["httpGet"]
+    assert here["startupProbe"]["periodSeconds"] == 1 and "initialDelaySeconds" not in here["readinessProbe"]
+    del here["startupProbe"]
+    here["readinessProbe"]["initialDelaySeconds"] = there["readinessProbe"]["initialDelaySeconds"]
     assert embedded[-1] == objects.deployment()
     assert [o for o in embedded[:-1] if o["kind"] == "ClusterRole"] == [objects.cluster_role()]
 

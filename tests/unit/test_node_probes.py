@@ -189,3 +189,33 @@ async def test_startup_then_readiness_then_liveness(server):
         assert {"Readiness", "Liveness"} <= set(failures)
     finally:
         prober.stop()
+
+
+async def test_a_server_that_takes_a_moment_is_ready_before_the_next_period():
+    """It is looked at between the tries that count; looks that fail are no failures of the container."""
+    looks: list[int] = []
+    ready = asyncio.Event()
+    failures: list[str] = []
+
+    class Slow(Dialler):
+        async def dial(self, uid, port):
+            looks.append(port)
+            if len(looks) < 3:
+                raise ConnectionRefusedError(111, "refused")
+            return await super().dial(uid, port)
+
+    async with await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        container = make_container(readinessProbe={"tcpSocket": {"port": port}, "periodSeconds": 3600})
+        prober = Prober(
+            Target(Slow(), "u1", "10.88.0.7", container),
+            health=initial_health(container),
+            on_health=lambda health: ready.set() if health.ready else None,
+            on_failure=lambda kind, message: failures.append(message),
+        )
+        prober.start()
+        try:
+            await asyncio.wait_for(ready.wait(), 5)
+        finally:
+            prober.stop()
+    assert len(looks) == 4 and not failures

@@ -23,6 +23,8 @@ def embedded_objects(*, python: str = sys.executable, args: Sequence[str] = EMBE
     `python` is the interpreter that the pod runs, with this package installed.
     """
     command = [python, "-m", "trainshed.operator"]
+    deployment = objects.deployment(command=command, args=args)
+    _probe_soon(deployment)
     wanted = [
         objects.namespace(),
         *objects.crds(),
@@ -32,6 +34,14 @@ def embedded_objects(*, python: str = sys.executable, args: Sequence[str] = EMBE
         objects.election_role(),
         objects.election_role_binding(),
         objects.service(),
-        objects.deployment(command=command, args=args),
+        deployment,
     ]
     return copy.deepcopy(wanted)
+
+
+def _probe_soon(deployment: Object) -> None:
+    """Look at once whether the operator is ready: here it takes half a second, with no image to pull."""
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    readiness = container["readinessProbe"]
+    del readiness["initialDelaySeconds"]
+    container["startupProbe"] = {**readiness, "periodSeconds": 1, "failureThreshold": 60}
