@@ -1,6 +1,6 @@
 """A whole cluster, started the way a user starts it: the `trainshed` command in a state directory of its own.
 
-The fixture `cluster` is one cluster per module, in a fresh namespace per test; `make_cluster` makes more. Whatever
+The fixture `cluster` is one cluster for all tests, in a fresh namespace per test; `make_cluster` makes more. Whatever
 a test did to it, the next test finds it up, and it is purged at the end. When a test fails, what the cluster looks
 like is printed with it.
 """
@@ -28,6 +28,7 @@ from tests.e2e.conftest import KUBECTLS, MISSING, Api, Result
 
 COMMAND_SECONDS = 60.0
 WAIT_SECONDS = 30.0
+KEPT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "kubeflow")
 T = TypeVar("T")
 
 
@@ -174,6 +175,23 @@ class Cluster:
         ]
 
     @property
+    def is_up(self) -> bool:
+        """Return whether its control plane lives; quicker than `trainshed status`."""
+        try:
+            return _alive(json.loads((self.home / "controlplane.json").read_bytes())["pid"])
+        except FileNotFoundError:
+            return False
+
+    def until_alone(self) -> None:
+        """Wait until the namespaces of earlier tests are gone."""
+
+        def alone() -> bool:
+            found = self.api.json("GET", "/api/v1/namespaces")["items"]
+            return {n["metadata"]["name"] for n in found} <= {*KEPT_NAMESPACES, self.namespace}
+
+        until(alone, "the namespaces of earlier tests are gone")
+
+    @property
     def facts(self) -> Any:
         """Return what `trainshed status -o json` says."""
         return json.loads(self.trainshed("status", "-o", "json").out)
@@ -309,8 +327,8 @@ def make_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Clust
             shutil.rmtree(root, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def module_cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="session")
+def session_cluster() -> Iterator[Cluster]:
     # A short path: socket names must fit into 107 bytes.
     root = Path(tempfile.mkdtemp(prefix="ts-"))
     cluster = Cluster(root / "home", root)
@@ -324,12 +342,13 @@ def module_cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def cluster(module_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """The module's cluster, up, with the operator running, in a namespace of the test's own."""
-    cluster = module_cluster
+def cluster(session_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The tests' cluster, up, with the operator running, in a namespace of the test's own."""
+    cluster = session_cluster
     failed_before = request.session.testsfailed
     try:
-        cluster.up()
+        if not cluster.is_up:
+            cluster.up()
         cluster.until_operator()
         words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
         cluster.namespace = f"{words[:50].strip('-')}-{os.urandom(2).hex()}"
@@ -340,8 +359,8 @@ def cluster(module_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator
         raise
     if request.session.testsfailed > failed_before:
         print(cluster.diagnostics())
-    if cluster.trainshed("status").rc == 0:
-        cluster.kubectl("delete", "namespace", cluster.namespace, "--wait=false")
+    if cluster.is_up:
+        cluster.api("DELETE", f"/api/v1/namespaces/{cluster.namespace}")
 
 
 @pytest.fixture

@@ -181,6 +181,7 @@ def manifest(cluster: Cluster) -> Callable[[str], str]:
 @pytest.mark.parametrize("which", [0, -1], ids=["oldest kubectl", "newest kubectl"])
 def test_kubectl_is_refused(cluster: Cluster, manifest: Callable[[str], str], which: int) -> None:
     path = kubectl_path(which)
+    cluster.until_alone()
     before = contents(cluster)
     for what, (obj, texts) in REFUSED.items():
         refused = cluster.kubectl("create", "-f", manifest(json.dumps(obj)), path=path)
@@ -193,6 +194,7 @@ def test_kubectl_is_refused(cluster: Cluster, manifest: Callable[[str], str], wh
 
 
 def test_trainshed_run_is_refused(cluster: Cluster, manifest: Callable[[str], str]) -> None:
+    cluster.until_alone()
     before = contents(cluster)
     cases = {what: (json.dumps(obj), texts) for what, (obj, texts) in REFUSED.items()}
     cases |= {what: (text, (words,)) for what, (text, (_, words)) in NOT_YAML.items()}
@@ -211,6 +213,7 @@ def test_one_bad_object_keeps_run_from_applying_the_good_ones(
 ) -> None:
     good = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "good"}, "data": {"a": "b"}}
     bad, texts = REFUSED["two masters"]
+    cluster.until_alone()
     before = contents(cluster)
     documents = f"{json.dumps(good)}\n---\n{json.dumps(bad)}"
     cluster.trainshed("run", manifest(documents), "-n", cluster.namespace).failed(*texts)
@@ -221,6 +224,7 @@ def test_a_bad_change_leaves_the_object_as_it_is(cluster: Cluster) -> None:
     cluster.apply(job("train", replica("exit 0"), suspend=True))
     cluster.until_condition("train", "Suspended")
     until(lambda: cluster.events("PyTorchJobSuspended"), "the event, which follows the condition")
+    cluster.until_alone()
     before = contents(cluster)
     for patch, text in (
         ('{"spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 2}}}}', "must be 1"),
@@ -251,6 +255,13 @@ def waiting_reason(cluster: Cluster, name: str) -> str:
     return str(statuses[0].get("state", {}).get("waiting", {}).get("reason", ""))
 
 
+def until_event(cluster: Cluster, name: str, text: str) -> None:
+    """Wait for an event of the object: events follow the status."""
+    until(
+        lambda: any(text in event for event in cluster.events(name=name)), f"an event of {name} with {text!r}"
+    )
+
+
 def test_a_command_that_does_not_exist(cluster: Cluster) -> None:
     spec = replica("")
     spec["template"]["spec"]["containers"][0]["command"] = ["/no/such/program", "--epochs=1"]
@@ -259,8 +270,7 @@ def test_a_command_that_does_not_exist(cluster: Cluster) -> None:
     terminated = cluster.pods()["missing-master-0"]["status"]["containerStatuses"][0]["state"]["terminated"]
     assert terminated["exitCode"] == 127
     assert "/no/such/program" in terminated["message"]
-    events = cluster.events(name="missing-master-0")
-    assert any("/no/such/program" in event for event in events), events
+    until_event(cluster, "missing-master-0", "/no/such/program")
     assert "/no/such/program" in cluster.kubectl("describe", "pod", "missing-master-0").ok()
 
 
@@ -272,6 +282,7 @@ def test_no_command_for_an_image_that_nobody_registered(cluster: Cluster) -> Non
         lambda: waiting_reason(cluster, "bare") == "CreateContainerError", "bare waits, CreateContainerError"
     )
     assert "CreateContainerError" in cluster.kubectl("get", "pod", "bare").ok()
+    until_event(cluster, "bare", "no command specified")
     described = cluster.kubectl("describe", "pod", "bare").ok()
     assert "no command specified" in described and "trainshed image add example.com/sh:1" in described
 
@@ -279,8 +290,7 @@ def test_no_command_for_an_image_that_nobody_registered(cluster: Cluster) -> Non
 def test_an_image_that_must_not_be_pulled(cluster: Cluster) -> None:
     cluster.apply(pod("never", "exit 0", imagePullPolicy="Never"))
     until(lambda: waiting_reason(cluster, "never") == "ErrImageNeverPull", "never waits, ErrImageNeverPull")
-    events = cluster.events(name="never")
-    assert any("is not present with pull policy of Never" in event for event in events), events
+    until_event(cluster, "never", "is not present with pull policy of Never")
 
 
 def test_a_claim_that_nothing_matches(cluster: Cluster, shared_folder: Path) -> None:

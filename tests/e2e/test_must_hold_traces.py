@@ -98,6 +98,7 @@ def test_a_second_pod_does_not_see_what_the_first_wrote(cluster: Cluster) -> Non
 def test_a_deleted_pod_leaves_nothing_behind(cluster: Cluster) -> None:
     """Neither a pod that ended nor one that runs, was restarted, and has an emptyDir."""
     mark = f"mark-{os.urandom(4).hex()}"
+    cluster.until_alone()
     state, mounted = tree(cluster.home), mounts()
     ended = pod("ended", f": {mark}; mkdir /workspace; echo x > /workspace/x")
     script = f": {mark}\nif [ -e /scratch/again ]; then sleep 600; fi; touch /scratch/again; exit 1"
@@ -123,6 +124,7 @@ def test_a_deleted_pod_leaves_nothing_behind(cluster: Cluster) -> None:
 
 def test_a_deleted_namespace_leaves_nothing_behind(cluster: Cluster) -> None:
     mark = f"mark-{os.urandom(4).hex()}"
+    cluster.until_alone()
     state = tree(cluster.home)
     claim = {
         "apiVersion": "v1",

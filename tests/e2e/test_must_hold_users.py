@@ -11,6 +11,8 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -121,12 +123,13 @@ def test_another_user_looks_into_no_process(cluster: Cluster, shared_folder: Pat
         ("GET", "/no/such/path"),
     ],
 )
-def test_the_api_without_credentials_gives_no_data(module_cluster: Cluster, method: str, path: str) -> None:
-    module_cluster.up()
-    (operator,) = until(lambda: module_cluster.get("pods", namespace="kubeflow"), "the operator's pod")
+def test_the_api_without_credentials_gives_no_data(session_cluster: Cluster, method: str, path: str) -> None:
+    if not session_cluster.is_up:
+        session_cluster.up()
+    (operator,) = until(lambda: session_cluster.get("pods", namespace="kubeflow"), "the operator's pod")
     path = path.replace("POD", operator["metadata"]["name"])
     for token, allowed in (("nobody", {401}), ("", {401, 403})):
-        status, _, body = module_cluster.api(method, path, None if method == "GET" else {}, token=token)
+        status, _, body = session_cluster.api(method, path, None if method == "GET" else {}, token=token)
         assert status in allowed, (status, body)
         answer = json.loads(body)
         assert (answer["kind"], answer["status"], answer["code"]) == ("Status", "Failure", status)
@@ -145,15 +148,17 @@ def test_kubectl_without_credentials_is_refused(cluster: Cluster) -> None:
     cluster.kubectl("auth", "can-i", "get", "secrets").ok()
 
 
+def descriptors(pid: int) -> Iterator[str]:
+    """Yield what the process has open; it may end, or close files, meanwhile."""
+    with suppress(FileNotFoundError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                yield str(descriptor.readlink())
+
+
 def test_every_port_of_the_host_is_on_loopback(cluster: Cluster) -> None:
     """The addresses of the cluster's network are no addresses of the host."""
-    sockets = set()
-    for pid in (pid for role in cluster.pids.values() for pid in role):
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                sockets.add(str(descriptor.readlink()))
-            except FileNotFoundError:
-                continue
+    sockets = {target for role in cluster.pids.values() for pid in role for target in descriptors(pid)}
     listening = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6"):
         for line in Path(table).read_text().splitlines()[1:]:
