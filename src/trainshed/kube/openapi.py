@@ -25,11 +25,12 @@ V2_PROTOBUF = b""
 """Body for clients that ask for OpenAPI v2 as protobuf: an empty message is a valid document."""
 
 _FORMAT = 1  # raise when the way documents are built changes, so that cached copies are dropped
+_STRATEGIC = "application/strategic-merge-patch+json"
 _PATCH_TYPES = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
+    _STRATEGIC,
 )
 
 
@@ -183,7 +184,9 @@ _PARAMETERS = {
 }
 
 
-def _operation(verb: str, what: str, kind: _Kind, answer: _Kind, identifier: str) -> Object:
+def _operation(
+    verb: str, what: str, kind: _Kind, answer: _Kind, identifier: str, *, custom: bool = False
+) -> Object:
     out: Object = {
         "operationId": identifier,
         "description": f"{verb} {what}",
@@ -201,7 +204,9 @@ def _operation(verb: str, what: str, kind: _Kind, answer: _Kind, identifier: str
         out["requestBody"] = {"required": True, "content": {"*/*": {"schema": kind.schema()}}}
     elif verb == "patch":
         body = {"schema": {"type": "object"}}
-        out["requestBody"] = {"required": True, "content": dict.fromkeys(_PATCH_TYPES, body)}
+        # kubectl 1.29 and newer choose the patch from this list. Custom kinds have no merge keys.
+        types = [t for t in _PATCH_TYPES if not (custom and t == _STRATEGIC)]
+        out["requestBody"] = {"required": True, "content": dict.fromkeys(types, body)}
     return out
 
 
@@ -222,7 +227,9 @@ def _add_paths(info: ResourceInfo, paths: dict[str, Object]) -> None:
     for verb in ("get", "update", "patch", "delete"):
         if verb in info.verbs:
             identifier = _identifier(verb, resource.namespaced, kind, resource.plural)
-            item[_METHODS[verb]] = _operation(verb, resource.plural, kind, kind, identifier)
+            item[_METHODS[verb]] = _operation(
+                verb, resource.plural, kind, kind, identifier, custom=info.crd
+            )
     if collection:
         paths[f"{prefix}/{resource.plural}"] = {**collection, "parameters": scope}
     if resource.namespaced and "list" in info.verbs:
@@ -249,7 +256,7 @@ def _subresource(info: ResourceInfo, parent: _Kind, name: str, sub: SubresourceI
     for verb in sub.verbs:
         what = f"{info.resource.plural}/{name}"
         identifier = _identifier(verb, info.resource.namespaced, parent, what)
-        out[_METHODS[verb]] = _operation(verb, what, kind, kind, identifier)
+        out[_METHODS[verb]] = _operation(verb, what, kind, kind, identifier, custom=info.crd)
     return out
 
 
