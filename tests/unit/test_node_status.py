@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.unit.node_builders import NOW, ended, make_container, make_pod, running, seen
 from trainshed.cluster.node.lifecycle import DEADLINE
 from trainshed.cluster.node.observed import Health, Problem, SeenContainer
-from trainshed.cluster.node.qos import qos_class
 from trainshed.cluster.node.status import StatusContext, changed, container_id, pod_status
 from trainshed.cluster.node.statuswriter import is_bland
 from trainshed.cluster.node.timestamps import format_time
+from trainshed.kube.defaults import qos_class
 
 CONTEXT = StatusContext("10.88.0.1", lambda image: "trainshed://host-root")
 SIDECAR = make_container("side", restartPolicy="Always")
@@ -194,4 +194,4 @@ def test_an_end_that_somebody_else_wrote_stays():
     ],
 )
 def test_quality_of_service(resources, expected):
-    assert qos_class(make_pod(make_container(resources=resources))) == expected
+    assert qos_class(make_pod(make_container(resources=resources))["spec"]) == expected

@@ -21,9 +21,9 @@ from trainshed.cluster.node.observed import (
     is_sidecar,
     main_containers,
 )
-from trainshed.cluster.node.qos import qos_class
 from trainshed.cluster.node.restarts import backoff_seconds, restart_at, should_restart
 from trainshed.cluster.node.timestamps import format_time
+from trainshed.kube.defaults import qos_class
 from trainshed.kube.resources import Object
 
 RUNTIME = "trainshed"
@@ -58,7 +58,7 @@ def pod_status(pod: Object, seen: SeenPod, now: float, context: StatusContext) -
     if ip:
         status["podIP"] = ip
         status["podIPs"] = [{"ip": ip}]
-    status["qosClass"] = old.get("qosClass") or qos_class(pod)
+    status["qosClass"] = old.get("qosClass") or qos_class(pod["spec"])
     if inits:
         status["initContainerStatuses"] = inits
     status["containerStatuses"] = mains
