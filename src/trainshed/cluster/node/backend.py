@@ -45,10 +45,11 @@ class NodeAccess:
     async def exec(
         self, pod: Object, container: str, command: Sequence[str], *, stdin: bool, tty: bool
     ) -> ExecSession:
-        """Run a command in a running container."""
+        """Run a command in a running container; on a terminal that says what it is, as with containerd."""
         uid = self._running(pod, container)
+        env = (("TERM", "xterm"),) if tty else ()
         try:
-            return await self._runtime.exec(uid, container, command, stdin=stdin, tty=tty)
+            return await self._runtime.exec(uid, container, command, env, stdin=stdin, tty=tty)
         except SandboxNotFound:
             raise _container_not_found(container) from None
         except (StartError, RuntimeLost) as error:

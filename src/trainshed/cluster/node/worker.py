@@ -317,11 +317,14 @@ class PodWorker:
         shutil.rmtree(self._context.paths.pod(self.uid), ignore_errors=True)
 
     def _report_once(self) -> None:
-        """Tell the user what differs from a cluster: events that a restart does not repeat (same name)."""
+        """Tell the user what differs from a cluster: one event per reason, which a restart goes on counting."""
         if lifecycle.is_terminal(self.pod) or self.record.ip is not None:
             return
+        fields: dict[str, list[str]] = {}
         for path, why in unsupported_fields(self.pod, self._context.options.capabilities):
-            self._emit("Warning", "FieldNotHonoured", f"{path}: {why}")
+            fields.setdefault(why, []).append(path)
+        for why, paths in fields.items():
+            self._emit("Warning", "FieldNotHonoured", f"{', '.join(paths)}: {why}")
         spec = self.pod["spec"]
         unregistered = []
         for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
