@@ -81,3 +81,14 @@ def test_well_formed_json_has_no_duplicates(value):
     decoded, duplicates = decode_body(data)
     assert decoded == {"value": value} and duplicates == []
     assert json_duplicates(b'{"a":' + data + b',"a":1}') == ["a"]
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
+def test_json_sent_as_yaml_means_the_same(value):
+    body = json.dumps(value).encode()
+    assert decode_body(body, "application/apply-patch+yaml") == (value, [])
+    assert decode_value(body, "application/apply-patch+yaml") == value
+
+
+def test_yaml_in_flow_style_is_no_json():
+    assert decode_body(b"{a: 1, b: [yes]}", "application/yaml")[0] == {"a": 1, "b": [True]}

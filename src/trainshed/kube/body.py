@@ -35,7 +35,7 @@ def decode_body(
         ApiError: 400, the body is malformed or is not an object.
     """
     try:
-        if is_yaml(content_type):
+        if is_yaml(content_type) and not _is_json(data):
             value, duplicates = _decode_yaml(data)
         else:
             value = msgspec.json.decode(data)
@@ -54,7 +54,9 @@ def decode_value(data: bytes, content_type: str = "") -> Any:
         ApiError: 400, the body is malformed.
     """
     try:
-        return _decode_yaml(data)[0] if is_yaml(content_type) else msgspec.json.decode(data)
+        if is_yaml(content_type) and not _is_json(data):
+            return _decode_yaml(data)[0]
+        return msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
         raise errors.bad_request(f"error decoding patch: {error}") from error
 
@@ -62,6 +64,17 @@ def decode_value(data: bytes, content_type: str = "") -> Any:
 def is_yaml(content_type: str) -> bool:
     """Whether a media type, parameters allowed, announces YAML: `application/yaml`, `apply-patch+yaml`."""
     return content_type.partition(";")[0].strip().lower().endswith("yaml")
+
+
+def _is_json(data: bytes) -> bool:
+    """Whether a YAML document is JSON, too, as most clients write it: that reader is a hundred times faster."""
+    if not data.lstrip().startswith((b"{", b"[")):
+        return False
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def json_kind(value: Any) -> str:

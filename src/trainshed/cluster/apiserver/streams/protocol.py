@@ -27,10 +27,17 @@ def server_options() -> dict[str, Any]:
     """
     return {
         "http": UpgradeProtocol,
-        "ws": "wsproto",
+        "ws": _websocket,
         "ws_ping_interval": None,
         "ws_per_message_deflate": False,
     }
+
+
+def _websocket(*arguments: Any, **options: Any) -> Any:
+    """Return uvicorn's WebSocket protocol: most control planes never see one, so its import waits."""
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+
+    return WSProtocol(*arguments, **options)
 
 
 class ByteChannel(Protocol):
