@@ -28,6 +28,7 @@ from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.jobs import JobController
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.replicasets import ReplicaSetController
+from trainshed.cluster.node.runtime import durable
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.store import Store
@@ -36,6 +37,11 @@ from trainshed.kube.resources import NODES, PODS, Object, Resource
 
 DEADLINE = 20.0
 CA = "-----BEGIN CERTIFICATE-----\n"
+
+
+async def remove_tree(path: Path) -> None:
+    """Delete a directory as the runtime does for a user who may."""
+    await asyncio.to_thread(durable.remove_tree, str(path))
 
 
 class Kubelet:
@@ -149,7 +155,7 @@ class World:
             DeploymentController(client, informers),
             ReplicaSetController(client, informers),
             JobController(client, informers),
-            StorageController(client, informers, self.volumes),
+            StorageController(client, informers, self.volumes, remove_tree),
             Scheduler(client, informers),
             informers,
         ]

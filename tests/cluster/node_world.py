@@ -7,9 +7,11 @@ as the real one does.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -141,6 +143,9 @@ class MemoryRuntime:
 
     async def remove_sandbox(self, uid: str) -> None:
         self.sandboxes.pop(uid, None)
+
+    async def remove_tree(self, path: Path) -> None:
+        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
     async def list(self) -> list[SandboxState]:
         await asyncio.sleep(self.list_seconds)

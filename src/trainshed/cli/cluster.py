@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import time
 from collections.abc import Callable
 from typing import Annotated, Literal, TypeVar
@@ -94,7 +93,7 @@ def down(
         note("cluster stopped" if was_running else "the cluster was not running")
         if purge:
             kubeconfigs.unmerge(kubeconfigs.user_file())
-            shutil.rmtree(paths.root)
+            asyncio.run(_purge(paths))
             note(f"deleted {escape(str(paths.root))}")
 
 
@@ -102,6 +101,28 @@ async def _stop_pods(paths: StatePaths) -> None:
     from trainshed.cluster.node.runtime.api import Runtime, RuntimePaths
 
     await Runtime(RuntimePaths.under(paths.root)).stop_all()
+
+
+async def _purge(paths: StatePaths) -> None:
+    """Delete the state directory of a cluster that is stopped. Raises UserError."""
+    from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
+
+    runtime = Runtime(RuntimePaths.under(paths.root))
+    try:
+        try:
+            await runtime.remove_tree(paths.root)
+        except RuntimeLost:  # files of users that only the pods' user namespace has
+            await runtime.start()
+            try:
+                await runtime.remove_tree(paths.pods)
+                await runtime.remove_tree(paths.volumes)
+            finally:
+                await runtime.stop_all()
+            await runtime.remove_tree(paths.root)
+    except (OSError, RuntimeLost, RuntimeUnavailable) as error:
+        raise UserError(
+            f"{paths.root} cannot be deleted: {error}", "delete it yourself; nothing of it runs any more"
+        ) from error
 
 
 def status(output: Output = "text") -> None:

@@ -154,7 +154,7 @@ async def _serve(
     informers = SharedInformers(client)
     parts: list[_Part] = [
         Scheduler(client, informers),
-        StorageController(client, informers, paths.volumes),
+        StorageController(client, informers, paths.volumes, runtime.remove_tree),
         EndpointsController(client, informers),
         NamespaceController(client, informers, store, pki.ca_pem),
         ReplicaSetController(client, informers),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -271,10 +270,10 @@ class NodeAgent:
         try:
             await self._runtime.stop_sandbox(uid)
             await self._runtime.remove_sandbox(uid)
+            for directory in (memory_root(uid), self._paths.pod(uid)):
+                await self._runtime.remove_tree(directory)
         except (RuntimeLost, OSError) as error:
             log.warning("sandbox not removed", extra={"pod": uid, "error": str(error)})
-        shutil.rmtree(memory_root(uid), ignore_errors=True)
-        shutil.rmtree(self._paths.pod(uid), ignore_errors=True)
 
     def _watch_references(self) -> None:
         for informer in self._referenced:

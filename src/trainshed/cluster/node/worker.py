@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Callable
 
 from trainshed.client.transport import TransportError
@@ -30,6 +29,7 @@ from trainshed.cluster.node.status import OWNED_CONDITIONS, StatusContext, pod_s
 from trainshed.cluster.node.statuswriter import StatusWriter
 from trainshed.cluster.node.supervision import Supervisor
 from trainshed.cluster.node.unsupported import unsupported_fields
+from trainshed.cluster.node.volumes.empty_dir import memory_root
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import PODS, Object
 
@@ -313,8 +313,11 @@ class PodWorker:
         self._context.allocated.pop(self.uid, None)
         self._flush_events()
         await self._context.runtime.remove_sandbox(self.uid)
-        self._starter.volumes.remove()
-        shutil.rmtree(self._context.paths.pod(self.uid), ignore_errors=True)
+        for directory in (memory_root(self.uid), self._context.paths.pod(self.uid)):
+            try:
+                await self._context.runtime.remove_tree(directory)
+            except (RuntimeLost, OSError) as error:
+                log.warning("files of a pod not removed", extra={"pod": self.uid, "error": str(error)})
 
     def _report_once(self) -> None:
         """Tell the user what differs from a cluster: one event per reason, which a restart goes on counting."""

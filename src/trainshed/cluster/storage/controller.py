@@ -11,7 +11,7 @@ from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
 from trainshed.cluster.controllers.pods import FINISHED, claim_names, phase
 from trainshed.cluster.storage.claims import Claims
-from trainshed.cluster.storage.volumes import Volumes
+from trainshed.cluster.storage.volumes import RemoveTree, Volumes
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import (
     PERSISTENTVOLUMECLAIMS,
@@ -28,12 +28,14 @@ Key = tuple[str, str, str]
 class StorageController:
     """Binds claims to volumes, provisions the default class, releases and reclaims."""
 
-    def __init__(self, client: Client, informers: SharedInformers, root: Path) -> None:
-        """Args: root: where provisioned directories live."""
+    def __init__(
+        self, client: Client, informers: SharedInformers, root: Path, remove_tree: RemoveTree
+    ) -> None:
+        """Args: root: where provisioned directories live. remove_tree: how one of them is deleted."""
         self._informers = informers
         events = EventRecorder(client, "persistentvolume-controller")
         self._claims = Claims(client, informers, root, events)
-        self._volumes = Volumes(client, informers, root, events)
+        self._volumes = Volumes(client, informers, root, events, remove_tree)
         # One worker: two claims must never be given the same volume.
         self._controller: Controller[Key] = Controller("storage", self._reconcile, workers=1)
         self._pending: dict[tuple[str, str], None] = {}

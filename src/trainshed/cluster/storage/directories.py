@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
 from pathlib import Path
 
 from trainshed.kube.resources import Object
@@ -14,7 +11,7 @@ PROVISIONER = "trainshed.dev/hostdir"
 
 
 def create(root: Path, claim: Object) -> Path:
-    """Create and return the claim's directory, readable by this user only.
+    """Create and return the claim's directory, which any user of a pod may write to; nobody else gets to `root`.
 
     The name starts with what people look for and ends with the uid, so that a claim that is made again
     never sees the data of the one before.
@@ -23,29 +20,13 @@ def create(root: Path, claim: Object) -> Path:
     directory = root / f"{metadata['namespace']}-{metadata['name']}-{metadata['uid']}"
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)
+    directory.chmod(0o777)
     return directory
 
 
 def is_inside(root: Path, path: str) -> bool:
     """Return whether `path` is a directory entry of `root`, as `create` makes them."""
     return Path(path).parent == root and Path(path).name not in ("", "..")
-
-
-def remove(root: Path, path: str) -> None:
-    """Delete a provisioned directory. A path outside `root` was never ours and is left alone.
-
-    Raises:
-        OSError: something in it cannot be deleted.
-    """
-    if not is_inside(root, path) or not os.path.lexists(path):
-        return
-    try:
-        shutil.rmtree(path)
-    except PermissionError:
-        # A program may have made directories read-only, such as a package cache.
-        for directory, _, _ in os.walk(path):
-            Path(directory).chmod(stat.S_IRWXU)
-        shutil.rmtree(path)
 
 
 def volume_for(claim: Object, storage_class: Object, directory: Path) -> Object:

@@ -6,7 +6,7 @@ Available ──claimed──► Bound ──claim gone──► Released ──
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from trainshed.client.client import Client
@@ -14,6 +14,7 @@ from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.ownership import without_finalizer
+from trainshed.cluster.node.runtime.api import RuntimeLost
 from trainshed.cluster.storage import directories
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Object
@@ -21,13 +22,24 @@ from trainshed.kube.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, 
 PV_PROTECTION = "kubernetes.io/pv-protection"
 RETRY_SECONDS = 60.0
 
+RemoveTree = Callable[[Path], Awaitable[None]]
+"""Deletes a directory that pods wrote to; raises OSError or RuntimeLost. One that is gone is no error."""
+
 
 class Volumes:
     """Reconciles single volumes. Directories are removed in the background by `reclaiming`: that takes long."""
 
-    def __init__(self, client: Client, informers: SharedInformers, root: Path, events: EventRecorder) -> None:
+    def __init__(
+        self,
+        client: Client,
+        informers: SharedInformers,
+        root: Path,
+        events: EventRecorder,
+        remove_tree: RemoveTree,
+    ) -> None:
         self._client = client
         self._root = root
+        self._remove_tree = remove_tree
         self._events = events
         self._claims = informers.of(PERSISTENTVOLUMECLAIMS)
         self._volumes = informers.of(PERSISTENTVOLUMES)
@@ -99,8 +111,8 @@ class Volumes:
             if not self._is_disposable(volume) or await self._is_claimed(volume):
                 return None
             try:
-                await asyncio.to_thread(directories.remove, self._root, volume["spec"]["hostPath"]["path"])
-            except OSError as error:
+                await self._remove_tree(Path(volume["spec"]["hostPath"]["path"]))
+            except (OSError, RuntimeLost) as error:
                 self._events.event(volume, "Warning", "VolumeFailedDelete", str(error))
                 if (volume.get("status") or {}).get("phase") != "Failed":
                     await self._write_phase(volume, "Failed", message=str(error))

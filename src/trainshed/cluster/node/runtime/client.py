@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.cluster.backend import ByteStream, ExecSession
-from trainshed.cluster.node.runtime import doctor, launch, leftovers, wire
+from trainshed.cluster.node.runtime import doctor, durable, launch, leftovers, wire
 from trainshed.cluster.node.runtime.connection import Connection, NobodyListens, connected
 from trainshed.cluster.node.runtime.model import (
     ContainerSpec,
@@ -206,6 +206,19 @@ class Runtime:
                 await connection.ask({"op": "remove", "uid": uid})
         except NobodyListens:
             await asyncio.to_thread(leftovers.remove, self.paths, uid)
+
+    async def remove_tree(self, path: Path) -> None:
+        """Delete a directory that pods wrote to, whatever modes and owners they gave what is in it.
+
+        Raises:
+            OSError: something cannot be deleted.
+            RuntimeLost: it belongs to a user whom only the sandboxes' user namespace has, and no daemon runs there.
+        """
+        try:
+            await asyncio.to_thread(durable.remove_tree, str(path))
+        except PermissionError:
+            async with connected(self._sandboxd, timeout=300) as connection:
+                await connection.ask({"op": "remove_tree", "path": str(path)})
 
     async def list(self) -> builtins.list[SandboxState]:
         """Return every sandbox that is alive or left over on disk."""

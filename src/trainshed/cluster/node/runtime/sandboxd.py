@@ -218,6 +218,8 @@ class Daemon:
             self._in_child(peer, lambda: self._find_interface(message["name"]))
         elif operation == "remove":
             self._in_child(peer, lambda: self._remove(message["uid"]))
+        elif operation == "remove_tree":
+            self._in_child(peer, lambda: self._remove_tree(message["path"]))
         elif operation == "shutdown":
             self._server.close()
             peer.answer({})
@@ -288,6 +290,10 @@ class Daemon:
             os.rmdir(pod)
         except OSError:
             pass  # the agent's files are still there
+        return []
+
+    def _remove_tree(self, path: str) -> list[int]:
+        durable.remove_tree(path)
         return []
 
     def _run_sandbox(self, peer: Peer, spec: Message) -> None:

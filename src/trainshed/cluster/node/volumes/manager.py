@@ -6,7 +6,6 @@ Runs again whenever a referenced object may have changed: files change atomicall
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -67,7 +66,8 @@ def token_issuer(client: Client) -> IssueToken:
 
 
 class VolumeManager:
-    """The volumes of one pod below `directory`. `prepare` may be called any number of times."""
+    """The volumes of one pod below `directory`. `prepare` and `update` may be called any number of times, one
+    after the other."""
 
     def __init__(self, directory: Path, uid: str, node: NodeFacts, issue_token: IssueToken) -> None:
         self._directory = directory
@@ -84,6 +84,10 @@ class VolumeManager:
     async def prepare(self, pod: Object, references: References) -> dict[str, Volume]:
         """Return every volume by name, ready to be mounted. Raises MountError naming the volume."""
         await self._renew_tokens(pod)
+        # Making files may wait for a disk that others keep busy: not on the event loop.
+        return await asyncio.to_thread(self._prepare_all, pod, references)
+
+    def _prepare_all(self, pod: Object, references: References) -> dict[str, Volume]:
         out = {}
         for volume in pod["spec"].get("volumes") or ():
             try:
@@ -97,6 +101,9 @@ class VolumeManager:
         """Write changed objects into the volumes that show them. Nothing happens to a volume whose object
         is missing now: a running pod keeps what it has."""
         await self._renew_tokens(pod)
+        await asyncio.to_thread(self._update_all, pod, references)
+
+    def _update_all(self, pod: Object, references: References) -> None:
         for volume in pod["spec"].get("volumes") or ():
             try:
                 files = self._files(pod, volume, references)
@@ -104,11 +111,6 @@ class VolumeManager:
                 continue
             if files is not None:
                 atomic.write(self._path(volume["name"]), files)
-
-    def remove(self) -> None:
-        """Delete the pod's own directories; hostPath and claims are somebody else's."""
-        shutil.rmtree(self._directory, ignore_errors=True)
-        shutil.rmtree(memory_root(self._uid), ignore_errors=True)
 
     def _prepare_one(self, pod: Object, volume: Mapping[str, Any], references: References) -> Volume:
         files = self._files(pod, volume, references)
