@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
 
 import msgspec
 
@@ -162,6 +161,9 @@ def environment_proxy(server: str) -> str | None:
 
     For servers of a kubeconfig, as kubectl does. A pod reaches its own API server directly.
     """
+    # A third of what this module would take to import, and pods do without.
+    from urllib.request import getproxies_environment, proxy_bypass
+
     parts = urlsplit(server)
     host = parts.hostname or ""
     with contextlib.suppress(ValueError):

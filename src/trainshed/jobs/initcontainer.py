@@ -7,8 +7,10 @@ Source of fields and defaults: flags and template file of the Kubeflow training 
 
 from __future__ import annotations
 
+import functools
 import re
 
+import msgspec
 import yaml
 
 from trainshed.api.core import Object
@@ -46,6 +48,13 @@ def render(template: str, *, master_addr: str, image: str, max_tries: int) -> li
 
     Raises ValueError naming what is wrong: an unknown field, no YAML, or no list of named containers.
     """
+    containers: list[Object] = msgspec.json.decode(_rendered(template, master_addr, image, max_tries))
+    return containers
+
+
+@functools.lru_cache(maxsize=64)
+def _rendered(template: str, master_addr: str, image: str, max_tries: int) -> bytes:
+    """Return what `render` returns, as JSON. All workers of a job have the same, in every pass over the job."""
     values = {".MasterAddr": master_addr, ".InitContainerImage": image, ".MaxTries": str(max_tries)}
 
     def fill(match: re.Match[str]) -> str:
@@ -68,4 +77,4 @@ def render(template: str, *, master_addr: str, image: str, max_tries: int) -> li
     for index, container in enumerate(containers):
         if not isinstance(container, dict) or not isinstance(container.get("name"), str):
             raise ValueError(f"init container template: [{index}] is no container with a name")
-    return containers
+    return msgspec.json.encode(containers)

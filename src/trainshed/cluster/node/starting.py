@@ -8,6 +8,7 @@ Failures are raised as one of the errors below, each with the kubelet's reason; 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -77,6 +78,7 @@ class PodStarter:
             context.paths.volumes(uid), uid, context.facts, token_issuer(context.client)
         )
         self._prepared: Prepared | None = None
+        self._preparing = asyncio.Lock()
 
     def refresh(self) -> None:
         """Read everything again before the next start."""
@@ -141,21 +143,23 @@ class PodStarter:
 
     async def update_volumes(self, pod: Object) -> None:
         """Bring changed ConfigMaps, Secrets and tokens into the running pod."""
-        references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
-        await self.volumes.update(pod, references)
-        if self._prepared is not None:
-            self._prepared = Prepared(references, self._prepared.volumes)
+        async with self._preparing:
+            references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
+            await self.volumes.update(pod, references)
+            if self._prepared is not None:
+                self._prepared = Prepared(references, self._prepared.volumes)
 
     async def _prepare(self, pod: Object) -> Prepared:
-        if self._prepared is None:
-            references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
-            try:
-                volumes = await self.volumes.prepare(pod, references)
-            except MountError as error:
-                passing = isinstance(error, ClaimPending)
-                raise SetupError("FailedMount", str(error), passing=passing) from error
-            self._prepared = Prepared(references, volumes)
-        return self._prepared
+        async with self._preparing:
+            if self._prepared is None:
+                references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
+                try:
+                    volumes = await self.volumes.prepare(pod, references)
+                except MountError as error:
+                    passing = isinstance(error, ClaimPending)
+                    raise SetupError("FailedMount", str(error), passing=passing) from error
+                self._prepared = Prepared(references, volumes)
+            return self._prepared
 
     def _allocate_gpus(self, pod: Object) -> None:
         """Give the pod its GPUs, the same as before if it had some. Raises NotEnoughDevices."""
