@@ -227,9 +227,7 @@ def _add_paths(info: ResourceInfo, paths: dict[str, Object]) -> None:
     for verb in ("get", "update", "patch", "delete"):
         if verb in info.verbs:
             identifier = _identifier(verb, resource.namespaced, kind, resource.plural)
-            item[_METHODS[verb]] = _operation(
-                verb, resource.plural, kind, kind, identifier, custom=info.crd
-            )
+            item[_METHODS[verb]] = _operation(verb, resource.plural, kind, kind, identifier, custom=info.crd)
     if collection:
         paths[f"{prefix}/{resource.plural}"] = {**collection, "parameters": scope}
     if resource.namespaced and "list" in info.verbs:
