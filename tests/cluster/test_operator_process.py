@@ -60,6 +60,9 @@ async def serving(api: ApiServer, port: int, files: tuple[Path, Path]) -> AsyncI
     try:
         yield
     finally:
+        # Since Python 3.12 a server waits for its connections, and half-closed TLS would take its time.
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
         server.should_exit = server.force_exit = True
         await asyncio.wait_for(task, DEADLINE)
 

@@ -104,11 +104,13 @@ def make_certificates(host: str, now: datetime) -> dict[str, str]:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))
             .not_valid_after(now + LIFETIME)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
         )
 
     authority = (
         builder(authority_name, authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     # A common name holds at most 64 characters; verifiers read the alternative name.
@@ -117,7 +119,11 @@ def make_certificates(host: str, now: datetime) -> dict[str, str]:
         builder(subject, key.public_key())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+        )
         .sign(authority_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
@@ -127,6 +133,21 @@ def make_certificates(host: str, now: datetime) -> dict[str, str]:
         "tls.crt": certificate.public_bytes(pem).decode(),
         "tls.key": _private_pem(key),
     }
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Return what the key is for. Verifiers that hold to RFC 5280, such as Python 3.13's, want it in an authority."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def is_usable(pems: Mapping[str, str], host: str, now: datetime) -> bool:
