@@ -54,7 +54,8 @@ def cli_page() -> str:
         "",
         "| Environment | Meaning |\n|---|---|",
         "| `TRAINSHED_HOME` | state directory of the local cluster; default `~/.local/state/trainshed` |",
-        "| `KUBECONFIG` | the file that `--merge` and `--unmerge` change; default `~/.kube/config` |\n",
+        "| `KUBECONFIG` | where `--context` is looked up, and what `--merge` and `--unmerge` change; default"
+        " `~/.kube/config` |\n",
         "Commands about jobs use the local cluster, unless `--kubeconfig` or `--context` names another.\n",
     ]
     for path, function in commands(app, "trainshed"):
