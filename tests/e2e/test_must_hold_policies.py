@@ -112,7 +112,10 @@ def test_exit_code_restarts_what_may_be_retried(cluster: Cluster, shared_folder:
     cluster.until_condition("train", "Succeeded")
     assert (shared_folder / "runs").read_text() == "x\nx\n"
     assert cluster.pods()["train-master-0"]["status"]["containerStatuses"][0]["restartCount"] == 0
-    assert any("is restarting because Master" in e for e in cluster.events("PyTorchJobRestarting"))
+    until(
+        lambda: any("is restarting because Master" in e for e in cluster.events("PyTorchJobRestarting")),
+        "the event that tells of the restart",
+    )
 
 
 def test_exit_code_fails_the_job_for_good(cluster: Cluster, shared_folder: Path) -> None:
