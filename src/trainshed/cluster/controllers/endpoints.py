@@ -20,8 +20,9 @@ from trainshed.cluster.controllers.pods import is_ready, phase
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES, Object
 
-BATCH_SECONDS = 0.1
-"""Changes of pods are gathered this long. The cluster's DNS reads the pods themselves and is not kept waiting."""
+BATCH_SECONDS = 0.2
+"""Changes of pods are gathered this long: by then most jobs run, and each Service is written once. The cluster's
+DNS reads the pods themselves and is not kept waiting."""
 
 
 class EndpointsController:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "sandboxd.sock"
 ADDRESSES = "addresses"
+_REMOVAL_NICE = 10  # deleting what is over must not slow down what starts
 
 
 class LaunchError(Exception):
@@ -284,6 +285,7 @@ class Daemon:
         state = durable.read_state(f"{pod}/sandbox/{SANDBOX}")
         if state and state["ip"]:
             ipam.release(f"{self._run}/{ADDRESSES}", state["ip"], uid)
+        os.nice(_REMOVAL_NICE)
         durable.remove_tree(f"{pod}/containers")
         durable.remove_tree(f"{pod}/sandbox")
         try:
@@ -293,6 +295,7 @@ class Daemon:
         return []
 
     def _remove_tree(self, path: str) -> list[int]:
+        os.nice(_REMOVAL_NICE)
         durable.remove_tree(path)
         return []
 
