@@ -74,6 +74,8 @@ async def serve(
         loop="none",
         lifespan="off",
         log_config=None,
+        # At INFO it writes down each WebSocket with its query: the commands of exec, secrets and all.
+        log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
