@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster_fixture import Cluster, module_cluster
+from tests.e2e.cluster_fixture import Cluster
 
 OLD = "1.8.1"
 INSTALL_SECONDS = 180
 RUN_SECONDS = 180
 
-__all__ = ["module_cluster"]
 
 SCRIPT = """
 import sys
@@ -90,17 +89,17 @@ def check_output(output: str) -> None:
     assert "refused" in output
 
 
-def test_sdk_1_9(module_cluster: Cluster) -> None:
-    module_cluster.up()
-    module_cluster.until_operator()
+def test_sdk_1_9(session_cluster: Cluster) -> None:
+    session_cluster.up()
+    session_cluster.until_operator()
     script = SCRIPT.replace("WORKER_OPTIONS", "{'num_procs_per_worker': 1}")
-    check_output(run_sdk(module_cluster, "sdk-new", script))
+    check_output(run_sdk(session_cluster, "sdk-new", script))
 
 
-def test_sdk_1_8_1(module_cluster: Cluster, old_sdk: Path) -> None:
+def test_sdk_1_8_1(session_cluster: Cluster, old_sdk: Path) -> None:
     """The older one starts the function with `python3 -u` in each pod."""
-    module_cluster.up()
-    module_cluster.until_operator()
-    output = run_sdk(module_cluster, "sdk-old", SCRIPT.replace("WORKER_OPTIONS", "{}"), old_sdk)
+    session_cluster.up()
+    session_cluster.until_operator()
+    output = run_sdk(session_cluster, "sdk-old", SCRIPT.replace("WORKER_OPTIONS", "{}"), old_sdk)
     assert f"module {old_sdk}" in output
     check_output(output)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster_fixture import Cluster, kubectl_path, module_cluster
+from tests.e2e.cluster_fixture import Cluster, kubectl_path
 from tests.e2e.conftest import KUBECTLS
 from tests.e2e.tutorial import Tutorial, environment_for
 
@@ -19,8 +19,6 @@ ROOT = Path(__file__).parent.parent.parent
 TUTORIALS = ("storage-and-job", "torchrun-elastic", "code-from-git", "sdk-from-a-notebook")
 EXPECTED_ACCURACY = 0.79
 """The figure of the walk-through after one epoch."""
-
-__all__ = ["module_cluster"]
 
 
 @pytest.fixture
@@ -37,9 +35,9 @@ def reader() -> Iterator[Path]:
 )
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_a_reader_gets_what_the_tutorial_shows(
-    name: str, which: int, module_cluster: Cluster, reader: Path
+    name: str, which: int, session_cluster: Cluster, reader: Path
 ) -> None:
-    cluster = module_cluster
+    cluster = session_cluster
     cluster.up()
     cluster.until_operator()
     work = reader / "work"

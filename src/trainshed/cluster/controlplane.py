@@ -44,6 +44,7 @@ from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.context import NodeOptions
 from trainshed.cluster.node.environment import PROXY_URL, Egress
 from trainshed.cluster.node.gpu import detect
+from trainshed.cluster.node.keeper import RuntimeKeeper
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.runtime.api import Runtime, RuntimePaths, RuntimeUnavailable
@@ -163,6 +164,7 @@ async def _serve(
         GarbageCollector(client, store),
         informers,
         api,
+        RuntimeKeeper(runtime),
     ]
     for agent in node_agents(client, runtime, paths, options.nodes, nodes):
         parts.append(agent)
