@@ -25,6 +25,7 @@ def test_dates_stay_text_as_in_kubectl() -> None:
     ("text", "message"),
     [
         ("kind: [unclosed", "x.yaml:2: not YAML"),
+        ("kind: Pod\nmetadata: {name: a}\nkind: Job\n", 'x.yaml:3: not YAML: duplicate key "kind"'),
         ("just words", "x.yaml: not a Kubernetes object but a string"),
         ("- 1\n- 2", "x.yaml: not a Kubernetes object but a list"),
         ("kind: Pod\nmetadata: {name: a}", "x.yaml: apiVersion: Required value"),
@@ -37,6 +38,12 @@ def test_what_is_wrong_and_where(text: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         parse(text, "x.yaml")
     assert str(caught.value).startswith(message)
+
+
+def test_merge_keys_override_what_they_merge() -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nx: &x {k: 1, l: 2}\ny: {<<: *x, k: 3}\n"
+    (obj,) = parse(text, "x.yaml")
+    assert obj["y"] == {"k": 3, "l": 2}
 
 
 def test_missing_and_empty_files(tmp_path: Path) -> None:
