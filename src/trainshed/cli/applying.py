@@ -69,6 +69,12 @@ async def apply_all(client: Client, objects: Sequence[Object], namespace: str) -
         ApiError: what the server refused, with the field path.
         UserError: a kind that the server does not have.
     """
+    placed = await try_all(client, objects, namespace)
+    return [await _apply(client, resource, obj) for resource, obj in placed]
+
+
+async def try_all(client: Client, objects: Sequence[Object], namespace: str) -> list[tuple[Resource, Object]]:
+    """Return the objects with their resource and namespace, tried by a dry run; raises as `apply_all`."""
     kinds = Kinds(client)
     placed = [(await kinds.resource(obj), obj) for obj in objects]
     placed = [(resource, _in_namespace(resource, obj, namespace)) for resource, obj in placed]
@@ -76,7 +82,7 @@ async def apply_all(client: Client, objects: Sequence[Object], namespace: str) -
     for resource, obj in placed:
         if obj["metadata"].get("namespace") not in created_here:
             await _apply(client, resource, obj, dry_run=True)
-    return [await _apply(client, resource, obj) for resource, obj in placed]
+    return placed
 
 
 async def _apply(client: Client, resource: Resource, obj: Object, *, dry_run: bool = False) -> Applied:

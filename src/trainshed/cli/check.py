@@ -18,9 +18,10 @@ from trainshed.kube.resources import Object
 def check(
     files: Files, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    """Validate manifests as the server would and list the fields that the local node cannot honour.
+    """Say what would become of manifests, changing nothing.
 
-    Changes nothing. Exit code 1 when an object would be refused.
+    Names what the server refuses, and which fields the local node cannot honour. Exit code 1 when an object
+    would be refused.
     """
     target = Target(kubeconfig, context, namespace)
     with user_errors():
@@ -55,6 +56,8 @@ async def _validate(target: Target, objects: list[Object]) -> bool:
             except (ApiError, UserError) as error:
                 refused = True
                 err.print(f"[red]✗[/] {escape(name)}: {escape(str(error))}")
+                if isinstance(error, UserError) and error.hint:
+                    err.print(f"  [cyan]{escape(error.hint)}[/]")
             else:
                 out.print(f"[green]✓[/] {escape(name)}: valid")
     return refused
@@ -62,10 +65,13 @@ async def _validate(target: Target, objects: list[Object]) -> bool:
 
 def _unsupported(obj: Object) -> None:
     from trainshed.cluster.node.unsupported import local_capabilities, unsupported_fields
+    from trainshed.cluster.scheduler.scheduler import UNREGARDED, unregarded_fields
 
     capabilities = local_capabilities()
     for path, template in _pod_templates(obj):
-        for field, why in unsupported_fields(template, capabilities):
+        findings = unsupported_fields(template, capabilities)
+        findings += [(field, UNREGARDED) for field in unregarded_fields(template)]
+        for field, why in findings:
             out.print(f"[yellow]![/] {escape(path + field)}: {escape(why)}")
 
 
@@ -80,8 +86,14 @@ def _pod_templates(obj: Object) -> list[tuple[str, Object]]:
         for kind, spec in specs.items()
         if isinstance(spec.get("template"), dict)
     ]
-    template = (obj.get("spec") or {}).get("template")
+    spec = obj.get("spec") or {}
+    others = {
+        "spec.template.": spec.get("template"),
+        "spec.jobTemplate.spec.template.": ((spec.get("jobTemplate") or {}).get("spec") or {}).get(
+            "template"
+        ),
+    }
     return [
         *((f"spec.{path}", t) for path, t in found),
-        *([("spec.template.", template)] if isinstance(template, dict) else []),
+        *((path, t) for path, t in others.items() if isinstance(t, dict)),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
 from collections.abc import Callable
 from typing import Annotated, Literal, TypeVar
@@ -16,7 +17,7 @@ from trainshed.cli.console import UNAVAILABLE, UserError, err, note, out, user_e
 from trainshed.cli.view import duration
 from trainshed.cluster import kubeconfig as kubeconfigs
 from trainshed.cluster import launcher
-from trainshed.cluster.paths import StateError, StatePaths
+from trainshed.cluster.paths import StatePaths
 
 MODULE = "trainshed.cli.serve"
 T = TypeVar("T")
@@ -29,7 +30,10 @@ def up(
         int, typer.Option(min=1, max=16, help="Virtual nodes to show; they share this machine.")
     ] = 1,
     port: Annotated[
-        int, typer.Option(help="Port of the API on 127.0.0.1; 0 keeps the last or takes a free one.")
+        int,
+        typer.Option(
+            min=0, max=65535, help="Port of the API on 127.0.0.1; 0 keeps the last or takes a free one."
+        ),
     ] = 0,
     merge: Annotated[
         bool,
@@ -38,17 +42,20 @@ def up(
         ),
     ] = False,
 ) -> None:
-    """Start the local cluster, or find it running, and print the line that points kubectl at it."""
+    """Start the local cluster, if it is not up. Prints the line that points kubectl at it."""
     with user_errors():
+        was_running = launcher.running(StatePaths.default())
         paths = ensure_up(["--nodes", str(nodes), "--port", str(port)])
+        if was_running and (nodes > 1 or port not in (0, was_running.port)):
+            note("the cluster runs already: --nodes and --port are for the next start, after trainshed down")
         if merge:
             _merge(paths, make_current=True)
-        out.print(f"export KUBECONFIG={escape(str(paths.kubeconfig))}", soft_wrap=True)
+        out.print(f"export KUBECONFIG={escape(shlex.quote(str(paths.kubeconfig)))}", soft_wrap=True)
 
 
 def ensure_up(arguments: list[str] | None = None) -> StatePaths:
-    """Return the paths of the running cluster, starting it if need be. Raises UserError."""
-    paths = _prepared()
+    """Return the paths of the running cluster, starting it if need be. Raises UserError or StateError."""
+    paths = StatePaths.default().prepare()
     if launcher.running(paths) is not None:
         return paths
     started = time.monotonic()
@@ -87,7 +94,7 @@ def down(
         if not paths.root.is_dir():
             note("nothing to stop")
             return
-        _prepared()
+        paths.prepare()
         was_running = launcher.stop(paths)
         asyncio.run(_stop_pods(paths))
         note("cluster stopped" if was_running else "the cluster was not running")
@@ -209,7 +216,7 @@ def kubeconfig(
         bool, typer.Option("--use", help="With --merge: also make it the current context.")
     ] = False,
 ) -> None:
-    """Print the path of the cluster's kubeconfig, or merge it into yours (KUBECONFIG or ~/.kube/config)."""
+    """Print where the kubeconfig is, or merge it into yours. Yours is what KUBECONFIG names, or ~/.kube/config."""
     with user_errors():
         paths = StatePaths.default()
         if unmerge:
@@ -240,10 +247,3 @@ def _editing(edit: Callable[[], T]) -> T:
         return edit()
     except (ValueError, OSError) as error:
         raise UserError(str(error), "name another file in KUBECONFIG") from error
-
-
-def _prepared() -> StatePaths:
-    try:
-        return StatePaths.default().prepare()
-    except StateError as error:
-        raise UserError(error.message, error.hint) from error

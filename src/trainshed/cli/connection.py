@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
+from trainshed.cli.console import UserError
 from trainshed.client.client import Client
 from trainshed.cluster.paths import StatePaths
 
 Kubeconfig = Annotated[
     str | None,
-    typer.Option("--kubeconfig", help="Use the cluster of this kubeconfig instead of the local one."),
+    typer.Option(
+        "--kubeconfig", metavar="FILE", help="Use the cluster of this kubeconfig instead of the local one."
+    ),
 ]
-Context = Annotated[str | None, typer.Option("--context", help="Use this context of the kubeconfig.")]
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the request.")]
+Context = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="Use this context of the kubeconfig.")
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the request.")
+]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -39,12 +47,17 @@ async def connected(target: Target) -> AsyncIterator[Client]:
 
     Raises:
         TransportError: nothing answers there.
-        ConfigError: the kubeconfig is missing or malformed.
+        UserError: there is no local cluster, or the kubeconfig is missing or malformed.
     """
-    from trainshed.client.config import connect, load_kubeconfig
+    from trainshed.client.config import ConfigError, connect, load_kubeconfig
 
     path = str(StatePaths.default().kubeconfig) if target.is_local else target.kubeconfig
-    client = connect(load_kubeconfig(path, target.context))
+    if target.is_local and not Path(str(path)).exists():
+        raise UserError("there is no local cluster", "trainshed up starts one; --context names another")
+    try:
+        client = connect(load_kubeconfig(path, target.context))
+    except ConfigError as error:
+        raise UserError(str(error)) from error
     if target.namespace:
         client.namespace = target.namespace
     try:

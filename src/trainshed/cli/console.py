@@ -52,12 +52,15 @@ def fail(error: UserError) -> NoReturn:
 def user_errors() -> Iterator[None]:
     """Turn expected failures into one line and an exit code; anything else is our bug and keeps its traceback."""
     from trainshed.client.transport import TransportError
+    from trainshed.cluster.paths import StateError
     from trainshed.kube.errors import ApiError
 
     try:
         yield
     except UserError as error:
         fail(error)
+    except StateError as error:
+        fail(UserError(error.message, error.hint))
     except ApiError as error:
         fail(UserError(f"{error.message} ({error.reason})"))
     except TransportError as error:

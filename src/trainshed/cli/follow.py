@@ -14,10 +14,17 @@ from trainshed.cli.logs import follow_container
 from trainshed.cli.progress import Progress, advance, epochs_of
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
+from trainshed.client.transport import TransportError
+from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import PODS, Object, Resource
 
 _KEPT_LINES = 25
 _SETTLE_SECONDS = 1.5
+_UNNOTICED_SECONDS = 5.0
+"""After how long without a condition a job's operator is asked after."""
+_LOST_FAILURES = 3
+"""After how many failed attempts the API server counts as gone."""
+_OPERATOR = "control-plane=kubeflow-training-operator"
 _DRAIN_SECONDS = 5.0
 """How long the last log lines may take to arrive once the job is finished."""
 
@@ -81,7 +88,10 @@ class Follower:
         """Return how the job ended. Cancelling it detaches: the job goes on."""
         self._jobs.add_handler(self._job_changed)
         self._pods.add_handler(self._pod_changed)
-        tasks = [asyncio.create_task(self._jobs.run()), asyncio.create_task(self._pods.run())]
+        tasks = [
+            asyncio.create_task(part)
+            for part in (self._jobs.run(), self._pods.run(), self._explain_silence())
+        ]
         try:
             await self._finished.wait()
             await self._catch_up()
@@ -101,6 +111,39 @@ class Follower:
         )
         for pod in pods.items:
             self._pod_changed("MODIFIED", None, pod)
+
+    async def _explain_silence(self) -> None:
+        """Say what is the matter when nothing happens: no operator, or no API server."""
+        lost = asked = False
+        while True:
+            await asyncio.sleep(1.0)
+            if lost != (self._jobs.failures >= _LOST_FAILURES):
+                lost = not lost
+                self._view.event(
+                    "the API server does not answer; the job goes on, and so does the attempt to reach it"
+                    if lost
+                    else "the API server answers again"
+                )
+            waited = time.time() - self._started_at
+            unnoticed = self._job is not None and not (self._job.get("status") or {}).get("conditions")
+            if unnoticed and not asked and not lost and waited > _UNNOTICED_SECONDS:
+                asked = True
+                self._view.event(await self._about_operator())
+
+    async def _about_operator(self) -> str:
+        """Return why nobody has taken up the job, as far as the operator's pods tell."""
+        try:
+            pods = (await self._client.list(PODS, label_selector=_OPERATOR)).items
+        except (ApiError, TransportError):
+            pods = []
+        if not pods:
+            return "no training operator has taken up the job, and none is to be seen in this cluster"
+        states = []
+        for pod in pods:
+            seen = jobstate.replica(pod)
+            detail = f": {seen.detail}" if seen.detail else ""
+            states.append(f"{pod['metadata']['namespace']}/{seen.pod} is {seen.state}{detail}")
+        return "no training operator has taken up the job yet; " + "; ".join(states)
 
     def _job_changed(self, change: str, old: Object | None, new: Object) -> None:
         if new["metadata"]["uid"] != self._uid:

@@ -19,7 +19,7 @@ from trainshed.cluster.node.runtime.model import Layer
 from trainshed.cluster.paths import StatePaths
 
 app = typer.Typer(
-    help="Say what stands for an image: this machine's root plus directories, environment and entrypoint.",
+    help="Say what stands for an image. That is this machine's root and directories laid over it.",
     no_args_is_help=True,
 )
 Name = Annotated[str, typer.Argument(help="Image name as in the manifest.")]
@@ -33,9 +33,12 @@ def _registry() -> ImageRegistry:
 def add(
     name: Name,
     layer: Annotated[
-        list[str] | None, typer.Option(help="DIRECTORY:PATH, shown at PATH; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="DIRECTORY:PATH", help="A directory to show at PATH; may be repeated."),
     ] = None,
-    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable; may be repeated.")
+    ] = None,
     entrypoint: Annotated[
         str, typer.Option(help="Command line to run when the container has no `command`.")
     ] = "",
@@ -55,7 +58,7 @@ def add(
 
 @app.command()
 def remove(name: Name) -> None:
-    """Forget an image: containers that name it run on this machine's root alone."""
+    """Forget an image. Containers that name it run on this machine's root alone."""
     with user_errors():
         try:
             known = _registry().remove(name)

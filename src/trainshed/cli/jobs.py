@@ -1,4 +1,4 @@
-"""Commands about training jobs: run, follow, suspend, resume, delete, check."""
+"""Commands about training jobs: run, follow, suspend, resume, delete."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import PYTORCHJOBS, Object, Resource
 
 Files = Annotated[
-    list[str], typer.Argument(help="Manifest files or directories; - is standard input.", show_default=False)
+    list[str],
+    typer.Argument(
+        metavar="FILE...", help="Manifest files or directories; - is standard input.", show_default=False
+    ),
 ]
-JobName = Annotated[str, typer.Argument(help="The job: NAME, or KIND/NAME such as pytorchjob/mnist.")]
+JobName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The job: NAME, or KIND/NAME such as pytorchjob/mnist.")
+]
 
 
 def run(
@@ -55,15 +60,17 @@ def run(
 
 async def _run(target: Target, objects: list[Object], detach: bool) -> int:
     async with connected(target) as client:
+        if not any(jobstate.is_of_training(obj) for obj in objects):
+            await applying.try_all(client, objects, client.namespace)  # what is wrong with them comes first
+            raise UserError(
+                "there is no training job to follow, so nothing was applied",
+                "kubectl apply -f applies objects of any kind",
+            )
         await _remove_finished(client, objects)
         applied = await applying.apply_all(client, objects, client.namespace)
         for each in applied:
             note(f"{each.resource.group_resource}/{escape(each.obj['metadata']['name'])} {each.change}")
         jobs = [each for each in applied if jobstate.is_training_job(each.obj)]
-        if not jobs:
-            raise UserError(
-                "applied, but there is no training job to follow", "kubectl apply -f does the same"
-            )
         if detach:
             for job in jobs:
                 note(_how_to_go_on(job.resource, job.obj))
@@ -159,7 +166,7 @@ def _how_to_go_on(resource: Resource, job: Object) -> str:
 def follow(
     name: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    """Follow a job that is there: conditions, replicas, merged logs, progress. Exit code as of run."""
+    """Follow a job: its conditions, replicas, logs and progress. Exit code as of run."""
 
     async def main() -> int:
         async with connected(Target(kubeconfig, context, namespace)) as client:

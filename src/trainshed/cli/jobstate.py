@@ -32,9 +32,14 @@ def replica_specs(job: Object) -> Mapping[str, Any]:
     return {}
 
 
+def is_of_training(obj: Object) -> bool:
+    """Return whether the object means to be a training job, valid or not."""
+    return str(obj.get("apiVersion", "")).startswith("kubeflow.org/")
+
+
 def is_training_job(obj: Object) -> bool:
     """Return whether the object is one of the kinds with replica specs."""
-    return str(obj.get("apiVersion", "")).startswith("kubeflow.org/") and bool(replica_specs(obj))
+    return is_of_training(obj) and bool(replica_specs(obj))
 
 
 def true_condition(job: Object) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(jobs.run)
 app.command()(jobs.follow)
@@ -48,6 +50,8 @@ def options(
 
 def main() -> None:
     """Run the command line."""
+    # What a command has to say it says itself; the parts it is made of log for servers.
+    logging.getLogger("trainshed").addHandler(logging.NullHandler())
     app()
 
 

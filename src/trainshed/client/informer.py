@@ -110,6 +110,11 @@ class Informer:
         self._failures = 0
 
     @property
+    def failures(self) -> int:
+        """How many attempts to list or watch have failed in a row."""
+        return self._failures
+
+    @property
     def synced(self) -> bool:
         """Whether the first list is in the mirror."""
         return self._synced.is_set()

@@ -53,7 +53,7 @@ def _has_subordinate_ids(path: Path, name: str) -> bool:
 
 LIMITS = "limits are not enforced on this node: the process may use more"
 NO_USERS = (
-    "only root can be mapped here: the container runs as root of its sandbox, which is you on the host; "
+    "every user of a pod stands for you here: the process sees this id, but cannot chown or setgroups to others; "
     "install uidmap and subordinate ids to change that"
 )
 SECCOMP = "profiles of seccomp, AppArmor and SELinux are not applied"

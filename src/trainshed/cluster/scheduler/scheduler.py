@@ -28,6 +28,8 @@ GATED = Placement(why_not="Scheduling is blocked due to non-empty scheduling gat
 EXPLAIN_SECONDS = 1.0
 """A waiting pod's reason is not written more often than this: it changes with every pod that comes and goes."""
 
+UNREGARDED = "pods are placed without regard to other pods"
+
 
 class Scheduler:
     """Binds pods whose `schedulerName` is `default-scheduler`; higher priorities first, then older pods."""
@@ -139,9 +141,9 @@ class Scheduler:
             return
         text = f"Successfully assigned {key[0]}/{key[1]} to {node}"
         self._events.event(pod, "Normal", "Scheduled", text)
-        ignored = _not_honoured(pod)
+        ignored = unregarded_fields(pod)
         if ignored:
-            text = f"{', '.join(ignored)}: pods are placed without regard to other pods"
+            text = f"{', '.join(ignored)}: {UNREGARDED}"
             self._events.event(pod, "Warning", "FieldNotHonoured", text)
 
     async def _is_bound(self, key: Key, uid: str) -> bool:
@@ -210,7 +212,7 @@ def _wants_node(pod: Object) -> bool:
     )
 
 
-def _not_honoured(pod: Object) -> list[str]:
+def unregarded_fields(pod: Object) -> list[str]:
     """Return the fields that placement does not look at; `preferred` rules are hints and may be passed over."""
     spec, required = pod["spec"], "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = spec.get("affinity") or {}
