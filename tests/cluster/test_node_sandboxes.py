@@ -95,6 +95,7 @@ async def test_a_failing_liveness_probe_restarts_and_readiness_is_followed(world
         "touch /tmp/alive; trap 'exit 0' TERM; while :; do sleep 0.05; done",
         livenessProbe={
             "exec": {"command": ["test", "-e", "/tmp/alive"]},
+            "initialDelaySeconds": 1,  # the shell makes the file first
             "periodSeconds": 1,
             "failureThreshold": 1,
         },
