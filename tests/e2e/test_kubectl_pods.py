@@ -384,6 +384,8 @@ def test_failures_are_shown(kube: Cluster) -> None:
     until(lambda: {name: row[1] for name, row in shown().items()} == wanted, f"statuses {wanted}")
     assert re.fullmatch(r"[1-9] \(\d+s ago\)", shown()["crash"][2]), shown()["crash"]
     assert kube.kubectl("logs", "crash", "--previous").ok() == "attempt\n"
+    for reason, pod in (("BackOff", "crash"), ("Failed", "config"), ("FailedScheduling", "big")):
+        until(lambda reason=reason, pod=pod: kube.events(reason, pod), f"an event {reason} of {pod}")
     text = kube.kubectl("describe", "pod", "crash").ok()
     assert re.search(r"Last State: +Terminated\n +Reason: +Error\n +Exit Code: +4\n", text)
     assert "Back-off restarting failed container main in pod crash_" in text

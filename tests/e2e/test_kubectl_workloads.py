@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,8 +167,10 @@ def test_storage(kube: Cluster) -> None:
     kube.kubectl("wait", "--for=delete", "pvc/data", f"pv/{volume}", "--timeout=20s").ok()
 
 
-def test_training_job(kube: Cluster) -> None:
-    kube.apply(make_training_job("train", replica("echo rank $RANK"), replica("echo rank $RANK")))
+def test_training_job(kube: Cluster, shared_folder: Path) -> None:
+    master = "echo rank $RANK; until [ -e /out/finish ]; do sleep 0.05; done"
+    worker = "echo rank $RANK; touch /out/finish"
+    kube.apply(make_training_job("train", replica(master, shared_folder), replica(worker, shared_folder)))
     kube.until_condition("train", "Succeeded")
     kube.until_phase("Succeeded", "train-master-0", "train-worker-0")
     assert rows(kube.kubectl("get", "pytorchjobs").ok())[1][:2] == ["train", "Succeeded"]
