@@ -217,7 +217,8 @@ def api_page() -> str:
         "",
         "Any other group comes from a CustomResourceDefinition; `kubeflow.org` is installed with the cluster.\n",
         "## Resources that are only stored\n",
-        "Manifests that carry them apply, and they can be read and watched. Nothing acts on them.\n",
+        "Manifests that carry them apply, and they can be read and watched. Nothing acts on them; where that may be\n"
+        "unexpected, whoever creates one gets a warning.\n",
         "| Resource | Group/version | Subresources |\n|---|---|---|",
         *rows[False],
         "",

@@ -200,6 +200,15 @@ async def test_deletes(world: World) -> None:
     assert not (await world.ok("GET", CMS, labelSelector="x=y"))["items"]
 
 
+async def test_kinds_that_do_nothing_here_say_so(world: World) -> None:
+    path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+    policy = {"metadata": {"name": "a"}, "spec": {"podSelector": {}}}
+    response = await world.raw("POST", path, policy)
+    assert [t for t in response.warnings if "stores networkpolicies and does nothing" in t]
+    response = await world.raw("POST", CMS, config_map("plain"))
+    assert not response.warnings
+
+
 async def test_propagation_policies_become_finalizers(world: World) -> None:
     """Row 115: Jobs orphan their pods unless told otherwise, and say so."""
     await world.ok("POST", JOBS, job("a"))

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.tutorial import blocks, commands
 from trainshed.api.kinds import KINDS
 from trainshed.cli.main import app
+from trainshed.cluster.apiserver.inert import INERT
 from trainshed.kube.builtins import BUILTINS
 from trainshed.operator.flags import build_parser
 
@@ -84,6 +85,20 @@ def test_generated_pages_are_current(name: str) -> None:
     stored = DOCS / "reference" / name
     made = GENERATOR["PAGES"][name]()
     assert stored.read_text() == made, "run: python scripts/generate_reference.py"
+
+
+def test_whoever_creates_an_inert_kind_is_warned() -> None:
+    """Only kinds that are data by nature do without."""
+    stored_only = {resource for resource, behaviour in GENERATOR["BEHAVIOUR"].items() if not behaviour}
+    data = {
+        ("", "podtemplates"),
+        ("apps", "controllerrevisions"),
+        ("networking.k8s.io", "ingressclasses"),
+        ("node.k8s.io", "runtimeclasses"),
+    }
+    unwarned = {(g, p) for g, p in stored_only - INERT if g != "storage.k8s.io"}
+    assert stored_only >= INERT
+    assert unwarned == data
 
 
 def test_every_command_is_in_the_reference() -> None:

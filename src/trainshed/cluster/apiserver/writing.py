@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from trainshed.cluster.apiserver import inert
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, encode_json
 from trainshed.cluster.apiserver.kinds import Kind
@@ -65,6 +66,8 @@ async def _create_once(core: Core, call: Call, obj: Object, options: WriteOption
 async def store_new(core: Core, call: Call, prepared: Object, options: WriteOptions) -> Written:
     """Store an object that went through the pipeline. Raises `KeyExists`."""
     kind = call.kind
+    if text := inert.warning(kind.resource):
+        call.request.warn(text)
     key = kind.key(prepared["metadata"].get("namespace"), prepared["metadata"]["name"])
     if options.dry_run:
         current = core.store.get(key)
