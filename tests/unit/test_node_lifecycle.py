@@ -112,6 +112,13 @@ def test_backoff_doubles_to_five_minutes_and_resets_after_ten():
     assert backoff_seconds(history) == 0
 
 
+def test_backoff_starts_over_with_the_node_agent():
+    history = [Attempt(n, 20.0 * n, 20.0 * n + 1, 137, earlier=True) for n in range(4)]
+    assert backoff_seconds(history) == 0
+    history.append(Attempt(4, 100.0, 101.0, 137))
+    assert backoff_seconds(history) == 10
+
+
 @given(
     st.lists(st.tuples(st.floats(0, 5000), st.floats(0, 5000), st.integers(0, 255)), min_size=1, max_size=30)
 )

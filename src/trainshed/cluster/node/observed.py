@@ -21,7 +21,8 @@ class Attempt(msgspec.Struct, frozen=True):
     """One run of a container; `number` counts from 0 and is the container's restart count.
 
     `exit_code` is what the shell would say: 128 + signal for a process that a signal ended. `reason` is set
-    when more is known than the exit code tells: `StartError`, `OOMKilled`.
+    when more is known than the exit code tells: `StartError`, `OOMKilled`. `earlier`: it ended before this node
+    agent started, perhaps because everything was stopped, and does not count for back-off.
     """
 
     number: int
@@ -30,6 +31,7 @@ class Attempt(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     message: str = ""
     reason: str = ""
+    earlier: bool = False
 
     @property
     def running(self) -> bool:

@@ -45,8 +45,9 @@ class ContainerRecord:
     def newest(self) -> Attempt | None:
         return self.attempts[max(self.attempts)] if self.attempts else None
 
-    def seen(self) -> SeenContainer:
-        ordered = tuple(self.attempts[n] for n in sorted(self.attempts))
+    def seen(self, since: float) -> SeenContainer:
+        """Return a frozen copy; what ended before `since` is marked as of an earlier life of the node agent."""
+        ordered = tuple(_placed(self.attempts[n], since) for n in sorted(self.attempts))
         return SeenContainer(ordered, self.health, self.problem, self.stopping)
 
     def fail(self, reason: str, message: str, now: float) -> None:
@@ -85,7 +86,7 @@ class PodRecord:
             deleted=self.deleted,
             problem=self.problem,
             verdict=self.verdict,
-            containers={name: record.seen() for name, record in self.containers.items()},
+            containers={name: record.seen(self.first_seen) for name, record in self.containers.items()},
         )
 
     def fail(self, reason: str, message: str, now: float) -> None:
@@ -192,6 +193,11 @@ def _written_ends(pod: Object, written: Object) -> list[tuple[int, Object]]:
             if number >= 0 and container_id(pod, written["name"], number) == terminated.get("containerID"):
                 out.append((number, terminated))
     return out
+
+
+def _placed(attempt: Attempt, since: float) -> Attempt:
+    earlier = attempt.finished_at is not None and attempt.finished_at < since
+    return msgspec.structs.replace(attempt, earlier=True) if earlier else attempt
 
 
 def _attempt(number: int, terminated: Object, reason: str) -> Attempt:

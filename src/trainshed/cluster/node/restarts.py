@@ -1,7 +1,8 @@
 """When a container that ended runs again: restart policy and crash-loop back-off.
 
 Back-off follows the kubelet (pkg/kubelet/kuberuntime, `doBackOff`): the first restart is immediate, then
-10 s, 20 s, … up to 300 s after the end of the last run; a run of more than ten minutes starts over.
+10 s, 20 s, … up to 300 s after the end of the last run; a run of more than ten minutes starts over, and so does
+the node agent: it remembers no back-off of an earlier life, so a cluster that was stopped comes back at once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def backoff_seconds(attempts: Sequence[Attempt]) -> float:
         if attempt.finished_at is None:
             break
         long_run = attempt.finished_at - attempt.started_at > RESET_AFTER
-        if position == 0 or long_run:
+        if position == 0 or long_run or attempt.earlier:
             delay = 0.0
         else:
             delay = min(MAX_BACKOFF, delay * 2 or INITIAL_BACKOFF)

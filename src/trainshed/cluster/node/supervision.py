@@ -185,7 +185,7 @@ class Supervisor:
 
     def _report_backoff(self, name: str) -> None:
         pod = self._pod()
-        seen = self._record.container(name).seen()
+        seen = self._record.seen().container(name)
         newest = seen.newest
         policy = pod["spec"].get("restartPolicy", "Always")
         if newest is None or newest.running or pod["metadata"].get("deletionTimestamp"):
