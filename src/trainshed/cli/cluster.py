@@ -27,8 +27,11 @@ Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help=
 
 def up(
     nodes: Annotated[
-        int, typer.Option(min=1, max=16, help="Virtual nodes to show; they share this machine.")
-    ] = 1,
+        int,
+        typer.Option(
+            min=0, max=16, help="Virtual nodes to show; they share this machine. 0 keeps those of last time."
+        ),
+    ] = 0,
     port: Annotated[
         int,
         typer.Option(
@@ -46,7 +49,7 @@ def up(
     with user_errors():
         was_running = launcher.running(StatePaths.default())
         paths = ensure_up(["--nodes", str(nodes), "--port", str(port)])
-        if was_running and (nodes > 1 or port not in (0, was_running.port)):
+        if was_running and (nodes or port not in (0, was_running.port)):
             note("the cluster runs already: --nodes and --port are for the next start, after trainshed down")
         if merge:
             _merge(paths, make_current=True)

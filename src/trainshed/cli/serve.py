@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog=MODULE)
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--report-fd", type=int)
-    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--nodes", type=int, default=0)
     parser.add_argument("--port", type=int, default=0)
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -45,6 +45,7 @@ from trainshed.cluster.node.context import NodeOptions
 from trainshed.cluster.node.environment import PROXY_URL, Egress
 from trainshed.cluster.node.gpu import detect
 from trainshed.cluster.node.keeper import RuntimeKeeper
+from trainshed.cluster.node.membership import settle_nodes
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.runtime.api import Runtime, RuntimePaths, RuntimeUnavailable
@@ -79,7 +80,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
     by step; the objects of one step go together."""
 
-    nodes: int = 1
+    nodes: int = 0
     port: int = 0
     install: Sequence[Sequence[tuple[Resource, Object]]] = ()
     admission: Mapping[str, AdmissionCheck] = {}
@@ -166,7 +167,8 @@ async def _serve(
         api,
         RuntimeKeeper(runtime),
     ]
-    for agent in node_agents(client, runtime, paths, options.nodes, nodes):
+    names = await settle_nodes(client, socket.gethostname(), options.nodes)
+    for agent in node_agents(client, runtime, paths, names, nodes):
         parts.append(agent)
     inside = await runtime.cluster_listener(SERVICE_IP, 443)
     config = kubeconfig.document(f"https://{LOOPBACK}:{port}", pki.ca_pem, pki.admin_token)
@@ -198,22 +200,20 @@ async def _serve(
 
 
 def node_agents(
-    client: Client, runtime: Runtime, paths: StatePaths, count: int, nodes: NodeGroup
+    client: Client, runtime: Runtime, paths: StatePaths, names: Sequence[str], nodes: NodeGroup
 ) -> list[NodeAgent]:
-    """Return `count` agents that share this machine; GPUs are dealt out so that none is promised twice."""
+    """Return agents of these names that share this machine; GPUs are dealt out so that none is promised twice."""
     gpus = detect()
     # A tool for egress may be installed and still not work here: ask the runtime, not the PATH.
     egress = Egress() if runtime.has_route else Egress(PROXY_URL)
-    hostname = socket.gethostname().lower().partition(".")[0] or "localhost"
     agents = []
-    for number in range(count):
-        name = hostname if number == 0 else f"{hostname}-{number + 1}"
+    for number, name in enumerate(names):
         agent = NodeAgent(
             client,
             runtime,
             node_name=name,
             paths=NodePaths(paths.root),
-            options=NodeOptions(gpus=tuple(gpus[number::count]), egress=egress),
+            options=NodeOptions(gpus=tuple(gpus[number :: len(names)]), egress=egress),
         )
         nodes.add(agent)
         agents.append(agent)
