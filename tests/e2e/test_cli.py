@@ -1,0 +1,376 @@
+"""The command line by its words: help, errors in one line, exit codes, `check`, several nodes, plain output.
+
+Left out: up, down, status, run and its exit codes (test_must_hold_lifecycle), what the server refuses
+(test_must_hold_input), the live view (tests/unit).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster_fixture import Cluster, as_list, read_line, read_rest, until
+from tests.e2e.jobs import COUNT_UNTIL_TOLD, UNTIL_TOLD, job, pod, replica
+
+COMMANDS = (
+    "run",
+    "follow",
+    "suspend",
+    "resume",
+    "delete",
+    "check",
+    "up",
+    "down",
+    "status",
+    "doctor",
+    "kubeconfig",
+    "image",
+)
+EXAMPLE = Path(__file__).parents[2] / "examples/fashion-mnist/pytorchjob.yaml"
+CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}, "data": {"a": "b"}}
+
+
+@pytest.fixture
+def idle(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A state directory that nothing was ever started in."""
+    return make_cluster()
+
+
+# Help.
+
+
+def test_help_lists_every_command_in_a_line(idle: Cluster) -> None:
+    text = idle.trainshed("--help").ok()
+    assert text == idle.trainshed("-h").ok()
+    listed = re.findall(r"^  (\w+)  +(\S.*)$", text[text.index("Commands:") :], re.MULTILINE)
+    assert [name for name, _ in listed] == list(COMMANDS)
+    for name, summary in listed:
+        assert summary.endswith("."), (name, summary)
+        assert not summary.endswith("..."), f"{name}: the first sentence is too long for the list"
+    assert not idle.home.exists(), "help makes no state"
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "image add", "image remove", "image list"])
+def test_help_of_each_command(idle: Cluster, command: str) -> None:
+    text = idle.trainshed(*command.split(), "--help").ok()
+    assert text.startswith(f"Usage: trainshed {command} ")
+    assert "--help" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("nosuch",), "No such command 'nosuch'"),
+        (("run",), "Missing argument"),
+        (("run", "--nosuch", "x"), "--nosuch"),
+        (("up", "--nodes", "17"), "--nodes"),
+        (("up", "--port", "65536"), "--port"),
+        (("status", "-o", "yaml"), "yaml"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(idle: Cluster, arguments: tuple[str, ...], text: str) -> None:
+    done = idle.trainshed(*arguments)
+    assert (done.rc, done.out) == (2, ""), done
+    assert text in done.err and "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(idle: Cluster, shell: str) -> None:
+    environment = {**idle.environment, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = subprocess.run(
+        [*idle.trainshed_command("--show-completion"), shell], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "_TRAINSHED_COMPLETE" in done.stdout
+
+
+def test_completed_words(idle: Cluster) -> None:
+    environment = {**idle.environment, "_TRAINSHED_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        idle.trainshed_command(),
+        env={**environment, "COMP_WORDS": "trainshed s"},
+        capture_output=True,
+        text=True,
+    )
+    assert set(done.stdout.split()) == {"suspend", "status"}, done
+
+
+# Errors: one line, a hint, the exit code.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts"),
+    [
+        (("follow", "train"), ("error: there is no local cluster\n", "hint: trainshed up")),
+        (("delete", "train"), ("there is no local cluster",)),
+        (("kubeconfig",), ("there is no cluster yet", "trainshed up")),
+        (("run", "/no/such/file"), ("/no/such/file: no such file",)),
+        (("run", "--kubeconfig", "/no/such/config", str(EXAMPLE)), ("/no/such/config does not exist",)),
+        (("run", "--context", "nowhere", str(EXAMPLE)), ("error: ",)),
+        (("image", "add", "x", "--layer", "here"), ("--layer here", "DIRECTORY:PATH")),
+        (("image", "remove", "x"), ("no image x is registered", "trainshed image list")),
+    ],
+)
+def test_errors_without_a_cluster(idle: Cluster, arguments: tuple[str, ...], texts: tuple[str, ...]) -> None:
+    done = idle.trainshed(*arguments)
+    err = done.failed(*texts)
+    assert done.out == ""
+    assert len(err.splitlines()) <= 2, err
+
+
+def test_a_state_directory_that_is_a_file(idle: Cluster) -> None:
+    idle.home.touch()
+    for arguments in (("up",), ("image", "list"), ("run", str(EXAMPLE))):
+        err = idle.trainshed(*arguments).failed(str(idle.home), "hint: set TRAINSHED_HOME")
+        assert len(err.splitlines()) == 2, err
+    idle.home.unlink()
+
+
+def test_jobs_that_are_not_there(cluster: Cluster) -> None:
+    scope = ("-n", cluster.namespace)
+    cluster.trainshed("follow", "nosuch", *scope).failed(f'no job "nosuch" in namespace {cluster.namespace}')
+    cluster.trainshed("suspend", "tfjob/x", *scope).failed('no job kind "tfjob"', "one of: ", "PyTorchJob")
+
+
+def test_run_without_a_training_job_applies_nothing(cluster: Cluster) -> None:
+    done = cluster.trainshed("run", "-", "-n", cluster.namespace, stdin=as_list(CONFIGMAP))
+    done.failed("there is no training job to follow, so nothing was applied", "kubectl apply -f")
+    assert cluster.get("configmaps", "plain") is None
+
+
+def test_run_from_standard_input(cluster: Cluster) -> None:
+    objects = as_list(CONFIGMAP, job("train", replica("echo hello")))
+    done = cluster.trainshed("run", "-", "-n", cluster.namespace, stdin=objects)
+    assert done.rc == 0, done
+    assert done.out.startswith("[master-0] hello\nPyTorchJob train succeeded in ")
+    assert "configmaps/plain created\npytorchjobs.kubeflow.org/train created\n" in done.err
+    assert cluster.get("configmaps", "plain")["data"] == {"a": "b"}
+
+
+def test_suspend_and_resume(cluster: Cluster, shared_folder: Path) -> None:
+    scope = ("-n", cluster.namespace)
+    objects = as_list(job("train", replica(UNTIL_TOLD, shared_folder)))
+    detached = cluster.trainshed("run", "--detach", "-", *scope, stdin=objects)
+    assert (detached.rc, detached.out) == (0, ""), detached
+    assert f"trainshed follow pytorchjob/train {' '.join(scope)}" in detached.err
+    cluster.until_phase("Running", "train-master-0")
+    assert "suspended" in cluster.trainshed("suspend", "train", *scope).err
+    until(lambda: not cluster.pods(), "the suspended job has no pods")
+    assert "resumed" in cluster.trainshed("resume", "PyTorchJob/train", *scope).err
+    (shared_folder / "finish").touch()
+    cluster.until_condition("train", "Succeeded")
+    cluster.trainshed("suspend", "train", *scope).failed("finished already")
+    assert "deleted" in cluster.trainshed("delete", "train", *scope).err
+
+
+# What keeps a job from going on is said.
+
+
+def test_a_job_that_no_operator_takes_up(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    cluster.up()
+    cluster.until_operator()
+    cluster.kubectl("scale", "-n", "kubeflow", "deploy/training-operator", "--replicas=0").ok()
+    until(lambda: not cluster.get("pods", namespace="kubeflow"), "the operator is gone")
+    file = cluster.scratch / "job.yaml"
+    file.write_text(as_list(job("train", replica("echo hello"))))
+    with cluster.started("run", str(file)) as running:
+        assert "train created" in read_line(running)
+        assert "no training operator has taken up the job, and none is to be seen" in read_line(running)
+        cluster.kubectl("scale", "-n", "kubeflow", "deploy/training-operator", "--replicas=1").ok()
+        shown = read_rest(running)
+    assert running.returncode == 0, shown
+    assert "[master-0] hello" in shown
+
+
+def test_a_follow_without_an_api_server_says_so_and_goes_on(
+    make_cluster: Callable[..., Cluster], shared_folder: Path
+) -> None:
+    cluster = make_cluster()
+    cluster.up()
+    file = cluster.scratch / "job.yaml"
+    file.write_text(as_list(job("train", replica(COUNT_UNTIL_TOLD, shared_folder))))
+    with cluster.started("run", str(file)) as running:
+        while "line 3" not in read_line(running):
+            pass
+        cluster.kill_control_plane()
+        while "the API server does not answer" not in (line := read_line(running)):
+            assert "list-watch" not in line and "Traceback" not in line
+        cluster.up()
+        (shared_folder / "finish").touch()
+        shown = read_rest(running)
+    assert running.returncode == 0, shown
+    assert "PyTorchJob train succeeded" in shown
+
+
+# check
+
+
+def test_check_of_the_example(cluster: Cluster) -> None:
+    done = cluster.trainshed("check", str(EXAMPLE))
+    assert done.rc == 0, done
+    assert done.out == "✓ PersistentVolumeClaim fashion-mnist: valid\n✓ PyTorchJob fashion-mnist: valid\n"
+
+
+def test_check_of_bad_manifests(cluster: Cluster) -> None:
+    unknown = job("unknown", replica("exit 0"))
+    unknown["spec"]["foo"] = 1
+    misspelt = {**job("misspelt", replica("exit 0")), "kind": "PyTorchJop"}
+    done = cluster.trainshed("check", "-", stdin=as_list(CONFIGMAP, unknown, misspelt))
+    assert (done.rc, done.out) == (1, "✓ ConfigMap plain: valid\n"), done
+    lines = done.err.splitlines()
+    assert lines[0].startswith("✗ PyTorchJob unknown: ") and 'unknown field "spec.foo"' in lines[0]
+    assert lines[1].startswith('✗ PyTorchJop misspelt: no matches for kind "PyTorchJop"')
+    assert lines[2].strip() == "did you mean PyTorchJob?"
+    assert cluster.get("configmaps", "plain", "default") is None
+
+
+def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
+    demanding = job("demanding", replica("exit 0", resources={"limits": {"memory": "1Gi"}}))
+    spec = demanding["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    spec["topologySpreadConstraints"] = [
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    ]
+    spec["securityContext"] = {"fsGroup": 5}
+    bare = pod("bare", "exit 0", resources={"limits": {"cpu": 1}})
+    cron = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": {"spec": bare["spec"]}}}},
+    }
+    done = cluster.trainshed("check", "-", stdin=as_list(demanding, bare, cron))
+    assert done.rc == 0, done
+    found = re.findall(r"^! (\S+): (.+)$", done.out, re.MULTILINE)
+    template = "spec.pytorchReplicaSpecs[Master].template.spec"
+    assert sorted(path for path, _ in found) == [
+        "spec.containers[0].resources.limits.cpu",
+        "spec.jobTemplate.spec.template.spec.containers[0].resources.limits.cpu",
+        f"{template}.containers[0].resources.limits.memory",
+        f"{template}.securityContext.fsGroup",
+        f"{template}.topologySpreadConstraints",
+    ]
+    assert dict(found)[f"{template}.containers[0].resources.limits.memory"].startswith(
+        "limits are not enforced"
+    )
+
+
+# Several nodes.
+
+
+def test_three_nodes_share_the_pods_and_are_kept(
+    make_cluster: Callable[..., Cluster], shared_folder: Path
+) -> None:
+    cluster = make_cluster()
+    assert cluster.trainshed("up", "--nodes", "3").rc == 0
+
+    def nodes() -> list[str]:
+        return cluster.kubectl("get", "nodes", "-o", "name").ok().split()
+
+    assert len(nodes()) == 3
+    workers = replica(UNTIL_TOLD, shared_folder, replicas=5, restart="OnFailure")
+    cluster.apply(job("spread", replica(UNTIL_TOLD, shared_folder, restart="OnFailure"), workers))
+    names = [f"spread-{name}" for name in ("master-0", *(f"worker-{n}" for n in range(5)))]
+    cluster.until_phase("Running", *names)
+    placed = [p["spec"]["nodeName"] for p in cluster.pods("spread").values()]
+    assert sorted({placed.count(node) for node in placed}) in ([2], [1, 2, 3]), (
+        placed
+    )  # the operator counts, too
+    noted = cluster.trainshed("up", "--nodes", "2")
+    assert noted.rc == 0 and "--nodes and --port are for the next start" in noted.err
+
+    cluster.trainshed("down").ok()
+    cluster.up()
+    assert len(nodes()) == 3, "as many as last time"
+    cluster.trainshed("down").ok()
+    assert cluster.trainshed("up", "--nodes", "1").rc == 0
+    (only,) = nodes()
+    # Pods of the nodes that are gone are made again on the one that is left.
+    cluster.until_phase("Running", *names, seconds=60)
+    assert {p["spec"]["nodeName"] for p in cluster.pods("spread").values()} == {only.removeprefix("node/")}
+
+
+# Output.
+
+
+def test_the_plugin_of_kubectl(cluster: Cluster) -> None:
+    folder = Path(sys.executable).parent
+    done = subprocess.run(
+        [cluster.kubectl_path, "trainshed", "status", "-o", "json"],
+        env={**cluster.environment, "PATH": f"{folder}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["running"] is True
+
+
+def test_doctor(idle: Cluster) -> None:
+    checks = json.loads(idle.trainshed("doctor", "-o", "json").ok())
+    assert {"user namespaces", "overlayfs on the state directory"} <= {check["name"] for check in checks}
+    assert all(set(check) == {"name", "ok", "detail", "remedy"} for check in checks)
+    text = idle.trainshed("doctor").ok().splitlines()
+    assert [line.split(":")[0] for line in text] == [f"✓ {check['name']}" for check in checks]
+
+
+def test_a_path_with_spaces_can_be_evaluated(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+    cluster = make_cluster()
+    spaced = Cluster(cluster.scratch / "my state", cluster.scratch)
+    try:
+        done = subprocess.run(
+            ["sh", "-c", 'eval "$(trainshed up)" && printf %s "$KUBECONFIG"'],
+            env={**spaced.environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.stdout == str(spaced.kubeconfig), done
+    finally:
+        spaced.purge()
+
+
+def on_a_terminal(cluster: Cluster, *arguments: str, **environment: str) -> str:
+    """Return what the command writes to a terminal."""
+    outer, inner = pty.openpty()
+    chunks: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while chunk := os.read(outer, 65536):
+                chunks.append(chunk)
+        except OSError:  # EIO: the last writer has closed it
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        subprocess.run(
+            cluster.trainshed_command(*arguments),
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            env={**cluster.environment, "TERM": "xterm-256color", **environment},
+            timeout=60,
+            check=True,
+        )
+    finally:
+        os.close(inner)
+        reader.join(10)
+        os.close(outer)
+    return b"".join(chunks).decode()
+
+
+def test_colour_is_for_terminals_and_can_be_turned_off(idle: Cluster) -> None:
+    assert "\x1b[32m✓" in on_a_terminal(idle, "doctor")
+    assert "\x1b" not in on_a_terminal(idle, "doctor", NO_COLOR="1")
+    assert "\x1b" not in idle.trainshed("doctor").ok()
