@@ -28,6 +28,7 @@ from trainshed.cluster.node.runtime.syscalls import MS_BIND, MS_REC
 FRESH = ("/tmp", "/run", "/var/tmp")
 _SKIPPED = frozenset(("proc", "sys", "dev", "tmp", "run", "lost+found", ".host"))
 _MAX_ENTRIES = 2000
+_OVERFLOW = 65534  # proc_sys_kernel(5), overflowuid
 _PATH = os.O_PATH | os.O_CLOEXEC
 
 
@@ -262,8 +263,10 @@ def _bind_read_only(source: str, target: str) -> None:
 def _copy_attributes(source: str, target: str) -> None:
     """Give `target` the mode and, where this user namespace can, the owner of `source`."""
     found = os.stat(source)
+    # An owner without a number here shows as the overflow id, which may itself stand for somebody.
+    uid, gid = (0 if one == _OVERFLOW else one for one in (found.st_uid, found.st_gid))
     try:
-        os.chown(target, found.st_uid, found.st_gid)
+        os.chown(target, uid, gid)
     except OSError:
         pass
     os.chmod(target, stat.S_IMODE(found.st_mode))
