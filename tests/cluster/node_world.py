@@ -166,6 +166,11 @@ class MemoryRuntime:
         if not quietly:
             self._queue.put_nowait((uid, state))
 
+    def repeat(self, uid: str, name: str, attempt: int) -> None:
+        """Report the end of an attempt once more: every end is reported at least once."""
+        state = next(c for c in self.sandboxes[uid].containers if (c.name, c.attempt) == (name, attempt))
+        self._queue.put_nowait((uid, state))
+
     def _set(self, uid: str, state: ContainerState) -> None:
         sandbox = self.sandboxes[uid]
         others = [c for c in sandbox.containers if (c.name, c.attempt) != (state.name, state.attempt)]

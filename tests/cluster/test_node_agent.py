@@ -53,6 +53,25 @@ async def test_a_pod_runs_and_completes(world):
         assert patches in (["Running", "Succeeded"], ["Pending", "Running", "Succeeded"])
 
 
+async def test_an_old_end_that_is_told_again_does_not_touch_the_attempt_that_runs(world):
+    """Readiness belongs to the newest attempt; a resync repeats the ends of all."""
+
+    def ready() -> bool:
+        statuses = world.api.status("web").get("containerStatuses") or [{}]
+        return bool(statuses[0].get("ready")) and statuses[0].get("restartCount") == 1
+
+    async with world.node():
+        await world.api.apply_pod(make_pod(restartPolicy="Always"))
+        await world.until_phase("web", "Running")
+        world.runtime.end("u1", "main", 1)
+        await world.until(ready, "the second attempt is ready")
+        world.runtime.repeat("u1", "main", 0)
+        # A pod that comes after the repeat and is Running shows that the repeat was taken.
+        await world.api.apply_pod(make_pod(metadata={"name": "later", "uid": "u2"}))
+        await world.until_phase("later", "Running")
+        assert ready()
+
+
 async def test_deletion_sends_term_then_kill_and_leaves_nothing(world):
     world.runtime.ignores_term.add("main")
     async with world.node():

@@ -81,9 +81,14 @@ class PodWorker:
         self._wake.set()
 
     def container_ended(self, state: ContainerState) -> None:
-        """Take the end of a container."""
-        newest = self.record.container(state.name).newest
-        if newest is not None and newest.number == state.attempt and not newest.running:
+        """Take the end of a container. Ends are told at least once: a repeat, and an attempt that another has
+        followed, say nothing about the one that runs now."""
+        record = self.record.container(state.name)
+        known = record.attempts.get(state.attempt)
+        if known is not None and not known.running:
+            return
+        if record.newest is not None and record.newest.number > state.attempt:
+            self.record.take_container(state)
             return
         self._supervisor.ended(state)
         self._starter.refresh()
