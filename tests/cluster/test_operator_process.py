@@ -60,11 +60,15 @@ async def serving(api: ApiServer, port: int, files: tuple[Path, Path]) -> AsyncI
     try:
         yield
     finally:
-        # Since Python 3.12 a server waits for its connections, and half-closed TLS would take its time.
-        for connection in list(server.server_state.connections):
-            connection.transport.abort()
         server.should_exit = server.force_exit = True
-        await asyncio.wait_for(task, DEADLINE)
+        end = asyncio.get_running_loop().time() + DEADLINE
+        # Since Python 3.12 a server waits for its connections, those included that come until it has closed.
+        while not task.done():
+            assert asyncio.get_running_loop().time() < end, f"not within {DEADLINE} s: the server ended"
+            for connection in list(server.server_state.connections):
+                connection.transport.abort()
+            await asyncio.sleep(0.01)
+        await task
 
 
 async def until(what: str, predicate: Any) -> None:
