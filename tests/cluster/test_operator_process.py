@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import ssl
@@ -43,9 +45,12 @@ DEADLINE = 30.0
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """Return a port that no outgoing connection takes while the server is away: none of the ephemeral ones."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 @asynccontextmanager
