@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("torch", reason="the extra `torch` is not installed; ./check installs it")
+
 SOURCE = Path(__file__).parent.parent.parent / "examples/fashion-mnist/src"
 
 

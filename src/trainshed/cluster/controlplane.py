@@ -16,6 +16,7 @@ import fcntl
 import gc
 import logging
 import os
+import random
 import signal
 import socket
 import time
@@ -60,6 +61,7 @@ log = logging.getLogger("trainshed.cluster")
 
 IDENTITY = "system:trainshed"
 LOOPBACK = "127.0.0.1"
+_PORTS = range(20000, 32000)
 
 
 class _Part(Protocol):
@@ -257,7 +259,7 @@ def _listen(paths: StatePaths, wanted: int) -> socket.socket:
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    for port in (wanted,) if wanted else (_last_port(paths), 0):
+    for port in (wanted,) if wanted else _candidate_ports(paths):
         try:
             listener.bind((LOOPBACK, port))
         except OSError as error:
@@ -271,6 +273,17 @@ def _listen(paths: StatePaths, wanted: int) -> socket.socket:
         listener.setblocking(False)
         return listener
     raise CannotStart("no free port on 127.0.0.1")
+
+
+def _candidate_ports(paths: StatePaths) -> list[int]:
+    """Return the ports to try, best first.
+
+    Below the ephemeral range (ip(7), ip_local_port_range): no outgoing connection takes the port while the
+    control plane is down.
+    """
+    last = _last_port(paths)
+    chosen = random.sample(_PORTS, 16)
+    return [*([last] if last else []), *chosen, 0]
 
 
 def _last_port(paths: StatePaths) -> int:
