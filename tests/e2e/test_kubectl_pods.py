@@ -130,11 +130,14 @@ def test_watch(kube: Cluster) -> None:
 def test_describe_and_events(kube: Cluster) -> None:
     kube.apply(make_pod("web", WAITS, WAITS, initContainers=[container("first", "true")]))
     ready(kube, "web")
-    until(lambda: len(kube.events("Started")) == 3, "an event for each start")
+    wanted = ["Scheduled", "ImageNotPulled", *["Created", "Started"] * 3]
+    until(
+        lambda: len(kube.events(name="web")) == len(wanted),
+        "an event for each step, the scheduler's included",
+    )
     text = kube.kubectl("describe", "pod", "web").ok()
     for part in ("Init Containers:", "Containers:", "State:          Running", "Conditions:", "QoS Class:"):
         assert part in text
-    wanted = ["Scheduled", "ImageNotPulled", *["Created", "Started"] * 3]
     shown = [line.split()[1] for line in text.partition("Events:")[2].splitlines()[3:]]
     assert shown == wanted, "in the order in which they happened"
     table = rows(kube.kubectl("get", "events").ok())

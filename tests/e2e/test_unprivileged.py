@@ -203,6 +203,8 @@ echo weights > /usr/local/lib/deep/models/model.pt
 mkdir -p /usr/local/lib/deep/models/shut/in /scratch/shut/in
 chmod 0 /usr/local/lib/deep/models/shut/in /usr/local/lib/deep/models/shut /scratch/shut/in /scratch/shut
 getent hosts train-master-0
+# The job is over with its master: let the worker have run by then.
+for i in $(seq 400); do getent hosts train-worker-0 && break; sleep 0.05; done
 """
 
 
@@ -218,7 +220,7 @@ def training() -> dict[str, Any]:
         {"name": "models", "persistentVolumeClaim": {"claimName": "models"}},
         {"name": "scratch", "emptyDir": {}},
     ]
-    return job("train", spec, replica("echo I am a worker"))
+    return job("train", spec, replica("echo I am a worker; sleep 2"))
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fashion_mnist.training import Settings, run
+from fashion_mnist.training import Settings, leave, run
 
 
 def main() -> None:
@@ -42,3 +42,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fashion_mnist.training import Settings, run
+from fashion_mnist.training import Settings, leave, run
 
 
 def main() -> None:
@@ -58,3 +58,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave()
