@@ -11,7 +11,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from bench import coldstart, gang, training
+from bench import coldstart, gang, shim, training
 from bench.measure import Figure, circumstances, table
 
 ROOT = Path(__file__).parent.parent
@@ -27,6 +27,7 @@ def main() -> None:
     figures: list[Figure] = []
     print("cold start and memory …", flush=True)
     figures += coldstart.measure(repetitions=2 if args.quick else 7)
+    figures += shim.measure(repetitions=10 if args.quick else 30)
     print("1 + 4 replicas to Running …", flush=True)
     figures += asyncio.run(gang.measure(repetitions=5 if args.quick else 100))
     print("training in pods against bare torchrun …", flush=True)
