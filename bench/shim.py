@@ -24,7 +24,9 @@ async def _start(home: Path, repetitions: int) -> list[float]:
     times = []
     try:
         for number in range(repetitions):
-            spec = SandboxSpec(uid=f"bench-{number}", namespace="bench", name=f"p{number}", hostname=f"p{number}")
+            spec = SandboxSpec(
+                uid=f"bench-{number}", namespace="bench", name=f"p{number}", hostname=f"p{number}"
+            )
             started = time.perf_counter()
             await runtime.run_sandbox(spec)
             times.append((time.perf_counter() - started) * 1000)
