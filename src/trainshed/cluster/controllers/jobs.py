@@ -9,6 +9,7 @@ from trainshed.client.client import Client
 from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.batches import all_of, slow_start
+from trainshed.cluster.controllers.deletion import delete_pods
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
 from trainshed.cluster.controllers.job_pods import JOB_NAME, TRACKING, is_tracked, new_pod
 from trainshed.cluster.controllers.job_status import JobPlan, decide
@@ -95,7 +96,7 @@ class JobController:
             for event in plan.events:
                 self._events.event(job, *event)
         await self._untrack(key, plan.untrack)
-        await self._delete(key, job, plan.delete)
+        await delete_pods(self._client, self._own_pods, self._events, job, plan.delete)
         await self._create(key, job, plan.create)
 
     async def _untrack(self, key: Key, pods: Sequence[Object]) -> None:
@@ -110,19 +111,6 @@ class JobController:
                     raise
 
         for failure in await all_of([pod for pod in pods if is_tracked(pod)], untrack):
-            raise failure
-
-    async def _delete(self, key: Key, job: Object, pods: Sequence[Object]) -> None:
-        async def delete(pod: Object) -> None:
-            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            try:
-                self._own_pods.record(key, await self._client.delete(PODS, name, key[0], uid=uid))
-            except ApiError as error:
-                if error.code not in (404, 409):  # gone already, or another has its name
-                    raise
-            self._events.event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {name}")
-
-        for failure in await all_of(pods, delete):
             raise failure
 
     async def _create(self, key: Key, job: Object, indexes: Sequence[int | None]) -> None:

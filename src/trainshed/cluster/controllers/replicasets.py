@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from trainshed.client.client import Client
 from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers.batches import all_of, slow_start
+from trainshed.cluster.controllers.batches import slow_start
+from trainshed.cluster.controllers.deletion import delete_pods
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
 from trainshed.cluster.controllers.ownership import (
     adoption,
@@ -99,7 +100,7 @@ class ReplicaSetController:
             if missing > 0:
                 await self._create(key, replica_set, missing)
             elif missing < 0:
-                await self._delete(key, replica_set, surplus(pods, -missing))
+                await delete_pods(self._client, self._own, self._events, replica_set, surplus(pods, -missing))
         finally:
             # Written also when a pod was refused: the status is about the pods that are there.
             if replica_set.get("status") != status:
@@ -140,19 +141,6 @@ class ReplicaSetController:
         except ApiError as error:
             self._events.event(replica_set, "Warning", "FailedCreate", f"Error creating: {error}")
             raise
-
-    async def _delete(self, key: Key, replica_set: Object, pods: Sequence[Object]) -> None:
-        async def delete(pod: Object) -> None:
-            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            try:
-                self._own.record(key, await self._client.delete(PODS, name, key[0], uid=uid))
-            except ApiError as error:
-                if error.code not in (404, 409):  # gone already, or another has its name
-                    raise
-            self._events.event(replica_set, "Normal", "SuccessfulDelete", f"Deleted pod: {name}")
-
-        for failure in await all_of(pods, delete):
-            raise failure
 
 
 def _selector(replica_set: Object) -> LabelSelector:
