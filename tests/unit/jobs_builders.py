@@ -11,7 +11,7 @@ from trainshed.jobs.frameworks import FRAMEWORKS
 from trainshed.jobs.job import Job
 from trainshed.jobs.model import Observed, OperatorOptions
 from trainshed.jobs.plan import CreatePod, CreateService, Plan
-from trainshed.jobs.timestamps import wire
+from trainshed.kube.timestamps import format_time
 
 NOW = 1_700_000_000.0
 """The time in tests, in seconds since the epoch: 2023-11-14T22:13:20Z."""
@@ -108,10 +108,10 @@ def make_pod(
     if exit_code is not None or restarts is not None:
         container: Object = {"name": "pytorch", "restartCount": restarts or 0}
         if exit_code is not None:
-            container["state"] = {"terminated": {"exitCode": exit_code, "finishedAt": wire(NOW - 1)}}
+            container["state"] = {"terminated": {"exitCode": exit_code, "finishedAt": format_time(NOW - 1)}}
         pod["status"]["containerStatuses"] = [container]
     if terminating:
-        pod["metadata"]["deletionTimestamp"] = wire(NOW)
+        pod["metadata"]["deletionTimestamp"] = format_time(NOW)
     return pod
 
 
@@ -127,8 +127,8 @@ def make_condition(type_: str, status: str = "True", reason: str | None = None, 
         "status": status,
         "reason": reason or f"PyTorchJob{type_}",
         "message": "",
-        "lastUpdateTime": wire(at),
-        "lastTransitionTime": wire(at),
+        "lastUpdateTime": format_time(at),
+        "lastTransitionTime": format_time(at),
     }
 
 

@@ -24,7 +24,7 @@ from trainshed.jobs.plan import (
     DeleteService,
     Plan,
 )
-from trainshed.jobs.timestamps import wire
+from trainshed.kube.timestamps import format_time
 
 
 class World:
@@ -90,7 +90,7 @@ class World:
         elif isinstance(action, DeletePod):
             pod = self.pods.get(action.name)
             if pod is not None and uid_of(pod) == action.uid:
-                pod["metadata"].setdefault("deletionTimestamp", wire(self.now))
+                pod["metadata"].setdefault("deletionTimestamp", format_time(self.now))
         elif isinstance(action, DeleteService):
             service = self.services.get(action.name)
             if service is not None and uid_of(service) == action.uid:
@@ -134,7 +134,7 @@ class World:
         if exit_code is None:
             pod["status"].pop("containerStatuses")
         else:
-            ended = {"exitCode": exit_code, "finishedAt": wire(self.now)}
+            ended = {"exitCode": exit_code, "finishedAt": format_time(self.now)}
             pod["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
 
     def restart_container(self, name: str) -> None:
@@ -146,7 +146,7 @@ class World:
     def drain(self, name: str) -> None:
         """Delete a pod as a user or a drain does."""
         if name in self.pods:
-            self.pods[name]["metadata"].setdefault("deletionTimestamp", wire(self.now))
+            self.pods[name]["metadata"].setdefault("deletionTimestamp", format_time(self.now))
             self.excused.add(name)
 
     def excuse_all(self) -> None:

@@ -4,10 +4,11 @@ from typing import Any
 
 from trainshed.cli import jobstate
 from trainshed.cli.logs import LineSplitter
+from trainshed.jobs.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
 
 
 def make_pod(replica: str, index: int, **status: Any) -> Any:
-    labels = {jobstate.REPLICA_TYPE: replica, jobstate.REPLICA_INDEX: str(index)}
+    labels = {LABEL_REPLICA_TYPE: replica, LABEL_REPLICA_INDEX: str(index)}
     return {"metadata": {"name": f"job-{replica}-{index}", "labels": labels}, "status": status}
 
 

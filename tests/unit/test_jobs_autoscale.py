@@ -7,7 +7,7 @@ import copy
 from tests.unit.jobs_builders import NOW, UID, make_condition, make_job, plan_for
 from trainshed.api.core import Object
 from trainshed.jobs.plan import ApplyHPA, DeleteHPA
-from trainshed.jobs.timestamps import wire
+from trainshed.kube.timestamps import format_time
 
 METRICS = [
     {
@@ -73,7 +73,7 @@ def test_it_goes_while_the_job_is_suspended() -> None:
 def test_it_is_neither_removed_nor_made_anew_when_the_job_is_over() -> None:
     status = {
         "conditions": [make_condition("Created"), make_condition("Succeeded")],
-        "completionTime": wire(NOW),
+        "completionTime": format_time(NOW),
     }
     assert plan_for(elastic_job(status=status)).actions == ()
     assert plan_for(elastic_job(status=status), hpa=live_hpa()).actions == ()

@@ -15,13 +15,13 @@ from tests.unit.jobs_builders import (
 )
 from trainshed.api.core import Object
 from trainshed.jobs.plan import DeleteJob, DeletePod, DeleteService
-from trainshed.jobs.timestamps import wire
+from trainshed.kube.timestamps import format_time
 
 
 def finished(outcome: str = "Succeeded", at: float | None = NOW) -> Object:
     status: Object = {"conditions": [make_condition("Created"), make_condition(outcome, at=at or NOW)]}
     if at is not None:
-        status["completionTime"] = wire(at)
+        status["completionTime"] = format_time(at)
     return status
 
 
@@ -62,7 +62,7 @@ def test_the_service_goes_before_its_pod_and_services_without_pods_stay() -> Non
 
 def test_what_is_already_going_is_skipped() -> None:
     job = make_job(workers=1, status=finished(), cleanPodPolicy="All")
-    service = make_service("Worker", 0, deletionTimestamp=wire(NOW))
+    service = make_service("Worker", 0, deletionTimestamp=format_time(NOW))
     assert (
         plan_for(job, [make_pod("Worker", 0, "Running", terminating=True)], services=[service]).actions == ()
     )

@@ -19,7 +19,7 @@ from tests.unit.jobs_builders import (
 )
 from tests.unit.jobs_world import World
 from trainshed.jobs.plan import CreatePod, CreateService, Plan
-from trainshed.jobs.timestamps import wire
+from trainshed.kube.timestamps import format_time
 
 
 def shape(world: World) -> list[tuple[str, str]]:
@@ -31,7 +31,7 @@ def test_a_life_from_created_to_succeeded() -> None:
     first = world.reconcile()
     assert first.counters == ("created",)
     assert shape(world) == [("Created", "True")]
-    assert world.job is not None and world.job["status"]["startTime"] == wire(NOW)
+    assert world.job is not None and world.job["status"]["startTime"] == format_time(NOW)
     world.settle()
     for name in list(world.pods):
         world.start(name)
@@ -52,7 +52,7 @@ def test_a_life_from_created_to_succeeded() -> None:
         "training.kubeflow.org/replica-type="
     )
     status = world.job["status"]
-    assert status["completionTime"] == wire(NOW + 9)
+    assert status["completionTime"] == format_time(NOW + 9)
     assert status["replicaStatuses"] == {
         "Master": {"succeeded": 1, "selector": selector + "master"},
         "Worker": {"succeeded": 1, "selector": selector + "worker"},
@@ -72,7 +72,10 @@ def test_every_type_keeps_its_selector_when_the_master_succeeds() -> None:
 
 
 def test_failure_after_running() -> None:
-    status = {"conditions": [make_condition("Created"), make_condition("Running")], "startTime": wire(NOW)}
+    status = {
+        "conditions": [make_condition("Created"), make_condition("Running")],
+        "startTime": format_time(NOW),
+    }
     job = make_job(workers=2, policy="Never", status=status)
     plan = plan_for(job, [make_pod("Worker", 0, "Running"), make_pod("Worker", 1, "Failed", exit_code=1)])
     assert plan.status is not None
@@ -104,7 +107,7 @@ def test_managed_by(manager: str | None, acts: bool) -> None:
 
 def test_a_job_that_is_being_deleted_is_left_to_the_garbage_collector() -> None:
     job = make_job(workers=1)
-    job["metadata"]["deletionTimestamp"] = wire(NOW)
+    job["metadata"]["deletionTimestamp"] = format_time(NOW)
     assert plan_for(job, [make_pod("Worker", 0, "Failed")]) == Plan()
 
 
@@ -116,9 +119,9 @@ def test_a_status_that_is_right_is_not_written() -> None:
 
 
 def test_fields_of_the_status_that_are_not_ours_survive() -> None:
-    plan = plan_for(make_job(workers=1, status={"lastReconcileTime": wire(NOW), "future": 1}))
+    plan = plan_for(make_job(workers=1, status={"lastReconcileTime": format_time(NOW), "future": 1}))
     assert plan.status is not None
-    assert (plan.status["lastReconcileTime"], plan.status["future"]) == (wire(NOW), 1)
+    assert (plan.status["lastReconcileTime"], plan.status["future"]) == (format_time(NOW), 1)
 
 
 def test_counts_of_pods() -> None:

@@ -15,7 +15,7 @@ from trainshed.jobs.plan import (
     DeletePod,
     DeleteService,
 )
-from trainshed.jobs.timestamps import wire
+from trainshed.kube.timestamps import format_time
 
 ENDED = {"name": "pytorch", "state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "boom"}}}
 WAITING = {
@@ -29,9 +29,9 @@ UNSCHEDULABLE = {
     "status": "False",
     "reason": "Unschedulable",
     "message": "0/1 nodes",
-    "lastTransitionTime": wire(NOW),
+    "lastTransitionTime": format_time(NOW),
 }
-OLDER = {"type": "Ready", "status": "True", "reason": "Older", "lastTransitionTime": wire(NOW - 9)}
+OLDER = {"type": "Ready", "status": "True", "reason": "Older", "lastTransitionTime": format_time(NOW - 9)}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_exit_codes_are_told_once_for_each_pod_that_ended_well() -> None:
     assert exits(plan_for(job, pods).events) == []
     pods[0] = make_pod("Worker", 0, "Succeeded", exit_code=0)
     ended = pods[0]["status"]["containerStatuses"][0]["state"]["terminated"]
-    ended["finishedAt"] = wire(NOW + 5)
+    ended["finishedAt"] = format_time(NOW + 5)
     assert exits(plan_for(job, pods).events) == ["Pod: ns.train-worker-0 exited with code 0"]
 
 
@@ -100,7 +100,7 @@ def test_the_exit_code_of_a_failed_pod_is_told_until_its_delete_is_under_way() -
     job = make_job(workers=1)
     pod = make_pod("Worker", 0, "Failed", exit_code=137)
     assert exits(plan_for(job, [pod]).events) == ["Pod: ns.train-worker-0 exited with code 137"]
-    pod["metadata"]["deletionTimestamp"] = wire(NOW)
+    pod["metadata"]["deletionTimestamp"] = format_time(NOW)
     assert exits(plan_for(job, [pod]).events) == []
 
 

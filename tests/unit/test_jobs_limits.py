@@ -15,9 +15,12 @@ from tests.unit.jobs_builders import (
     reasons,
 )
 from trainshed.jobs.plan import DeletePod, DeleteService
-from trainshed.jobs.timestamps import wire
+from trainshed.kube.timestamps import format_time
 
-STARTED = {"conditions": [make_condition("Created"), make_condition("Running")], "startTime": wire(NOW - 10)}
+STARTED = {
+    "conditions": [make_condition("Created"), make_condition("Running")],
+    "startTime": format_time(NOW - 10),
+}
 BACKOFF = "Job train has failed because it has reached the specified backoff limit"
 DEADLINE = "Job train has failed because it was active longer than specified deadline"
 
@@ -95,7 +98,7 @@ def test_the_failure_is_written_before_any_pod_goes(clean: str) -> None:
         ("Running", "False", "PyTorchJobRunning"),
         ("Failed", "True", "PyTorchJobFailed"),
     ]
-    assert first.status is not None and first.status["completionTime"] == wire(NOW)
+    assert first.status is not None and first.status["completionTime"] == format_time(NOW)
     assert [(e.type, e.reason) for e in first.events] == [("Normal", "PyTorchJobFailed")]
     job["status"] = first.status
     second = plan_for(job, pods)

@@ -19,7 +19,7 @@ from tests.unit.jobs_builders import (
 from trainshed.jobs.plan import DeletePod
 from trainshed.jobs.pods import pod_restart_policy
 from trainshed.jobs.restart import is_retryable
-from trainshed.jobs.timestamps import wire
+from trainshed.kube.timestamps import format_time
 
 RESTARTING, FAILED = "PyTorchJobRestarting", "PyTorchJobFailed"
 
@@ -77,7 +77,7 @@ def test_a_permanent_exit_code_ends_the_job_with_a_time_and_without_a_restart() 
     pods = [make_pod("Worker", 0, "Failed", exit_code=1)]
     plan = plan_for(make_job(workers=1, policy="ExitCode"), pods)
     assert plan.status is not None
-    assert plan.status["completionTime"] == wire(NOW)
+    assert plan.status["completionTime"] == format_time(NOW)
     message = 'job "train" is failing because "Worker" replica(s) failed.'
     assert plan.status["conditions"][-1]["message"] == message
     assert [(e.type, e.reason, e.message) for e in plan.events if e.reason != "ExitedWithCode"] == [
@@ -102,7 +102,7 @@ def test_while_the_old_pod_is_going_nothing_changes() -> None:
     pods = [make_pod("Master", 0, "Running"), make_pod("Worker", 0, "Failed", exit_code=1)]
     first = plan_for(job, pods)
     job["status"] = first.status
-    pods[1]["metadata"]["deletionTimestamp"] = wire(NOW)
+    pods[1]["metadata"]["deletionTimestamp"] = format_time(NOW)
     again = plan_for(job, pods, now=NOW + 5)
     assert (again.actions, again.status) == ((), None)
     assert RESTARTING not in reasons(again)
@@ -110,7 +110,10 @@ def test_while_the_old_pod_is_going_nothing_changes() -> None:
 
 
 def test_once_the_old_pod_is_gone_it_is_created_anew_and_the_job_runs_again() -> None:
-    status = {"conditions": [make_condition("Created"), make_condition("Restarting")], "startTime": wire(NOW)}
+    status = {
+        "conditions": [make_condition("Created"), make_condition("Restarting")],
+        "startTime": format_time(NOW),
+    }
     plan = plan_for(make_job(master=1, workers=1, status=status), [make_pod("Master", 0, "Running")])
     assert created(plan) == ["train-worker-0"]
     assert [c[:2] for c in conditions_of(plan)] == [("Created", "True"), ("Running", "True")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.jobs_builders import NOW, make_job
 from tests.unit.jobs_world import World
 from trainshed.api.core import Object
-from trainshed.jobs.timestamps import wire
+from trainshed.kube.timestamps import format_time
 
 
 def conditions(world: World) -> list[tuple[str, str, str, str]]:
@@ -60,7 +60,7 @@ def test_s2_suspended_while_running_and_resumed() -> None:
     world.settle()
     assert (world.pods, world.services) == ({}, {})
     assert [replica.get("active") for replica in status(world)["replicaStatuses"].values()] == [None, None]
-    assert status(world)["startTime"] == wire(NOW)
+    assert status(world)["startTime"] == format_time(NOW)
     assert conditions(world) == [
         CREATED,
         ("Running", "False", "PyTorchJobSuspended", "PyTorchJob train is suspended."),
@@ -75,7 +75,7 @@ def test_s2_suspended_while_running_and_resumed() -> None:
     assert not plan.actions, "pods are created when the resumption is written"
     world.settle()
     assert set(world.pods) == set(world.services) == {"train-master-0", "train-worker-0"}
-    assert status(world)["startTime"] == wire(NOW + 10)
+    assert status(world)["startTime"] == format_time(NOW + 10)
     for name in list(world.pods):
         world.start(name)
     world.settle()

@@ -15,6 +15,7 @@ from trainshed.cli.progress import Progress, advance, epochs_of
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
+from trainshed.jobs.constants import LABEL_JOB_NAME
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import PODS, Object, Resource
 
@@ -73,7 +74,7 @@ class Follower:
             client, resource, namespace=self._namespace, field_selector=f"metadata.name={self._name}"
         )
         self._pods = Informer(
-            client, PODS, namespace=self._namespace, label_selector=f"{jobstate.JOB_NAME}={self._name}"
+            client, PODS, namespace=self._namespace, label_selector=f"{LABEL_JOB_NAME}={self._name}"
         )
         self._job: Object | None = job
         self._seen_pods: dict[str, Object] = {}
@@ -106,9 +107,7 @@ class Follower:
 
     async def _catch_up(self) -> None:
         """See every pod as it is now: the job's end may be known before its pods' is, or before any pod is."""
-        pods = await self._client.list(
-            PODS, self._namespace, label_selector=f"{jobstate.JOB_NAME}={self._name}"
-        )
+        pods = await self._client.list(PODS, self._namespace, label_selector=f"{LABEL_JOB_NAME}={self._name}")
         for pod in pods.items:
             self._pod_changed("MODIFIED", None, pod)
 

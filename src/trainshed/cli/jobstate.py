@@ -7,11 +7,8 @@ from typing import Any
 
 import msgspec
 
+from trainshed.jobs.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
 from trainshed.kube.resources import Object
-
-JOB_NAME = "training.kubeflow.org/job-name"
-REPLICA_TYPE = "training.kubeflow.org/replica-type"
-REPLICA_INDEX = "training.kubeflow.org/replica-index"
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -65,8 +62,8 @@ def is_finished(job: Object) -> bool:
 def replica_name(pod: Object) -> str:
     """Return `worker-0` for a replica's pod, the pod's name for any other."""
     labels = pod["metadata"].get("labels") or {}
-    if REPLICA_TYPE in labels and REPLICA_INDEX in labels:
-        return f"{labels[REPLICA_TYPE]}-{labels[REPLICA_INDEX]}"
+    if LABEL_REPLICA_TYPE in labels and LABEL_REPLICA_INDEX in labels:
+        return f"{labels[LABEL_REPLICA_TYPE]}-{labels[LABEL_REPLICA_INDEX]}"
     return str(pod["metadata"]["name"])
 
 
@@ -95,11 +92,11 @@ def rank_order(pods: Sequence[Object]) -> list[Object]:
 
     def order(pod: Object) -> tuple[int, str, int]:
         labels = pod["metadata"].get("labels") or {}
-        kind = labels.get(REPLICA_TYPE, "")
+        kind = labels.get(LABEL_REPLICA_TYPE, "")
         return (
             0 if kind in ("master", "chief", "launcher") else 1,
             kind,
-            int(labels.get(REPLICA_INDEX, 0) or 0),
+            int(labels.get(LABEL_REPLICA_INDEX, 0) or 0),
         )
 
     return sorted(pods, key=order)

@@ -20,6 +20,7 @@ from trainshed.api.validation import denied, validate_pytorchjob
 from trainshed.cluster.controlplane import CannotStart, Options, run
 from trainshed.cluster.launcher import Report
 from trainshed.cluster.paths import StatePaths
+from trainshed.kube.builtins import BUILTINS
 from trainshed.kube.errors import ApiError, Cause
 from trainshed.kube.resources import Object, Resource
 from trainshed.operator.install import embedded_objects
@@ -108,18 +109,13 @@ def _steps(objects: Sequence[Object]) -> list[list[tuple[Resource, Object]]]:
     """Return the objects by when they may be applied: namespaces first, what makes pods last."""
     steps: list[list[tuple[Resource, Object]]] = [[], [], []]
     for obj in objects:
-        steps[{"Namespace": 0, "Deployment": 2}.get(obj["kind"], 1)].append((resource_of(obj), obj))
+        steps[{"Namespace": 0, "Deployment": 2}.get(obj["kind"], 1)].append(
+            (_RESOURCES[obj["apiVersion"], obj["kind"]], obj)
+        )
     return steps
 
 
-_CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
-
-
-def resource_of(obj: Object) -> Resource:
-    """Return the resource of one of the operator's own objects; their plurals are all regular."""
-    group, _, version = obj["apiVersion"].rpartition("/")
-    kind = obj["kind"]
-    return Resource(group, version, kind.lower() + "s", kind, kind not in _CLUSTER_SCOPED)
+_RESOURCES = {(info.resource.api_version, info.resource.kind): info.resource for info in BUILTINS}
 
 
 if __name__ == "__main__":

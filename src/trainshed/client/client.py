@@ -20,16 +20,12 @@ import msgspec
 
 from trainshed.client.transport import Query, Response, Transport
 from trainshed.client.watching import WatchEvent, decode_events, status_error
+from trainshed.kube.patch import APPLY, MERGE
 from trainshed.kube.resources import PODS, SERVICEACCOUNTS, Object, Resource
 
 log = logging.getLogger(__name__)
 
 JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
-"""JSON is YAML, so an apply body is sent as JSON under this type."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -134,7 +130,7 @@ class Client:
         namespace: str | None,
         patch: Any,
         *,
-        patch_type: str = MERGE_PATCH,
+        patch_type: str = MERGE,
         subresource: str = "",
         field_manager: str = "",
         force: bool = False,
@@ -161,7 +157,7 @@ class Client:
             field_manager, dry_run, force="true" if force else "false", fieldValidation=field_validation
         )
         body = _encode({"apiVersion": resource.api_version, "kind": resource.kind, **obj})
-        return await self._object("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
+        return await self._object("PATCH", path, query=query, body=body, content_type=APPLY)  # JSON is YAML
 
     async def delete(
         self,

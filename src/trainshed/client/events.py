@@ -18,7 +18,6 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -26,6 +25,7 @@ from trainshed.client.client import Client, ObjectList
 from trainshed.client.transport import TransportError
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import EVENTS, Object
+from trainshed.kube.timestamps import format_time
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class EventRecorder:
         self._client = client
         self._component = component
         self._now = now
-        self._started = _stamp(now())
+        self._started = format_time(now())
         self._last_name = 0
         self._series: OrderedDict[Identity, _Series] = OrderedDict()
         self._earlier: OrderedDict[str, dict[Identity, Object]] = OrderedDict()
@@ -90,14 +90,14 @@ class EventRecorder:
         series = self._series.get(identity)
         if series is None:
             self._last_name = max(self._last_name + 1, int(now * 1e9))
-            event = _new_event(obj, self._component, identity, f"{self._last_name:016x}", _stamp(now))
+            event = _new_event(obj, self._component, identity, f"{self._last_name:016x}", format_time(now))
             series = self._series[identity] = _Series(identity, event)
             series.is_new = (obj["metadata"].get("creationTimestamp") or "") > self._started
             if len(self._series) > REMEMBERED:
                 self._forget_oldest()
         self._series.move_to_end(identity)
         series.unwritten += 1
-        series.last = _stamp(now)
+        series.last = format_time(now)
         if not series.queued:
             series.queued = True
             loop = asyncio.get_running_loop()
@@ -247,10 +247,6 @@ def _identity(event: Object) -> Identity:
     involved = event.get("involvedObject") or {}
     uid = involved.get("uid") or involved.get("name", "")
     return uid, event.get("type", ""), event.get("reason", ""), event.get("message", "")
-
-
-def _stamp(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _new_event(obj: Object, component: str, identity: Identity, suffix: str, stamp: str) -> Object:

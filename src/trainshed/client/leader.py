@@ -12,12 +12,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import LEASES, Object
+from trainshed.kube.timestamps import format_micro_time
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class LeaderElector:
         return now - self._seen_at > float(spec.get("leaseDurationSeconds") or self._lease_seconds)
 
     def _lease(self, old: Object | None) -> Object:
-        now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = format_micro_time(time.time())
         before = (old or {}).get("spec") or {}
         mine = before.get("holderIdentity") == self._identity
         transitions = int(before.get("leaseTransitions") or 0)

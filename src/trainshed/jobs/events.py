@@ -25,7 +25,7 @@ from trainshed.jobs import constants as c
 from trainshed.jobs.children import Children
 from trainshed.jobs.job import Job
 from trainshed.jobs.plan import Event
-from trainshed.jobs.timestamps import seconds
+from trainshed.kube.timestamps import time_or_none
 
 
 def abnormal_pod_events(children: Children) -> Iterator[Event]:
@@ -62,7 +62,7 @@ def _abnormal(pod: Object) -> Iterator[Event]:
     conditions = objects(section(pod, "status"), "conditions")
     if not conditions:
         return
-    newest = max(conditions, key=lambda condition: seconds(condition.get("lastTransitionTime")) or 0.0)
+    newest = max(conditions, key=lambda condition: time_or_none(condition.get("lastTransitionTime")) or 0.0)
     reason = newest.get("reason")
     if newest.get("status") != "True" and reason:
         yield Event(
@@ -87,5 +87,7 @@ def _container_events(pod: Object, statuses: Iterable[Object]) -> Iterator[Event
 
 def _finished_at(pod: Object) -> float:
     """Return when the last container of the pod ended, in seconds since the epoch."""
-    ends = (seconds(section(s, "state", "terminated").get("finishedAt")) for s in container_statuses(pod))
+    ends = (
+        time_or_none(section(s, "state", "terminated").get("finishedAt")) for s in container_statuses(pod)
+    )
     return max((end for end in ends if end is not None), default=0.0)

@@ -16,7 +16,7 @@ from trainshed.jobs.children import Slot
 from trainshed.jobs.frameworks.framework import Tally
 from trainshed.jobs.job import Job
 from trainshed.jobs.plan import Action, Counter, Event, EventType, Plan
-from trainshed.jobs.timestamps import seconds, wire
+from trainshed.kube.timestamps import format_time, time_or_none
 
 
 class Draft(msgspec.Struct):
@@ -54,7 +54,7 @@ class Draft(msgspec.Struct):
         """Set a condition whose reason is the kind and `outcome` (default: the type); say if that changed it."""
         before = self.conditions
         reason = c.reason(self.job.kind.name, outcome or type_)
-        self.conditions = algebra.set_condition(before, type_, status, reason, message, wire(self.now))
+        self.conditions = algebra.set_condition(before, type_, status, reason, message, format_time(self.now))
         return self.conditions is not before
 
     def say(self, type_: EventType, outcome: str, message: str) -> None:
@@ -69,7 +69,7 @@ class Draft(msgspec.Struct):
 
     def start(self) -> None:
         """Set startTime to now."""
-        self.start_time = wire(self.now)
+        self.start_time = format_time(self.now)
 
     def succeed(self, message: str) -> None:
         """End the job well."""
@@ -81,7 +81,7 @@ class Draft(msgspec.Struct):
 
     def _finish(self, outcome: str, message: str, type_: EventType, counter: Counter) -> None:
         self.set(outcome, message)
-        self.completion_time = self.completion_time or wire(self.now)
+        self.completion_time = self.completion_time or format_time(self.now)
         self.say(type_, outcome, message)
         self.counters.append(counter)
 
@@ -106,17 +106,17 @@ class Draft(msgspec.Struct):
 
     def started_at(self) -> float | None:
         """Return startTime in seconds since the epoch."""
-        return seconds(self.start_time)
+        return time_or_none(self.start_time)
 
     def finished_at(self) -> float | None:
         """Return completionTime in seconds; for a job that another operator left without, when it ended."""
         for type_ in (c.SUCCEEDED, c.FAILED):
             ended = algebra.find(self.conditions, type_) or {}
             if self.completion_time is None and ended.get("status") == "True":
-                return seconds(ended.get("lastTransitionTime"))
-        return seconds(self.completion_time)
+                return time_or_none(ended.get("lastTransitionTime"))
+        return time_or_none(self.completion_time)
 
-    def wire(self) -> Object:
+    def format_time(self) -> Object:
         """Return the status object; parts without content are left out."""
         parts = {
             "conditions": self.conditions,
@@ -129,13 +129,13 @@ class Draft(msgspec.Struct):
 
     def changed(self) -> bool:
         """Say whether the status differs from the stored one."""
-        return self.wire() != {k: v for k, v in self.job.status.items() if v not in (None, [], {})}
+        return self.format_time() != {k: v for k, v in self.job.status.items() if v not in (None, [], {})}
 
     def plan(self, actions: Iterable[Action] = (), requeue_after: float | None = None) -> Plan:
         """Return the plan with this status, written only if it differs from the stored one."""
         return Plan(
             actions=tuple(actions),
-            status=self.wire() if self.changed() else None,
+            status=self.format_time() if self.changed() else None,
             events=tuple(self.events),
             counters=tuple(self.counters),
             requeue_after=requeue_after,

@@ -16,6 +16,7 @@ import hashlib
 import msgspec
 
 from trainshed.kube.openapi_schemas import component_name, components, reference
+from trainshed.kube.patch import APPLY, JSON, MERGE, STRATEGIC
 from trainshed.kube.registry import Registry
 from trainshed.kube.resourceinfo import ResourceInfo, SubresourceInfo
 from trainshed.kube.resources import Object
@@ -25,13 +26,7 @@ V2_PROTOBUF = b""
 """Body for clients that ask for OpenAPI v2 as protobuf: an empty message is a valid document."""
 
 _FORMAT = 1  # raise when the way documents are built changes, so that cached copies are dropped
-_STRATEGIC = "application/strategic-merge-patch+json"
-_PATCH_TYPES = (
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    _STRATEGIC,
-)
+_PATCH_TYPES = (APPLY, JSON, MERGE, STRATEGIC)
 
 
 def v2_json(version: str) -> Object:
@@ -205,7 +200,7 @@ def _operation(
     elif verb == "patch":
         body = {"schema": {"type": "object"}}
         # kubectl 1.29 and newer choose the patch from this list. Custom kinds have no merge keys.
-        types = [t for t in _PATCH_TYPES if not (custom and t == _STRATEGIC)]
+        types = [t for t in _PATCH_TYPES if not (custom and t == STRATEGIC)]
         out["requestBody"] = {"required": True, "content": dict.fromkeys(types, body)}
     return out
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -18,6 +17,7 @@ from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.store import Store
 from trainshed.kube.errors import Cause
 from trainshed.kube.resources import Object
+from trainshed.kube.timestamps import format_time
 
 AdmissionCheck: TypeAlias = Callable[[Object, Object | None, str], Sequence[Cause]]
 """(object, object before an update or None, "CREATE" or "UPDATE") → what is wrong. May raise `ApiError`."""
@@ -60,9 +60,4 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def timestamp(self) -> str:
         """The time of the request as objects carry it."""
-        return rfc3339(self.now)
-
-
-def rfc3339(now: float) -> str:
-    """Return a time as objects carry it: UTC, whole seconds."""
-    return datetime.datetime.fromtimestamp(now, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return format_time(self.now)

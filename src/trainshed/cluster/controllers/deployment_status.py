@@ -7,12 +7,11 @@ Source: apps/v1 DeploymentStatus, and "Deployment status" in the Kubernetes docu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-from trainshed.cluster.controllers.pods import seconds
 from trainshed.cluster.controllers.rollout import bounds, count, replicas
 from trainshed.kube.resources import Object
+from trainshed.kube.timestamps import format_time, parse_time
 
 COMPLETE = "NewReplicaSetAvailable"
 TIMED_OUT = "ProgressDeadlineExceeded"
@@ -38,7 +37,7 @@ def deployment_status(
         "collisionCount": before.get("collisionCount", 0),
     }
     enough = available >= desired - bounds(deployment["spec"])[1]
-    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamp = format_time(now)
     previous = {c["type"]: c for c in before.get("conditions") or ()}
     is_available = {
         "type": "Available",
@@ -78,7 +77,7 @@ def _progress(
         return waiting, float(deadline)
     if previous.get("reason") == TIMED_OUT:
         return overdue, None
-    left = seconds(previous["lastUpdateTime"]) + deadline - now
+    left = parse_time(previous["lastUpdateTime"]) + deadline - now
     return (waiting, left) if left > 0 else (overdue, None)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trainshed.cluster.controllers.pods import from_template, phase, seconds
+from trainshed.cluster.controllers.pods import from_template, phase
 from trainshed.kube.resources import Object
+from trainshed.kube.timestamps import parse_time
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 """Finalizer that keeps a finished pod until it is counted."""
@@ -93,7 +94,7 @@ def _ended(pod: Object) -> float:
         for container in (pod.get("status") or {}).get("containerStatuses") or ()
         if (state := (container.get("state") or {}).get("terminated")) and state.get("finishedAt")
     ]
-    return seconds(max(times)) if times else seconds(pod["metadata"]["creationTimestamp"])
+    return parse_time(max(times)) if times else parse_time(pod["metadata"]["creationTimestamp"])
 
 
 def restarts(pods: Iterable[Object]) -> int:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -28,8 +27,9 @@ from trainshed.cluster.controllers.job_pods import (
     parse_indexes,
     restarts,
 )
-from trainshed.cluster.controllers.pods import is_active, is_ready, phase, seconds, surplus
+from trainshed.cluster.controllers.pods import is_active, is_ready, phase, surplus
 from trainshed.kube.resources import Object
+from trainshed.kube.timestamps import format_time, parse_time
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
@@ -87,7 +87,7 @@ def decide(job: Object, pods: Sequence[Object], now: float) -> JobPlan:
         _drop(plan, count.active)
         if not _left(plan, count):
             _set(plan, COMPLETE, True, *reached, now)
-            status["completionTime"] = _stamp(now)
+            status["completionTime"] = format_time(now)
             plan.events.append(("Normal", "Completed", "Job completed"))
     elif failure is not None:
         _set(plan, FAILURE_TARGET, True, *failure, now)
@@ -105,7 +105,7 @@ def decide(job: Object, pods: Sequence[Object], now: float) -> JobPlan:
             _set(plan, SUSPENDED, False, "JobResumed", "Job resumed", now)
             plan.events.append(("Normal", "Resumed", "Job resumed"))
         if not status.get("startTime"):
-            status["startTime"] = _stamp(now)
+            status["startTime"] = format_time(now)
             if spec.get("activeDeadlineSeconds") is not None:
                 deadline = float(spec["activeDeadlineSeconds"])
         plan.requeue_after = deadline
@@ -121,7 +121,7 @@ def _after(job: Object, pods: Sequence[Object], conditions: Object, now: float) 
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is not None:
         ended = conditions.get(COMPLETE) or conditions[FAILED]
-        left = seconds(ended["lastTransitionTime"]) + int(ttl) - now
+        left = parse_time(ended["lastTransitionTime"]) + int(ttl) - now
         plan.delete_job = left <= 0
         plan.requeue_after = left if left > 0 else None
     return plan
@@ -195,7 +195,7 @@ def _failure(
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is None or not before.get("startTime") or spec.get("suspend"):
         return None, None
-    left = seconds(before["startTime"]) + int(deadline) - now
+    left = parse_time(before["startTime"]) + int(deadline) - now
     if left <= 0:
         return ("DeadlineExceeded", "Job was active longer than specified deadline"), None
     return None, left
@@ -291,7 +291,7 @@ def _set(plan: JobPlan, name: str, true: bool, reason: str, message: str, now: f
     for condition in conditions:
         if condition["type"] == name and condition["status"] == status:
             return False
-    stamp = _stamp(now)
+    stamp = format_time(now)
     new: dict[str, Any] = {
         "type": name,
         "status": status,
@@ -302,7 +302,3 @@ def _set(plan: JobPlan, name: str, true: bool, reason: str, message: str, now: f
     }
     plan.status["conditions"] = [*(c for c in conditions if c["type"] != name), new]
     return True
-
-
-def _stamp(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from trainshed.client.client import Client
 from trainshed.client.controller import Controller
@@ -17,6 +16,7 @@ from trainshed.cluster.controllers.storedobjects import contents, resource_of
 from trainshed.cluster.store import Store, Stored
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Object, Resource
+from trainshed.kube.timestamps import format_time
 
 ROOT_CA = "kube-root-ca.crt"
 FINALIZER = "kubernetes"
@@ -151,7 +151,7 @@ class NamespaceController:
 
     async def _explain(self, namespace: Object, remaining: list[Stored], failures: list[str]) -> None:
         status = namespace.get("status") or {}
-        stamp = datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = format_time(self._now())
         conditions = deletion_conditions(
             ((resource_of(stored).group_resource, stored.obj) for stored in remaining),
             failures,

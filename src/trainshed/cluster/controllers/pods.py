@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from trainshed.cluster.controllers.ownership import controller_reference
 from trainshed.kube.defaults import copy_tree
 from trainshed.kube.resources import Object
+from trainshed.kube.timestamps import parse_time
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -35,7 +35,7 @@ def available_in(pod: Object, min_ready_seconds: int, now: float) -> float | Non
     since = condition.get("lastTransitionTime")
     if not min_ready_seconds or not since:
         return 0.0
-    return max(seconds(since) + min_ready_seconds - now, 0.0)
+    return max(parse_time(since) + min_ready_seconds - now, 0.0)
 
 
 def _ready(pod: Object) -> Object | None:
@@ -73,8 +73,3 @@ def from_template(owner: Object, template: Object, *, generate_name: str) -> Obj
         },
         "spec": template["spec"],
     }
-
-
-def seconds(timestamp: str) -> float:
-    """Return a timestamp of an object as seconds since the epoch."""
-    return datetime.fromisoformat(timestamp).timestamp()

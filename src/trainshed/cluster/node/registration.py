@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import platform
-import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from trainshed import __version__
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node import gpu
-from trainshed.cluster.node.timestamps import format_micro_time, format_time
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import LEASES, NODES, Object
+from trainshed.kube.timestamps import format_micro_time, format_time
 
 log = logging.getLogger(__name__)
 
@@ -206,13 +205,6 @@ class Registration:
             "spec": {"holderIdentity": self._name, "leaseDurationSeconds": LEASE_SECONDS, **renewed["spec"]},
         }
         await self._client.create(LEASES, lease)
-
-
-def default_node_name() -> str:
-    """Return this machine's name as a DNS label."""
-    name = socket.gethostname().split(".")[0].lower()
-    clean = "".join(c if c.isalnum() or c == "-" else "-" for c in name).strip("-")
-    return clean or "node"
 
 
 def _os_image() -> str:

@@ -9,7 +9,7 @@ the binding nor its echo through the watch has happened. If the binding fails, t
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+import time
 
 from trainshed.client.client import Client
 from trainshed.client.controller import Controller
@@ -20,7 +20,9 @@ from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Placement, place
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.errors import ApiError
+from trainshed.kube.patch import STRATEGIC
 from trainshed.kube.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS, Object
+from trainshed.kube.timestamps import format_time
 
 Key = tuple[str, str]
 
@@ -180,7 +182,7 @@ class Scheduler:
             "reason": "SchedulingGated" if placement is GATED else "Unschedulable",
             "message": placement.why_not,
             "lastProbeTime": None,
-            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": format_time(time.time()),
         }
         if before.get("status") == "False":
             condition["lastTransitionTime"] = before.get("lastTransitionTime")
@@ -191,7 +193,7 @@ class Scheduler:
                 key[1],
                 key[0],
                 patch,
-                patch_type="application/strategic-merge-patch+json",
+                patch_type=STRATEGIC,
                 subresource="status",
             )
         except ApiError as error:

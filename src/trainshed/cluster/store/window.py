@@ -74,9 +74,6 @@ class Window:
             for watch in tuple(watches):
                 watch.close()
 
-    def watchers(self) -> int:
-        return sum(len(w) for w in self._watches.values())
-
 
 class Watch:
     """An async iterator of `StoreEvent`s: every change under `prefix` after `since`, in order, once.

@@ -6,11 +6,11 @@ from trainshed.cluster.apiserver.body import read_raw
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import write_options
-from trainshed.cluster.apiserver.verbs.write import APPLY, Patch
+from trainshed.cluster.apiserver.verbs.write import Patch
 from trainshed.cluster.apiserver.writing import Change, modify
 from trainshed.kube import scale
 from trainshed.kube.errors import bad_request
-from trainshed.kube.patch import check_patch_type
+from trainshed.kube.patch import APPLY, MERGE, check_patch_type
 from trainshed.kube.resources import Object
 
 
@@ -32,7 +32,7 @@ async def patch(core: Core, call: Call) -> Answer:
     """Patch the Scale of an object."""
     content_type = check_patch_type(call.request.headers.get("content-type", ""), custom=call.kind.info.crd)
     if content_type == APPLY:
-        content_type = "application/merge-patch+json"  # a Scale has one field to own
+        content_type = MERGE  # a Scale has one field to own
     change = Patch(content_type, await call.request.body())
     return await _change(core, call, lambda current: change.on(current, call), "PatchOptions")
 

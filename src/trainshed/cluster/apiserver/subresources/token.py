@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.body import read_raw
-from trainshed.cluster.apiserver.core import Call, Core, rfc3339
+from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import write_options
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS
 from trainshed.kube import causes
 from trainshed.kube.errors import bad_request, conflict, invalid, not_found
 from trainshed.kube.resources import Object
+from trainshed.kube.timestamps import format_time
 
 
 async def create(core: Core, call: Call) -> Answer:
@@ -33,7 +34,7 @@ async def create(core: Core, call: Call) -> Answer:
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {**metadata, **(request.get("metadata") or {})},
         "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
-        "status": {"token": token, "expirationTimestamp": rfc3339(int(call.now) + seconds)},
+        "status": {"token": token, "expirationTimestamp": format_time(int(call.now) + seconds)},
     }
     return Answer.json(out, status=201)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from trainshed.cluster.apiserver import rendering
 from trainshed.cluster.apiserver.admission.namespaces import UNDELETABLE
-from trainshed.cluster.apiserver.core import Call, Core, rfc3339
+from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import CLEANUP
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.kinds import Kind
@@ -20,6 +20,7 @@ from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_compl
 from trainshed.cluster.store import KeyMissing, RevisionMismatch
 from trainshed.kube.errors import ApiError, conflict, forbidden
 from trainshed.kube.resources import CRDS, JOBS, NAMESPACES, PODS, Object
+from trainshed.kube.timestamps import format_time
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _DEFAULT_GRACE = 30
@@ -127,9 +128,9 @@ def _marked(kind: Kind, old: Object, options: DeleteOptions, now: float) -> Obje
         if kind.resource != PODS or grace >= (metadata.get("deletionGracePeriodSeconds") or 0):
             return old
         metadata["deletionGracePeriodSeconds"] = grace
-        metadata["deletionTimestamp"] = rfc3339(now + grace)
+        metadata["deletionTimestamp"] = format_time(now + grace)
         return {**old, "metadata": metadata}
-    metadata["deletionTimestamp"] = rfc3339(now + grace)
+    metadata["deletionTimestamp"] = format_time(now + grace)
     metadata["deletionGracePeriodSeconds"] = grace
     _set_finalizers(kind, metadata, options)
     if counts_generations(kind):
@@ -138,7 +139,7 @@ def _marked(kind: Kind, old: Object, options: DeleteOptions, now: float) -> Obje
     if kind.resource == NAMESPACES:
         out["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
     if kind.resource == CRDS:
-        out["status"] = _terminating(old.get("status") or {}, rfc3339(now))
+        out["status"] = _terminating(old.get("status") or {}, format_time(now))
     return out
 
 

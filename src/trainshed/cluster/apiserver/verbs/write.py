@@ -14,14 +14,9 @@ from trainshed.kube.apply import apply
 from trainshed.kube.body import decode_body, decode_value
 from trainshed.kube.errors import ApiError, Cause, bad_request, invalid
 from trainshed.kube.jsonpatch import json_patch
-from trainshed.kube.patch import check_patch_type, merge_patch
+from trainshed.kube.patch import APPLY, JSON, MERGE, check_patch_type, merge_patch
 from trainshed.kube.resources import Object
 from trainshed.kube.strategic import strategic_merge
-
-APPLY = "application/apply-patch+yaml"
-JSON_PATCH = "application/json-patch+json"
-MERGE = "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
 
 
 async def create(core: Core, call: Call) -> Answer:
@@ -96,12 +91,12 @@ class Patch:
     def __init__(self, content_type: str, data: bytes) -> None:
         self.content_type = content_type
         self.document = decode_value(data)
-        if content_type != JSON_PATCH and not isinstance(self.document, dict):
+        if content_type != JSON and not isinstance(self.document, dict):
             raise bad_request("error decoding patch: a merge patch must be an object")
 
     def on(self, target: Object, call: Call) -> Object:
         """Return `target` patched. Raises `ApiError` 400, 422."""
-        if self.content_type == JSON_PATCH:
+        if self.content_type == JSON:
             new = json_patch(target, self.document)
         elif self.content_type == MERGE:
             new = merge_patch(target, self.document)

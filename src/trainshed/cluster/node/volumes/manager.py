@@ -14,7 +14,6 @@ from typing import Any
 from trainshed.client.client import Client
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.references import References, claim_name
-from trainshed.cluster.node.timestamps import parse_time
 from trainshed.cluster.node.volumes import atomic
 from trainshed.cluster.node.volumes.claim import claimed_directory
 from trainshed.cluster.node.volumes.configuration import configmap_files, secret_files
@@ -32,6 +31,7 @@ from trainshed.cluster.node.volumes.projected import (
 )
 from trainshed.kube.errors import ApiError
 from trainshed.kube.resources import Object
+from trainshed.kube.timestamps import parse_time
 
 SUPPORTED = (
     "emptyDir",
