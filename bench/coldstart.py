@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.cluster import status, trainshed
 from bench.measure import Figure
 from trainshed.client.config import connect, load_kubeconfig
-from trainshed.kube.resources import PODS
+from trainshed.kube.meta.resources import PODS
 
 IDLE_SECONDS = 5.0
 

@@ -10,8 +10,8 @@ from bench.cluster import cluster
 from bench.measure import Figure
 from trainshed.client.client import Client
 from trainshed.client.config import connect, load_kubeconfig
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import PODS, PYTORCHJOBS, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PODS, PYTORCHJOBS, Object
 
 REPLICAS = 5
 

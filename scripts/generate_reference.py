@@ -21,9 +21,9 @@ from typer.models import ArgumentInfo
 from trainshed.api.crd import crd
 from trainshed.api.kinds import KINDS
 from trainshed.cli.main import app
-from trainshed.kube.builtins import BUILTINS
-from trainshed.kube.resourceinfo import ResourceInfo
-from trainshed.kube.schema import KUBERNETES_MINOR
+from trainshed.kube.builtin.builtins import BUILTINS
+from trainshed.kube.meta.resourceinfo import ResourceInfo
+from trainshed.kube.schema.nodes import KUBERNETES_MINOR
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs/reference"

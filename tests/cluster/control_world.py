@@ -32,8 +32,8 @@ from trainshed.cluster.node.runtime import durable
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.store import Store
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import NODES, PODS, Object, Resource
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import NODES, PODS, Object, Resource
 
 DEADLINE = 20.0
 CA = "-----BEGIN CERTIFICATE-----\n"

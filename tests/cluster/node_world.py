@@ -31,7 +31,7 @@ from trainshed.cluster.node.runtime.model import (
     SandboxState,
     StartError,
 )
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 NODE = "node-a"
 WAIT_SECONDS = 5.0

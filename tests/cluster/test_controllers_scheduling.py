@@ -17,7 +17,7 @@ from trainshed.client.transport import TransportError
 from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.pods import is_ready
 from trainshed.cluster.scheduler.scheduler import Scheduler
-from trainshed.kube.resources import ENDPOINTS, ENDPOINTSLICES, EVENTS, NODES, PODS, SERVICES, Object
+from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, EVENTS, NODES, PODS, SERVICES, Object
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.control_world import World, cluster, make_pod
 from trainshed.cluster.controllers.pods import is_ready
-from trainshed.kube.resources import (
+from trainshed.kube.meta.resources import (
     EVENTS,
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,

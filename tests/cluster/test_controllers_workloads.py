@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.control_world import World, cluster
 from trainshed.cluster.controllers.pods import is_active, is_ready
-from trainshed.kube.resources import DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICASETS, Object
+from trainshed.kube.meta.resources import DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICASETS, Object
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from trainshed.cluster.node.context import NodeOptions
 from trainshed.cluster.node.images import Image, ImageRegistry
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.runtime.model import StartError
-from trainshed.kube.errors import ApiError
+from trainshed.kube.meta.errors import ApiError
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from trainshed.cluster.apiserver.authorization import RbacAuthorizer
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.store import Store
 from trainshed.jobs.model import OperatorOptions
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import (
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import (
     EVENTS,
     HORIZONTALPODAUTOSCALERS,
     NAMESPACES,

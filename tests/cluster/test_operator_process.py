@@ -35,7 +35,7 @@ from trainshed.cluster.apiserver.authentication import ADMIN, Authenticator
 from trainshed.cluster.apiserver.authorization import RbacAuthorizer
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.store import Store
-from trainshed.kube.resources import CRDS, NAMESPACES, PODS, PYTORCHJOBS, SERVICEACCOUNTS
+from trainshed.kube.meta.resources import CRDS, NAMESPACES, PODS, PYTORCHJOBS, SERVICEACCOUNTS
 from trainshed.operator import objects
 from trainshed.operator.certificates import CONFIGURATION_NAME
 from trainshed.operator.flags import parse

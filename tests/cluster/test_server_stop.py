@@ -15,7 +15,7 @@ from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.serve import GRACEFUL_SECONDS, loopback_socket, serve
 from trainshed.cluster.pki import ensure_pki
 from trainshed.cluster.store import Store
-from trainshed.kube.resources import NAMESPACES
+from trainshed.kube.meta.resources import NAMESPACES
 
 
 async def test_a_server_with_an_open_watch_stops_at_once(

@@ -17,7 +17,7 @@ from trainshed.cluster.apiserver.streams.portforward import forward_spdy
 from trainshed.cluster.apiserver.streams.remotecommand import bridge, exit_status, parse_resize
 from trainshed.cluster.apiserver.streams.spdychannels import SpdyChannels
 from trainshed.cluster.apiserver.streams.spdysession import Session
-from trainshed.kube.errors import ApiError
+from trainshed.kube.meta.errors import ApiError
 
 DEADLINE = 10.0
 POD = {"metadata": {"name": "web", "namespace": "default", "uid": "0d7c"}}

@@ -22,8 +22,8 @@ from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.http import HttpTransport
 from trainshed.client.transport import Transport, TransportError
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import CONFIGMAPS, NODES, PODS
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import CONFIGMAPS, NODES, PODS
 
 
 class Echo:

@@ -14,9 +14,10 @@ import pytest
 from tests.e2e.test_streams_kubectl import KUBECTLS
 from tests.fakes.stream_api import running
 from trainshed.cluster.apiserver.streams import Receive, Scope, Send
-from trainshed.kube import discovery, negotiate, openapi, protobuf
-from trainshed.kube.registry import Registry
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.served import discovery, openapi
+from trainshed.kube.served.registry import Registry
+from trainshed.kube.wire import negotiate, protobuf
 
 DEADLINE = 30.0
 COMMANDS = [

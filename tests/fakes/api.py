@@ -15,9 +15,9 @@ from urllib.parse import unquote
 import msgspec
 
 from trainshed.client.transport import Query, Response, TransportError
-from trainshed.kube import errors
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import Object
+from trainshed.kube.meta import errors
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import Object
 
 COLLECTIONS = {"things", "leases", "events", "pods", "services", "pytorchjobs", "horizontalpodautoscalers"}
 

@@ -13,8 +13,8 @@ import termios
 from collections.abc import AsyncIterator, Sequence
 
 from trainshed.cluster.backend import LogOptions
-from trainshed.kube.errors import bad_request
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import bad_request
+from trainshed.kube.meta.resources import Object
 
 
 class LocalProcess:

@@ -12,10 +12,11 @@ import uvicorn
 
 from tests.fakes.local_node import LocalNode
 from trainshed.cluster.apiserver import streams
-from trainshed.kube import discovery, negotiate
-from trainshed.kube.errors import ApiError, not_found
-from trainshed.kube.registry import Registry
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import ApiError, not_found
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.served import discovery
+from trainshed.kube.served.registry import Registry
+from trainshed.kube.wire import negotiate
 
 POD: Object = {
     "apiVersion": "v1",

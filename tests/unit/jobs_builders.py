@@ -11,7 +11,7 @@ from trainshed.jobs.frameworks import FRAMEWORKS
 from trainshed.jobs.job import Job
 from trainshed.jobs.model import Observed, OperatorOptions
 from trainshed.jobs.plan import CreatePod, CreateService, Plan
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.times import format_time
 
 NOW = 1_700_000_000.0
 """The time in tests, in seconds since the epoch: 2023-11-14T22:13:20Z."""

@@ -24,7 +24,7 @@ from trainshed.jobs.plan import (
     DeleteService,
     Plan,
 )
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.times import format_time
 
 
 class World:

@@ -10,11 +10,11 @@ import yaml
 
 from trainshed.api.crd import crd
 from trainshed.api.kinds import KINDS
-from trainshed.kube.cel import evaluate_rules
-from trainshed.kube.crd import validate_crd
-from trainshed.kube.decode import conform
-from trainshed.kube.schema import from_crd
-from trainshed.kube.structural import apply_defaults, validate
+from trainshed.kube.schema.cel import evaluate_rules
+from trainshed.kube.schema.crd import validate_crd
+from trainshed.kube.schema.decode import conform
+from trainshed.kube.schema.nodes import from_crd
+from trainshed.kube.schema.structural import apply_defaults, validate
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 JOBS = [next(yaml.safe_load_all(path.read_text())) for path in sorted(GOLDEN.glob("*.input.yaml"))]

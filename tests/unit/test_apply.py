@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube import fieldset
-from trainshed.kube.apply import apply
-from trainshed.kube.errors import ApiError
-from trainshed.kube.lastapplied import LAST_APPLIED
-from trainshed.kube.managedfields import entries_of, same_but_times, track_update
-from trainshed.kube.patch import json_patch
-from trainshed.kube.schema import SchemaNode, builtin, from_crd
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.patch import fieldset
+from trainshed.kube.patch.apply import apply
+from trainshed.kube.patch.lastapplied import LAST_APPLIED
+from trainshed.kube.patch.managedfields import entries_of, same_but_times, track_update
+from trainshed.kube.patch.types import json_patch
+from trainshed.kube.schema.nodes import SchemaNode, builtin, from_crd
 
 CONFIGMAP = builtin(("", "v1", "ConfigMap"))
 POD = builtin(("", "v1", "Pod"))

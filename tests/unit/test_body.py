@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube.body import decode_body, decode_value, json_duplicates
-from trainshed.kube.errors import ApiError
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.wire.body import decode_body, decode_value, json_duplicates
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),

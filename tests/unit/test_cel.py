@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainshed.kube import cel
-from trainshed.kube.cel import escape, evaluate_rules
-from trainshed.kube.schema import from_crd
+from trainshed.kube.schema import cel
+from trainshed.kube.schema.cel import escape, evaluate_rules
+from trainshed.kube.schema.nodes import from_crd
 
 
 def widget(spec, **rule):

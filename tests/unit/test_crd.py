@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.api.crd import crd as own_crd
-from trainshed.kube.crd import crd_defaults, established, infos, is_established, validate_crd
-from trainshed.kube.crd_schema import schema_causes
-from trainshed.kube.metadata import validate_metadata
-from trainshed.kube.resources import CRDS, Resource
-from trainshed.kube.schema import from_crd
-from trainshed.kube.structural import apply_defaults, validate
+from trainshed.kube.meta.resources import CRDS, Resource
+from trainshed.kube.schema.crd import crd_defaults, established, infos, is_established, validate_crd
+from trainshed.kube.schema.crd_schema import schema_causes
+from trainshed.kube.schema.metadata import validate_metadata
+from trainshed.kube.schema.nodes import from_crd
+from trainshed.kube.schema.structural import apply_defaults, validate
 
 NOW = "2024-01-01T00:00:00Z"
 LATER = "2024-01-02T00:00:00Z"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube.decode import cannot_handle, canonical_time, conform
-from trainshed.kube.errors import ApiError
-from trainshed.kube.schema import builtin, from_crd
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.schema.decode import cannot_handle, canonical_time, conform
+from trainshed.kube.schema.nodes import builtin, from_crd
 
 POD = builtin(("", "v1", "Pod"))
 WHAT = cannot_handle("Pod", "v1")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube import resources as r
-from trainshed.kube.decode import conform
-from trainshed.kube.defaults import admit_pod, default_object, qos_class
-from trainshed.kube.podspec_defaults import image_pull_policy
-from trainshed.kube.registry import BUILTINS
-from trainshed.kube.schema import builtin
+from trainshed.kube.builtin.defaults import admit_pod, default_object, qos_class
+from trainshed.kube.builtin.podspec_defaults import image_pull_policy
+from trainshed.kube.meta import resources as r
+from trainshed.kube.schema.decode import conform
+from trainshed.kube.schema.nodes import builtin
+from trainshed.kube.served.registry import BUILTINS
 
 
 def pod(container=None, **spec):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.unit.test_registry import make_custom
-from trainshed.kube import discovery
-from trainshed.kube.registry import Registry
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.served import discovery
+from trainshed.kube.served.registry import Registry
 
 
 def _legacy(registry: Registry) -> set[tuple[str, str, str, str]]:

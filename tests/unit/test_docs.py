@@ -13,7 +13,7 @@ from tests.e2e.tutorial import blocks, commands
 from trainshed.api.kinds import KINDS
 from trainshed.cli.main import app
 from trainshed.cluster.apiserver.inert import INERT
-from trainshed.kube.builtins import BUILTINS
+from trainshed.kube.builtin.builtins import BUILTINS
 from trainshed.operator.flags import build_parser
 
 ROOT = Path(__file__).parents[2]

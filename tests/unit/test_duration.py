@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainshed.kube import duration
+from trainshed.kube.meta import duration
 
 M, H, D, Y = 60, 3600, 86400, 365 * 86400
 

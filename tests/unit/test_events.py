@@ -9,7 +9,7 @@ from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
-from trainshed.kube.errors import forbidden
+from trainshed.kube.meta.errors import forbidden
 
 JOB = {
     "apiVersion": "kubeflow.org/v1",

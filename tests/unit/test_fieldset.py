@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube import fieldset
-from trainshed.kube.schema import UNTYPED, builtin, from_crd
+from trainshed.kube.patch import fieldset
+from trainshed.kube.schema.nodes import UNTYPED, builtin, from_crd
 
 POD = builtin(("", "v1", "Pod"))
 

@@ -15,7 +15,7 @@ from tests.unit.jobs_builders import (
 )
 from trainshed.api.core import Object
 from trainshed.jobs.plan import DeleteJob, DeletePod, DeleteService
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.times import format_time
 
 
 def finished(outcome: str = "Succeeded", at: float | None = NOW) -> Object:

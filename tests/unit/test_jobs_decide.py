@@ -19,7 +19,7 @@ from tests.unit.jobs_builders import (
 )
 from tests.unit.jobs_world import World
 from trainshed.jobs.plan import CreatePod, CreateService, Plan
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.times import format_time
 
 
 def shape(world: World) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from trainshed.jobs.plan import (
     DeletePod,
     DeleteService,
 )
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.times import format_time
 
 ENDED = {"name": "pytorch", "state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "boom"}}}
 WAITING = {

@@ -15,7 +15,7 @@ from tests.unit.jobs_builders import (
     reasons,
 )
 from trainshed.jobs.plan import DeletePod, DeleteService
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.times import format_time
 
 STARTED = {
     "conditions": [make_condition("Created"), make_condition("Running")],

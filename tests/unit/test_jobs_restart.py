@@ -19,7 +19,7 @@ from tests.unit.jobs_builders import (
 from trainshed.jobs.plan import DeletePod
 from trainshed.jobs.pods import pod_restart_policy
 from trainshed.jobs.restart import is_retryable
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.times import format_time
 
 RESTARTING, FAILED = "PyTorchJobRestarting", "PyTorchJobFailed"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainshed.kube import jsonpath
+from trainshed.kube.meta import jsonpath
 
 JOB: dict[str, Any] = {
     "metadata": {"labels": {"app": "x", "example.com/name": "y"}},

@@ -9,14 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube import fieldset
-from trainshed.kube.managedfields import (
-    default_manager,
-    entries_of,
-    same_but_times,
-    track_update,
-)
-from trainshed.kube.schema import builtin
+from trainshed.kube.patch import fieldset
+from trainshed.kube.patch.managedfields import default_manager, entries_of, same_but_times, track_update
+from trainshed.kube.schema.nodes import builtin
 
 CONFIGMAP = builtin(("", "v1", "ConfigMap"))
 POD = builtin(("", "v1", "Pod"))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainshed.kube import names
-from trainshed.kube.metadata import ANNOTATIONS_MAX, selector_causes, validate_metadata
-from trainshed.kube.resources import CONFIGMAPS, NAMESPACES, NODES, PYTORCHJOBS, ROLES, SERVICES
+from trainshed.kube.meta import names
+from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, NODES, PYTORCHJOBS, ROLES, SERVICES
+from trainshed.kube.schema.metadata import ANNOTATIONS_MAX, selector_causes, validate_metadata
 
 
 def causes(resource=CONFIGMAPS, old=None, **meta):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube import negotiate
-from trainshed.kube.errors import ApiError
-from trainshed.kube.negotiate import JSON, YAML, Representation
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.wire import negotiate
+from trainshed.kube.wire.negotiate import JSON, YAML, Representation
 
 _TABLE = "application/json;as=Table;g=meta.k8s.io"
 KUBECTL_TABLE = f"{_TABLE};v=v1,{_TABLE};v=v1beta1,application/json"

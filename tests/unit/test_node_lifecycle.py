@@ -31,7 +31,7 @@ from trainshed.cluster.node.observed import (
     Stopping,
 )
 from trainshed.cluster.node.restarts import backoff_seconds
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.times import format_time
 
 DELETING = {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 30}
 SIDECAR = make_container("side", restartPolicy="Always")

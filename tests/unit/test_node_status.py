@@ -11,8 +11,8 @@ from trainshed.cluster.node.lifecycle import DEADLINE
 from trainshed.cluster.node.observed import Health, Problem, SeenContainer
 from trainshed.cluster.node.status import StatusContext, changed, container_id, pod_status
 from trainshed.cluster.node.statuswriter import is_bland
-from trainshed.kube.defaults import qos_class
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.builtin.defaults import qos_class
+from trainshed.kube.meta.times import format_time
 
 CONTEXT = StatusContext("10.88.0.1", lambda image: "trainshed://host-root")
 SIDECAR = make_container("side", restartPolicy="Always")

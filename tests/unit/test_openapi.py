@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.unit.test_registry import make_custom
-from trainshed.kube.openapi import OpenAPI, gv_path
-from trainshed.kube.registry import BUILTINS, Registry
+from trainshed.kube.served.openapi import OpenAPI, gv_path
+from trainshed.kube.served.registry import BUILTINS, Registry
 
 GROUP_VERSIONS = sorted({info.group_version for info in BUILTINS})
 

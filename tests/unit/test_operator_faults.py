@@ -31,7 +31,7 @@ from trainshed.client.client import Client
 from trainshed.client.transport import Transport
 from trainshed.jobs.model import OperatorOptions
 from trainshed.jobs.plan import DeletePod, Plan
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 from trainshed.operator.manager import Operator
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube.errors import ApiError
-from trainshed.kube.jsonpatch import equal
-from trainshed.kube.patch import check_patch_type, json_patch, merge_patch
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.patch.jsonpatch import equal
+from trainshed.kube.patch.types import check_patch_type, json_patch, merge_patch
 
 _SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.text(max_size=3))
 _JSON = st.recursive(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube import protobuf
-from trainshed.kube.errors import ApiError
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.wire import protobuf
 
 
 def varint(value: int) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube import quantity
+from trainshed.kube.meta import quantity
 
 
 @pytest.mark.parametrize(

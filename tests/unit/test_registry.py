@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube import resources
-from trainshed.kube.registry import ALL_VERBS, BUILTINS, Registry, ResourceInfo, version_priority
-from trainshed.kube.resources import Resource
+from trainshed.kube.meta import resources
+from trainshed.kube.meta.resources import Resource
+from trainshed.kube.served.registry import ALL_VERBS, BUILTINS, Registry, ResourceInfo, version_priority
 
 
 def make_custom(

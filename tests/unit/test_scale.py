@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainshed.kube.errors import ApiError
-from trainshed.kube.scale import BUILTIN_SCALES, ScalePaths, from_crd, from_scale, to_scale
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.wire.scale import BUILTIN_SCALES, ScalePaths, from_crd, from_scale, to_scale
 
 DEPLOYMENT: dict[str, Any] = {
     "apiVersion": "apps/v1",

@@ -2,7 +2,7 @@
 
 from msgspec import UNSET
 
-from trainshed.kube import schema
+from trainshed.kube.schema import nodes as schema
 
 POD = ("", "v1", "Pod")
 

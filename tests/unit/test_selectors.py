@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import EVENTS, JOBS, NODES, PODS, PYTORCHJOBS, Resource
-from trainshed.kube.selectors import FieldSelector, LabelSelector, supported_fields
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import EVENTS, JOBS, NODES, PODS, PYTORCHJOBS, Resource
+from trainshed.kube.meta.selectors import FieldSelector, LabelSelector, supported_fields
 
 LABELS = {"app": "web", "tier": "", "n": "5", "example.com/role": "node"}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainshed.kube.errors import ApiError
-from trainshed.kube.schema import SchemaNode, builtin
-from trainshed.kube.strategic import strategic_merge
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.patch.strategic import strategic_merge
+from trainshed.kube.schema.nodes import SchemaNode, builtin
 
 POD = builtin(("", "v1", "Pod"))
 DEPLOYMENT = builtin(("apps", "v1", "Deployment"))

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube.re2 import compile_re2
-from trainshed.kube.schema import from_crd, from_schema
-from trainshed.kube.structural import apply_defaults, validate
+from trainshed.kube.schema.nodes import from_crd, from_schema
+from trainshed.kube.schema.re2 import compile_re2
+from trainshed.kube.schema.structural import apply_defaults, validate
 
 SPEC = {
     "type": "object",

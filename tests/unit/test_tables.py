@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.unit.test_registry import make_custom
-from trainshed.kube import tables
-from trainshed.kube.registry import BUILTINS, Registry, ResourceInfo
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.served import tables
+from trainshed.kube.served.registry import BUILTINS, Registry, ResourceInfo
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC).timestamp()
 FIVE_MINUTES_AGO = "2026-01-01T11:55:00Z"

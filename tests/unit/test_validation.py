@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from trainshed.kube import resources as r
-from trainshed.kube.defaults import default_object, job_identity
-from trainshed.kube.validation import validate_object
+from trainshed.kube.builtin.defaults import default_object, job_identity
+from trainshed.kube.builtin.validation import validate_object
+from trainshed.kube.meta import resources as r
 
 CRONJOBS = r.Resource("batch", "v1", "cronjobs", "CronJob")
 STATEFULSETS = r.Resource("apps", "v1", "statefulsets", "StatefulSet")

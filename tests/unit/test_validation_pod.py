@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from trainshed.kube.defaults import default_object
-from trainshed.kube.resources import PODS
-from trainshed.kube.validation import validate_object
+from trainshed.kube.builtin.defaults import default_object
+from trainshed.kube.builtin.validation import validate_object
+from trainshed.kube.meta.resources import PODS
 
 
 def build(container=None, **spec):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube import watchframe
-from trainshed.kube.errors import expired
-from trainshed.kube.watchframe import FrameSplitter, WatchEvent
+from trainshed.kube.meta.errors import expired
+from trainshed.kube.wire import watchframe
+from trainshed.kube.wire.watchframe import FrameSplitter, WatchEvent
 
 
 def test_frame_wraps_encoded_bytes() -> None:

@@ -13,7 +13,7 @@ from tests.fakes.virtual_time import run_virtual
 from trainshed.client.controller import Controller
 from trainshed.client.transport import TransportError
 from trainshed.client.workqueue import QueueClosed, WorkQueue
-from trainshed.kube.errors import conflict
+from trainshed.kube.meta.errors import conflict
 
 
 def test_a_key_waits_once() -> None:

@@ -1,7 +1,7 @@
 """Engines for CEL rules in CRDs, for 0007: `python docs/decisions/measure/rules.py`.
 
 Runs rules of the kinds that CRDs use, most of them from the Kubernetes documentation of validation rules, through
-our evaluator (`kube.cel`, over common-expression-language) and through cel-python when it is installed.
+our evaluator (`kube.schema.cel`, over common-expression-language) and through cel-python when it is installed.
 """
 # ruff: noqa: T201
 
@@ -14,8 +14,8 @@ from typing import Any
 
 from figures import cost, median, print_table, print_versions
 
-from trainshed.kube.cel import evaluate_rules
-from trainshed.kube.schema import from_crd
+from trainshed.kube.schema.cel import evaluate_rules
+from trainshed.kube.schema.nodes import from_crd
 
 SELF: dict[str, Any] = {
     "minReplicas": 1, "replicas": 3, "maxReplicas": 5, "name": "worker-0", "policy": "OnFailure",
@@ -119,12 +119,12 @@ def main() -> None:
     print_table(["rule", *engines], rows)
     print()
     codes = {
-        "our evaluator, no rule that needs the engine": "import trainshed.kube.cel",
-        "and the native module": "import trainshed.kube.cel as c; c._engine()",
-        "the whole package `cel`": "import trainshed.kube.cel; import cel",
+        "our evaluator, no rule that needs the engine": "import trainshed.kube.schema.cel",
+        "and the native module": "import trainshed.kube.schema.cel as c; c._engine()",
+        "the whole package `cel`": "import trainshed.kube.schema.cel; import cel",
     }
     if "cel-python" in engines:
-        codes["cel-python"] = "import trainshed.kube.cel; import celpy"
+        codes["cel-python"] = "import trainshed.kube.schema.cel; import celpy"
     rows = []
     for name, code in codes.items():
         milliseconds, mebibytes = cost(code)

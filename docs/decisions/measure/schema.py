@@ -13,16 +13,16 @@ from figures import cost, print_table, print_versions
 
 POD = "['apiVersion', 'kind', 'metadata', 'spec', 'status']"
 CASES = {
-    "`kube.schema`: imported": ("", "import trainshed.kube.schema"),
-    "`kube.schema`: the schema of Pod": (
+    "`kube.schema.nodes`: imported": ("", "import trainshed.kube.schema.nodes"),
+    "`kube.schema.nodes`: the schema of Pod": (
         "",
-        "from trainshed.kube.schema import builtin\\n"
+        "from trainshed.kube.schema.nodes import builtin\\n"
         "node = builtin(('', 'v1', 'Pod')).properties['spec'].properties['containers'].items\\n"
         "assert node.properties['image'].type == 'string'",
     ),
-    "`kube.schema`: every node of Pod": (
+    "`kube.schema.nodes`: every node of Pod": (
         "",
-        "from trainshed.kube.schema import builtin\\n"
+        "from trainshed.kube.schema.nodes import builtin\\n"
         "def walk(node, seen):\\n"
         "    if node is None or id(node) in seen: return\\n"
         "    seen[id(node)] = node\\n"
@@ -33,7 +33,7 @@ CASES = {
     "the same JSON decoded whole by `json`": (
         "",
         "import json, importlib.util, pathlib\\n"
-        "from trainshed.kube.schema import KUBERNETES_MINOR\\n"
+        "from trainshed.kube.schema.nodes import KUBERNETES_MINOR\\n"
         "folder = pathlib.Path(importlib.util.find_spec('kubernetes_validate').submodule_search_locations[0])\\n"
         "found = sorted(folder.glob(f'**/*{KUBERNETES_MINOR}*/_definitions.json'))\\n"
         "document = json.loads(found[0].read_bytes())",

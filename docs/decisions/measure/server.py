@@ -27,7 +27,7 @@ from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.pki import Pki, ensure_pki
 from trainshed.cluster.store import Store
-from trainshed.kube.resources import PODS, SERVICEACCOUNTS
+from trainshed.kube.meta.resources import PODS, SERVICEACCOUNTS
 
 ROUNDS = 5
 POD = {

@@ -9,8 +9,8 @@ import msgspec
 
 from trainshed.cli.console import UserError
 from trainshed.client.client import Client
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import NAMESPACES, Object, Resource
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import NAMESPACES, Object, Resource
 
 FIELD_MANAGER = "trainshed"
 

@@ -11,8 +11,8 @@ from trainshed.cli import applying, jobstate, manifests
 from trainshed.cli.connection import Context, Kubeconfig, Namespace, Target, connected
 from trainshed.cli.console import REFUSED, UserError, err, out, user_errors
 from trainshed.cli.jobs import Files
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import Object
 
 
 def check(

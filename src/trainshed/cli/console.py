@@ -53,7 +53,7 @@ def user_errors() -> Iterator[None]:
     """Turn expected failures into one line and an exit code; anything else is our bug and keeps its traceback."""
     from trainshed.client.transport import TransportError
     from trainshed.cluster.paths import StateError
-    from trainshed.kube.errors import ApiError
+    from trainshed.kube.meta.errors import ApiError
 
     try:
         yield

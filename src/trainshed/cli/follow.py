@@ -16,8 +16,8 @@ from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
 from trainshed.jobs.constants import LABEL_JOB_NAME
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import PODS, Object, Resource
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PODS, Object, Resource
 
 _KEPT_LINES = 25
 _SETTLE_SECONDS = 1.5

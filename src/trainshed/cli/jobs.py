@@ -18,8 +18,8 @@ from trainshed.cli.follow import Follower, Outcome
 from trainshed.cli.summary import failure_lines, success_lines
 from trainshed.cli.view import LiveView, PlainView
 from trainshed.client.client import Client
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import PYTORCHJOBS, Object, Resource
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PYTORCHJOBS, Object, Resource
 
 Files = Annotated[
     list[str],

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from trainshed.jobs.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 
 class Replica(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
-from trainshed.kube.errors import ApiError
+from trainshed.kube.meta.errors import ApiError
 
 _RETRY_SECONDS = 0.5
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from trainshed.cli.console import UserError
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]

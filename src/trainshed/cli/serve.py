@@ -20,9 +20,9 @@ from trainshed.api.validation import denied, validate_pytorchjob
 from trainshed.cluster.controlplane import CannotStart, Options, run
 from trainshed.cluster.launcher import Report
 from trainshed.cluster.paths import StatePaths
-from trainshed.kube.builtins import BUILTINS
-from trainshed.kube.errors import ApiError, Cause
-from trainshed.kube.resources import Object, Resource
+from trainshed.kube.builtin.builtins import BUILTINS
+from trainshed.kube.meta.errors import ApiError, Cause
+from trainshed.kube.meta.resources import Object, Resource
 from trainshed.operator.install import embedded_objects
 
 MODULE = "trainshed.cli.serve"

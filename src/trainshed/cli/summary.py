@@ -9,8 +9,8 @@ from trainshed.cli import jobstate
 from trainshed.cli.follow import Outcome
 from trainshed.cli.view import duration
 from trainshed.client.client import Client
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Object
 
 CHECKPOINT_SUFFIXES = (
     ".pt",

@@ -20,8 +20,8 @@ import msgspec
 
 from trainshed.client.transport import Query, Response, Transport
 from trainshed.client.watching import WatchEvent, decode_events, status_error
-from trainshed.kube.patch import APPLY, MERGE
-from trainshed.kube.resources import PODS, SERVICEACCOUNTS, Object, Resource
+from trainshed.kube.meta.resources import PODS, SERVICEACCOUNTS, Object, Resource
+from trainshed.kube.patch.types import APPLY, MERGE
 
 log = logging.getLogger(__name__)
 

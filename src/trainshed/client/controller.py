@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from trainshed.client.transport import TransportError
 from trainshed.client.workqueue import QueueClosed, WorkQueue
-from trainshed.kube.errors import ApiError
+from trainshed.kube.meta.errors import ApiError
 
 K = TypeVar("K", bound=Hashable)
 

@@ -23,9 +23,9 @@ import msgspec
 
 from trainshed.client.client import Client, ObjectList
 from trainshed.client.transport import TransportError
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import EVENTS, Object
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import EVENTS, Object
+from trainshed.kube.meta.times import format_time
 
 log = logging.getLogger(__name__)
 

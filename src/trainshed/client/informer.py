@@ -28,8 +28,8 @@ from typing import TypeAlias
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.client.watching import WatchEvent
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import Object, Resource
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import Object, Resource
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import LEASES, Object
-from trainshed.kube.timestamps import format_micro_time
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import LEASES, Object
+from trainshed.kube.meta.times import format_micro_time
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 import msgspec
 
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import Object
 
 
 class WatchEvent(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 
 class LogOptions(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class ByteStream(Protocol):
 
 
 class NodeBackend(Protocol):
-    """Access to running pods. Raises `kube.errors.ApiError` with the kubelet's texts."""
+    """Access to running pods. Raises `kube.meta.errors.ApiError` with the kubelet's texts."""
 
     def logs(self, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
         """Yield log bytes; with `follow`, until the container ends."""

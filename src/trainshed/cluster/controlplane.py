@@ -55,7 +55,7 @@ from trainshed.cluster.pki import SERVICE_IP, Pki, ensure_pki
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.store import Store, StoreError
-from trainshed.kube.resources import Object, Resource
+from trainshed.kube.meta.resources import Object, Resource
 
 log = logging.getLogger("trainshed.cluster")
 

@@ -7,7 +7,7 @@ from typing import Any
 from trainshed.api.core import Object, controller_uid, is_terminating, name_of, section, uid_of
 from trainshed.jobs.job import Job
 from trainshed.jobs.plan import Action, ApplyHPA, DeleteHPA
-from trainshed.kube.quantity import parse
+from trainshed.kube.meta.quantity import parse
 
 
 def converge(job: Job, wanted: Object | None, live: Object | None) -> list[Action]:

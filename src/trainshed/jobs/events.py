@@ -25,7 +25,7 @@ from trainshed.jobs import constants as c
 from trainshed.jobs.children import Children
 from trainshed.jobs.job import Job
 from trainshed.jobs.plan import Event
-from trainshed.kube.timestamps import time_or_none
+from trainshed.kube.meta.times import time_or_none
 
 
 def abnormal_pod_events(children: Children) -> Iterator[Event]:

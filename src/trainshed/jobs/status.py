@@ -16,7 +16,7 @@ from trainshed.jobs.children import Slot
 from trainshed.jobs.frameworks.framework import Tally
 from trainshed.jobs.job import Job
 from trainshed.jobs.plan import Action, Counter, Event, EventType, Plan
-from trainshed.kube.timestamps import format_time, time_or_none
+from trainshed.kube.meta.times import format_time, time_or_none
 
 
 class Draft(msgspec.Struct):

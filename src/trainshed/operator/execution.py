@@ -37,9 +37,9 @@ from trainshed.jobs.plan import (
     Event,
     Plan,
 )
-from trainshed.kube import errors
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES, Object, Resource
+from trainshed.kube.meta import errors
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES, Object, Resource
 from trainshed.operator.expectations import Expectations
 from trainshed.operator.metrics import Metrics
 

@@ -14,7 +14,7 @@ import msgspec
 
 from trainshed.api.core import is_terminating, name_of, namespace_of, uid_of
 from trainshed.client.informer import Informer, Key
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 PATIENCE_SECONDS = 30.0
 """An expectation that old is given up: the write was undone by someone else, or never became visible."""

@@ -20,7 +20,7 @@ from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer, Key
 from trainshed.jobs.constants import LABEL_OPERATOR_NAME
 from trainshed.jobs.model import OperatorOptions
-from trainshed.kube.resources import PODS, SERVICES, Object, Resource
+from trainshed.kube.meta.resources import PODS, SERVICES, Object, Resource
 from trainshed.operator.execution import Executor
 from trainshed.operator.expectations import Expectations
 from trainshed.operator.metrics import Labels, Metrics

@@ -12,8 +12,8 @@ from trainshed.client.informer import Index, Informer, Key
 from trainshed.jobs.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
 from trainshed.jobs.decide import decide
 from trainshed.jobs.model import Observed, OperatorOptions
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import HORIZONTALPODAUTOSCALERS, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Object
 from trainshed.operator.execution import Executor
 from trainshed.operator.expectations import Expectations
 

@@ -20,8 +20,8 @@ from trainshed.api.kinds import KINDS, Kind
 from trainshed.api.validation import Verdict, text, validate_pytorchjob
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import Object
 from trainshed.operator.certificates import CertificateKeeper
 from trainshed.operator.flags import Flags
 

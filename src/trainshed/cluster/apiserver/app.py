@@ -38,8 +38,8 @@ from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.pki import Pki
 from trainshed.cluster.store import Store, Stored, StoreError
-from trainshed.kube.errors import ApiError, internal
-from trainshed.kube.registry import Registry
+from trainshed.kube.meta.errors import ApiError, internal
+from trainshed.kube.served.registry import Registry
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.kinds import Kind
-from trainshed.kube.body import decode_body
-from trainshed.kube.decode import Mode, cannot_handle, conform
-from trainshed.kube.errors import bad_request
-from trainshed.kube.negotiate import body_format
-from trainshed.kube.protobuf import decode as decode_protobuf
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import bad_request
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.schema.decode import Mode, cannot_handle, conform
+from trainshed.kube.wire.body import decode_body
+from trainshed.kube.wire.negotiate import body_format
+from trainshed.kube.wire.protobuf import decode as decode_protobuf
 
 
 async def read_object(call: Call, mode: Mode) -> Object:

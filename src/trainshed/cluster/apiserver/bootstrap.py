@@ -9,8 +9,8 @@ import asyncio
 
 from trainshed.client.client import Client
 from trainshed.cluster.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import (
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import (
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,
     NAMESPACES,

@@ -15,9 +15,9 @@ from trainshed.cluster.apiserver.kinds import Kind, Kinds
 from trainshed.cluster.apiserver.route import Route
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.store import Store
-from trainshed.kube.errors import Cause
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import format_time
 
 AdmissionCheck: TypeAlias = Callable[[Object, Object | None, str], Sequence[Cause]]
 """(object, object before an update or None, "CREATE" or "UPDATE") → what is wrong. May raise `ApiError`."""

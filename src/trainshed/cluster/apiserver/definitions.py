@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from trainshed.cluster.apiserver.core import Core
 from trainshed.cluster.store import DELETED, Compacted, KeyMissing, RevisionMismatch, Stored
-from trainshed.kube import crd
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.schema import crd
 
 PREFIX = "/apiextensions.k8s.io/customresourcedefinitions/"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"

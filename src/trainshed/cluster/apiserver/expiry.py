@@ -6,8 +6,8 @@ import asyncio
 
 from trainshed.cluster.apiserver.core import Core
 from trainshed.cluster.store import KeyMissing, RevisionMismatch, StoreError
-from trainshed.kube.decode import canonical_time
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.schema.decode import canonical_time
 
 EVENT_SECONDS = 3600.0
 LOOK_EVERY_SECONDS = 60.0

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from trainshed.kube.errors import ApiError, bad_request, too_large
+from trainshed.kube.meta.errors import ApiError, bad_request, too_large
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainshed.kube.resources import Resource
+from trainshed.kube.meta.resources import Resource
 
 INERT = frozenset({
     ("", "limitranges"),

@@ -1,7 +1,7 @@
 """How the objects of a served resource lie in the store, and how they look through it.
 
 A resource may be a view: another version of a custom resource, or another shape of a built-in kind
-(`kube.registry`, `view_of`). The store keeps one shape; `Kind` translates both ways.
+(`kube.served.registry`, `view_of`). The store keeps one shape; `Kind` translates both ways.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from trainshed.cluster.apiserver import conversion
 from trainshed.cluster.apiserver.http import encode_json
 from trainshed.cluster.store import Stored
-from trainshed.kube import schema as schemas
-from trainshed.kube.errors import ApiError, not_found
-from trainshed.kube.registry import Registry
-from trainshed.kube.resourceinfo import ResourceInfo
-from trainshed.kube.resources import Object, Resource
-from trainshed.kube.schema import SchemaNode
-from trainshed.kube.selectors import Getter, supported_fields
-from trainshed.kube.structural import apply_defaults
+from trainshed.kube.meta.errors import ApiError, not_found
+from trainshed.kube.meta.resourceinfo import ResourceInfo
+from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.selectors import Getter, supported_fields
+from trainshed.kube.schema import nodes as schemas
+from trainshed.kube.schema.nodes import SchemaNode
+from trainshed.kube.schema.structural import apply_defaults
+from trainshed.kube.served.registry import Registry
 
 _CACHED_VIEWS = 512
 

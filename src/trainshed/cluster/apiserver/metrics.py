@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.selection import selection
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import Object
 
 WINDOW = "20s"
 Amounts = Mapping[str, str]

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from trainshed.cluster.apiserver.core import Core
 from trainshed.cluster.apiserver.http import Answer, Request, encode_json
 from trainshed.cluster.apiserver.rendering import yaml_answer
-from trainshed.kube import discovery, openapi
-from trainshed.kube.errors import no_such_resource
-from trainshed.kube.negotiate import OPENAPI_V2_PROTOBUF, for_discovery, wants_openapi_v2_protobuf
-from trainshed.kube.openapi import OpenAPI
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import no_such_resource
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.served import discovery, openapi
+from trainshed.kube.served.openapi import OpenAPI
+from trainshed.kube.wire.negotiate import OPENAPI_V2_PROTOBUF, for_discovery, wants_openapi_v2_protobuf
 
 GIT_VERSION = "v1.33.2+trainshed"
 HealthCheck = Callable[[], str]

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from trainshed.cluster.apiserver.http import Request
-from trainshed.kube import causes
-from trainshed.kube.body import decode_body
-from trainshed.kube.decode import Mode
-from trainshed.kube.errors import Cause, bad_request, conflict, invalid
-from trainshed.kube.negotiate import body_format
-from trainshed.kube.protobuf import decode as decode_protobuf
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause, bad_request, conflict, invalid
+from trainshed.kube.schema.decode import Mode
+from trainshed.kube.wire.body import decode_body
+from trainshed.kube.wire.negotiate import body_format
+from trainshed.kube.wire.protobuf import decode as decode_protobuf
 
 META = "meta.k8s.io"
 MAX_MANAGER_CHARACTERS = 128

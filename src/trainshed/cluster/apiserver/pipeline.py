@@ -14,15 +14,16 @@ from trainshed.cluster.apiserver.definitions import names_conflict
 from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.cluster.apiserver.names import generated_name
 from trainshed.cluster.apiserver.options import WriteOptions
-from trainshed.kube import crd, errors
-from trainshed.kube.cel import evaluate_rules
-from trainshed.kube.defaults import default_object
-from trainshed.kube.errors import Cause
-from trainshed.kube.managedfields import track_update
-from trainshed.kube.metadata import validate_metadata
-from trainshed.kube.resources import CRDS, Object
-from trainshed.kube.structural import apply_defaults, validate
-from trainshed.kube.validation import validate_object
+from trainshed.kube.builtin.defaults import default_object
+from trainshed.kube.builtin.validation import validate_object
+from trainshed.kube.meta import errors
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.resources import CRDS, Object
+from trainshed.kube.patch.managedfields import track_update
+from trainshed.kube.schema import crd
+from trainshed.kube.schema.cel import evaluate_rules
+from trainshed.kube.schema.metadata import validate_metadata
+from trainshed.kube.schema.structural import apply_defaults, validate
 
 _SERVER_OWNED = (
     "uid",

@@ -13,10 +13,10 @@ from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.http import Answer, encode_json
 from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.cluster.store import Stored
-from trainshed.kube import tables
-from trainshed.kube.negotiate import Representation, for_objects
-from trainshed.kube.resources import Object
-from trainshed.kube.tables import IncludeObject
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.served import tables
+from trainshed.kube.served.tables import IncludeObject
+from trainshed.kube.wire.negotiate import Representation, for_objects
 
 _SLICE = 200
 _INCLUDES: dict[str, IncludeObject] = {

@@ -7,8 +7,8 @@ import msgspec
 from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.cluster.store import Stored
-from trainshed.kube.resources import Object
-from trainshed.kube.selectors import FieldSelector, LabelSelector
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.selectors import FieldSelector, LabelSelector
 
 
 class Selection(msgspec.Struct, frozen=True):

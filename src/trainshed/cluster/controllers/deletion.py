@@ -9,8 +9,8 @@ from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.batches import all_of
 from trainshed.cluster.controllers.ownwrites import OwnWrites
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import PODS, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PODS, Object
 
 Key: TypeAlias = tuple[str, str]
 

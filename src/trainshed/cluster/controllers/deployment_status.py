@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainshed.cluster.controllers.rollout import bounds, count, replicas
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import format_time, parse_time
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import format_time, parse_time
 
 COMPLETE = "NewReplicaSetAvailable"
 TIMED_OUT = "ProgressDeadlineExceeded"

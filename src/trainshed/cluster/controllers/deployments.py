@@ -21,10 +21,10 @@ from trainshed.cluster.controllers.ownership import (
 )
 from trainshed.cluster.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
 from trainshed.cluster.controllers.pods import FINISHED, phase
-from trainshed.kube.defaults import copy_tree
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import DEPLOYMENTS, PODS, REPLICASETS, Object
-from trainshed.kube.selectors import LabelSelector
+from trainshed.kube.builtin.defaults import copy_tree
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import DEPLOYMENTS, PODS, REPLICASETS, Object
+from trainshed.kube.meta.selectors import LabelSelector
 
 Key = tuple[str, str]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainshed.cluster.controllers.ownership import controller_reference
 from trainshed.cluster.controllers.pods import FINISHED, is_ready, phase
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 MANAGER = "endpointslice-controller.k8s.io"
 SERVICE_NAME = "kubernetes.io/service-name"

@@ -17,8 +17,8 @@ from trainshed.cluster.controllers.endpoint_objects import (
 )
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
 from trainshed.cluster.controllers.pods import is_ready, phase
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES, Object
 
 BATCH_SECONDS = 0.2
 """Changes of pods are gathered this long: by then most jobs run, and each Service is written once. The cluster's

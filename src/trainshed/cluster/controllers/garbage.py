@@ -20,8 +20,8 @@ from trainshed.cluster.controllers.ownergraph import OwnerGraph
 from trainshed.cluster.controllers.ownership import without_finalizer
 from trainshed.cluster.controllers.storedobjects import is_namespaced, resource_of
 from trainshed.cluster.store import DELETED, Compacted, Store, Stored
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import Object
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"

@@ -8,7 +8,7 @@ from typing import Any
 from trainshed.client.client import Client
 from trainshed.client.informer import Index, Informer
 from trainshed.cluster.controllers.ownership import controller_group
-from trainshed.kube.resources import Object, Resource
+from trainshed.kube.meta.resources import Object, Resource
 
 
 def key_of(obj: Object | dict[str, Any]) -> tuple[str, str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trainshed.cluster.controllers.pods import from_template, phase
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import parse_time
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import parse_time
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 """Finalizer that keeps a finished pod until it is counted."""

@@ -28,8 +28,8 @@ from trainshed.cluster.controllers.job_pods import (
     restarts,
 )
 from trainshed.cluster.controllers.pods import is_active, is_ready, phase, surplus
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import format_time, parse_time
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import format_time, parse_time
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"

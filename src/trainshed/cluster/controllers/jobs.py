@@ -15,8 +15,8 @@ from trainshed.cluster.controllers.job_pods import JOB_NAME, TRACKING, is_tracke
 from trainshed.cluster.controllers.job_status import JobPlan, decide
 from trainshed.cluster.controllers.ownership import controller_of, without_finalizer
 from trainshed.cluster.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import JOBS, PODS, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import JOBS, PODS, Object
 
 Key = tuple[str, str]
 

@@ -14,9 +14,9 @@ from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.namespace_status import deletion_conditions
 from trainshed.cluster.controllers.storedobjects import contents, resource_of
 from trainshed.cluster.store import Store, Stored
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Object, Resource
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Object, Resource
+from trainshed.kube.meta.times import format_time
 
 ROOT_CA = "kube-root-ca.crt"
 FINALIZER = "kubernetes"

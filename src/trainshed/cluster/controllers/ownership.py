@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from trainshed.kube.resources import Object
-from trainshed.kube.selectors import LabelSelector
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.selectors import LabelSelector
 
 
 def controller_reference(owner: Object) -> Object:

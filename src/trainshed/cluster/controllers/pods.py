@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainshed.cluster.controllers.ownership import controller_reference
-from trainshed.kube.defaults import copy_tree
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import parse_time
+from trainshed.kube.builtin.defaults import copy_tree
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import parse_time
 
 FINISHED = ("Succeeded", "Failed")
 

@@ -20,9 +20,9 @@ from trainshed.cluster.controllers.ownership import (
 )
 from trainshed.cluster.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
 from trainshed.cluster.controllers.pods import available_in, from_template, is_active, is_ready, surplus
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import PODS, REPLICASETS, Object
-from trainshed.kube.selectors import LabelSelector
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PODS, REPLICASETS, Object
+from trainshed.kube.meta.selectors import LabelSelector
 
 Key = tuple[str, str]
 

@@ -32,8 +32,8 @@ from trainshed.cluster.node.specs import python_prefix
 from trainshed.cluster.node.starting import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.volumes.empty_dir import memory_root
 from trainshed.cluster.node.worker import PodWorker
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES, Object
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.cluster.node.usage import CpuMeter
 from trainshed.cluster.node.worker import PodWorker
-from trainshed.kube.errors import ApiError, bad_request, internal
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import ApiError, bad_request, internal
+from trainshed.kube.meta.resources import Object
 
 
 class NodeAccess:

@@ -17,7 +17,7 @@ from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.runtime.api import Runtime
 from trainshed.cluster.node.specs import ClusterNetwork
 from trainshed.cluster.node.unsupported import Capabilities, local_capabilities
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 PublishPod = Callable[[Object], Awaitable[None]]
 

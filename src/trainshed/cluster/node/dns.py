@@ -13,7 +13,7 @@ from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.cluster.node.dns_records import dns_records
 from trainshed.cluster.node.runtime.api import DnsRecords, Runtime, RuntimeLost
-from trainshed.kube.resources import ENDPOINTSLICES, SERVICES, Object
+from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES, Object
 
 log = logging.getLogger(__name__)
 

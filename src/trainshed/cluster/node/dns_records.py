@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainshed.cluster.node.runtime.model import DnsRecords
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 

@@ -21,7 +21,7 @@ from trainshed.cluster.node import podfields
 from trainshed.cluster.node.expansion import expand
 from trainshed.cluster.node.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.references import References
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from trainshed.cluster.node.observed import init_containers, is_sidecar, main_containers
-from trainshed.kube import quantity
-from trainshed.kube.resources import Object
+from trainshed.kube.meta import quantity
+from trainshed.kube.meta.resources import Object
 
 RESOURCE = "nvidia.com/gpu"
 SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")

@@ -20,7 +20,7 @@ import msgspec
 
 from trainshed.cluster.node.expansion import expand_all
 from trainshed.cluster.node.runtime.model import Layer
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 # The grammar of github.com/distribution/reference, without the length rules of each part.
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"

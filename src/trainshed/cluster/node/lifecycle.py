@@ -29,8 +29,8 @@ from trainshed.cluster.node.observed import (
     main_containers,
 )
 from trainshed.cluster.node.restarts import restart_at, should_restart
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import parse_time
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import parse_time
 
 DEADLINE = Verdict("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 DEFAULT_GRACE_SECONDS = 30.0

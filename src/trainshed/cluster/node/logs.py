@@ -19,7 +19,7 @@ import msgspec
 
 from trainshed.cluster.backend import LogOptions
 from trainshed.cluster.node.filewatch import FileWatch
-from trainshed.kube.timestamps import parse_time
+from trainshed.kube.meta.times import parse_time
 
 CHUNK = 64 * 1024
 MAX_ROTATED = 64

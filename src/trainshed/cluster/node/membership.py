@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from trainshed.client.client import Client
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import NODES, PODS, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import NODES, PODS, Object
 
 RUNTIME = "trainshed://"
 """How `nodeInfo.containerRuntimeVersion` of our nodes starts."""

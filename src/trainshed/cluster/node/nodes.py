@@ -10,8 +10,8 @@ from trainshed.cluster.backend import ByteStream, ExecSession, LogOptions
 from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.backend import NodeAccess
 from trainshed.cluster.node.usage import CpuMeter, amounts, machine_usage
-from trainshed.kube.errors import bad_request
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import bad_request
+from trainshed.kube.meta.resources import Object
 
 
 class NodeGroup:

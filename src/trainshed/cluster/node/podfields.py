@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube import quantity
-from trainshed.kube.resources import Object
+from trainshed.kube.meta import quantity
+from trainshed.kube.meta.resources import Object
 
 _SUBSCRIPT = re.compile(r"^metadata\.(annotations|labels)\['(.*)'\]$")
 _DEFAULT_DIVISOR = "1"

@@ -16,7 +16,7 @@ import msgspec
 
 from trainshed.cluster.node.handlers import Outcome, Target, act
 from trainshed.cluster.node.observed import Health
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 HANDLERS = ("exec", "httpGet", "tcpSocket")
 EARLY_SECONDS, EARLY_PERIOD = 1.0, 0.1

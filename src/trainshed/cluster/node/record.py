@@ -19,8 +19,8 @@ from trainshed.cluster.node.observed import (
 )
 from trainshed.cluster.node.runtime.model import ContainerState, SandboxState
 from trainshed.cluster.node.status import container_id
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import parse_time
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import parse_time
 
 LOST_EXIT_CODE = 137
 LOST_REASON = "ContainerStatusUnknown"

@@ -14,8 +14,8 @@ import msgspec
 
 from trainshed.client.client import Client
 from trainshed.cluster.node.observed import init_containers, main_containers
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import (
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import (
     CONFIGMAPS,
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,

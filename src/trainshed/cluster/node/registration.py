@@ -13,9 +13,9 @@ from trainshed import __version__
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node import gpu
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import LEASES, NODES, Object
-from trainshed.kube.timestamps import format_micro_time, format_time
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import LEASES, NODES, Object
+from trainshed.kube.meta.times import format_micro_time, format_time
 
 log = logging.getLogger(__name__)
 

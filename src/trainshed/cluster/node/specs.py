@@ -12,7 +12,7 @@ import msgspec
 from trainshed.cluster.node.images import Image
 from trainshed.cluster.node.runtime.model import ContainerSpec, Mount, SandboxSpec
 from trainshed.cluster.node.unsupported import Capabilities
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 HOSTNAME_LIMIT = 63
 DEFAULT_WORKDIR = "/"

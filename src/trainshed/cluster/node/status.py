@@ -22,9 +22,9 @@ from trainshed.cluster.node.observed import (
     main_containers,
 )
 from trainshed.cluster.node.restarts import backoff_seconds, restart_at, should_restart
-from trainshed.kube.defaults import qos_class
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.builtin.defaults import qos_class
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import format_time
 
 RUNTIME = "trainshed"
 POD_INITIALIZING = "PodInitializing"

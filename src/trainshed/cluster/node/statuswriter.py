@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node.status import changed
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import PODS, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PODS, Object
 
 log = logging.getLogger(__name__)
 

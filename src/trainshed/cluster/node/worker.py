@@ -30,8 +30,8 @@ from trainshed.cluster.node.statuswriter import StatusWriter
 from trainshed.cluster.node.supervision import Supervisor
 from trainshed.cluster.node.unsupported import unsupported_fields
 from trainshed.cluster.node.volumes.empty_dir import memory_root
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import PODS, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PODS, Object
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import msgspec
 from trainshed.cluster.controllers.pods import claim_names
 from trainshed.cluster.scheduler.predicates import allocatable, unmet
 from trainshed.cluster.scheduler.requests import pod_requests
-from trainshed.kube import quantity
-from trainshed.kube.resources import Object
+from trainshed.kube.meta import quantity
+from trainshed.kube.meta.resources import Object
 
 DEFAULT_SCHEDULER = "default-scheduler"
 

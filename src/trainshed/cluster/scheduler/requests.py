@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from trainshed.kube import quantity
-from trainshed.kube.resources import Object
+from trainshed.kube.meta import quantity
+from trainshed.kube.meta.resources import Object
 
 Resources = dict[str, Decimal]
 """Resource name to amount in base units (cores, bytes, devices)."""

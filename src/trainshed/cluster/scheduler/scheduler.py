@@ -19,10 +19,10 @@ from trainshed.cluster.controllers.pods import FINISHED, claim_names, phase
 from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Placement, place
 from trainshed.cluster.scheduler.requests import pod_requests
-from trainshed.kube.errors import ApiError
-from trainshed.kube.patch import STRATEGIC
-from trainshed.kube.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS, Object
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS, Object
+from trainshed.kube.meta.times import format_time
+from trainshed.kube.patch.types import STRATEGIC
 
 Key = tuple[str, str]
 

@@ -18,8 +18,8 @@ from trainshed.cluster.controllers.ownership import without_finalizer
 from trainshed.cluster.controllers.pods import FINISHED, claim_names, phase
 from trainshed.cluster.storage import directories
 from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import (
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import (
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,
     PODS,

@@ -12,8 +12,8 @@ from trainshed.cluster.controllers.informers import SharedInformers, key_of
 from trainshed.cluster.controllers.pods import FINISHED, claim_names, phase
 from trainshed.cluster.storage.claims import Claims
 from trainshed.cluster.storage.volumes import RemoveTree, Volumes
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import (
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import (
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,
     PODS,

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trainshed.kube import quantity
-from trainshed.kube.resources import Object
-from trainshed.kube.selectors import LabelSelector
+from trainshed.kube.meta import quantity
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.selectors import LabelSelector
 
 
 class Match(msgspec.Struct, frozen=True):

@@ -16,8 +16,8 @@ from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.ownership import without_finalizer
 from trainshed.cluster.node.runtime.api import RuntimeLost
 from trainshed.cluster.storage import directories
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Object
 
 PV_PROTECTION = "kubernetes.io/pv-protection"
 RETRY_SECONDS = 60.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.kube.errors import ApiError
+from trainshed.kube.meta.errors import ApiError
 
 
 def check_served(core: Core, call: Call) -> None:

@@ -11,9 +11,9 @@ from trainshed.cluster.apiserver.admission import priority
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.names import random_suffix
 from trainshed.cluster.store import Compacted
-from trainshed.kube.defaults import admit_pod
-from trainshed.kube.errors import forbidden
-from trainshed.kube.resources import Object
+from trainshed.kube.builtin.defaults import admit_pod
+from trainshed.kube.meta.errors import forbidden
+from trainshed.kube.meta.resources import Object
 
 _AUTOMOUNT = "automountServiceAccountToken"
 MIRROR = "kubernetes.io/config.mirror"

@@ -9,9 +9,9 @@ import ipaddress
 import random
 
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.kube import causes
-from trainshed.kube.errors import Cause, invalid
-from trainshed.kube.resources import Object
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause, invalid
+from trainshed.kube.meta.resources import Object
 
 NETWORK = ipaddress.ip_network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)

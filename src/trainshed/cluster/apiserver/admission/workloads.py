@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.kube.defaults import job_identity
-from trainshed.kube.resources import Object
+from trainshed.kube.builtin.defaults import job_identity
+from trainshed.kube.meta.resources import Object
 
 
 async def admit_job(core: Core, call: Call, obj: Object) -> Object:

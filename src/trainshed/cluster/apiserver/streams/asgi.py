@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from trainshed.kube.errors import ApiError
+from trainshed.kube.meta.errors import ApiError
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 from trainshed.cluster.apiserver.streams import websocket
 from trainshed.cluster.apiserver.streams.asgi import Receive, Scope, Send
-from trainshed.kube.errors import ApiError
+from trainshed.kube.meta.errors import ApiError
 
 _BASE64 = "base64.binary.k8s.io"
 _PROTOCOLS = (_BASE64, "binary.k8s.io")

@@ -15,8 +15,8 @@ from typing import Protocol
 import msgspec
 
 from trainshed.cluster.backend import ExecSession
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import Object
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 

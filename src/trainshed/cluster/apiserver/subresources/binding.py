@@ -8,9 +8,9 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import write_options
 from trainshed.cluster.apiserver.writing import RETRIES
 from trainshed.cluster.store import KeyMissing, RevisionMismatch
-from trainshed.kube import causes
-from trainshed.kube.errors import conflict, invalid, not_found
-from trainshed.kube.resources import Object
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import conflict, invalid, not_found
+from trainshed.kube.meta.resources import Object
 
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 

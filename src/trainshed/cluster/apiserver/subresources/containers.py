@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.kube.errors import bad_request
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import bad_request
+from trainshed.kube.meta.resources import Object
 
 _FIELDS = ("initContainers", "containers", "ephemeralContainers")
 

@@ -9,9 +9,9 @@ from trainshed.cluster.apiserver.options import DeleteOptions, write_options
 from trainshed.cluster.apiserver.subresources.binding import SUCCESS
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.store import Stored
-from trainshed.kube.errors import ApiError, Cause
-from trainshed.kube.resources import Object
-from trainshed.kube.selectors import LabelSelector
+from trainshed.kube.meta.errors import ApiError, Cause
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.selectors import LabelSelector
 
 
 async def create(core: Core, call: Call) -> Answer:

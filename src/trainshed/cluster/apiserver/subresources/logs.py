@@ -8,8 +8,8 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, Result, Streaming
 from trainshed.cluster.apiserver.subresources.containers import choose_container, find_pod
 from trainshed.cluster.backend import LogOptions
-from trainshed.kube import causes
-from trainshed.kube.errors import ApiError, Cause, bad_request, invalid
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import ApiError, Cause, bad_request, invalid
 
 
 async def get(core: Core, call: Call) -> Result:

@@ -8,10 +8,10 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import write_options
 from trainshed.cluster.apiserver.verbs.write import Patch
 from trainshed.cluster.apiserver.writing import Change, modify
-from trainshed.kube import scale
-from trainshed.kube.errors import bad_request
-from trainshed.kube.patch import APPLY, MERGE, check_patch_type
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.errors import bad_request
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.patch.types import APPLY, MERGE, check_patch_type
+from trainshed.kube.wire import scale
 
 
 async def get(core: Core, call: Call) -> Answer:

@@ -7,10 +7,10 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import write_options
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS
-from trainshed.kube import causes
-from trainshed.kube.errors import bad_request, conflict, invalid, not_found
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import bad_request, conflict, invalid, not_found
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import format_time
 
 
 async def create(core: Core, call: Call) -> Answer:

@@ -18,9 +18,9 @@ from trainshed.cluster.apiserver.pipeline import counts_generations
 from trainshed.cluster.apiserver.selection import selection
 from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_complete
 from trainshed.cluster.store import KeyMissing, RevisionMismatch
-from trainshed.kube.errors import ApiError, conflict, forbidden
-from trainshed.kube.resources import CRDS, JOBS, NAMESPACES, PODS, Object
-from trainshed.kube.timestamps import format_time
+from trainshed.kube.meta.errors import ApiError, conflict, forbidden
+from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS, Object
+from trainshed.kube.meta.times import format_time
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _DEFAULT_GRACE = 30

@@ -19,10 +19,12 @@ from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.cluster.apiserver.selection import Selection, selection
 from trainshed.cluster.apiserver.verbs.read import revision
 from trainshed.cluster.store import DELETED, Compacted, Stored, StoreEvent, Watch
-from trainshed.kube import causes, tables, watchframe
-from trainshed.kube.errors import Cause, expired, invalid
-from trainshed.kube.negotiate import Representation
-from trainshed.kube.watchframe import EventType
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause, expired, invalid
+from trainshed.kube.served import tables
+from trainshed.kube.wire import watchframe
+from trainshed.kube.wire.negotiate import Representation
+from trainshed.kube.wire.watchframe import EventType
 
 BOOKMARK_SECONDS = 60.0
 DEFAULT_SECONDS = (1800, 3600)

@@ -9,14 +9,14 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import WriteOptions, write_options
 from trainshed.cluster.apiserver.pipeline import place, prepare_create
 from trainshed.cluster.store import KeyExists
-from trainshed.kube import causes
-from trainshed.kube.apply import apply
-from trainshed.kube.body import decode_body, decode_value
-from trainshed.kube.errors import ApiError, Cause, bad_request, invalid
-from trainshed.kube.jsonpatch import json_patch
-from trainshed.kube.patch import APPLY, JSON, MERGE, check_patch_type, merge_patch
-from trainshed.kube.resources import Object
-from trainshed.kube.strategic import strategic_merge
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import ApiError, Cause, bad_request, invalid
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.patch.apply import apply
+from trainshed.kube.patch.jsonpatch import json_patch
+from trainshed.kube.patch.strategic import strategic_merge
+from trainshed.kube.patch.types import APPLY, JSON, MERGE, check_patch_type, merge_patch
+from trainshed.kube.wire.body import decode_body, decode_value
 
 
 async def create(core: Core, call: Call) -> Answer:

@@ -29,9 +29,9 @@ from trainshed.cluster.node.volumes.projected import (
     projected_files,
     token_requests,
 )
-from trainshed.kube.errors import ApiError
-from trainshed.kube.resources import Object
-from trainshed.kube.timestamps import parse_time
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.times import parse_time
 
 SUPPORTED = (
     "emptyDir",

@@ -10,7 +10,7 @@ import msgspec
 from trainshed.cluster.node.expansion import expand, unresolved
 from trainshed.cluster.node.runtime.model import Mount
 from trainshed.cluster.node.volumes.errors import MountError
-from trainshed.kube.resources import Object
+from trainshed.kube.meta.resources import Object
 
 
 class Volume(msgspec.Struct, frozen=True):

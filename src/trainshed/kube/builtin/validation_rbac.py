@@ -1,0 +1,78 @@
+"""Rules of RBAC objects.
+
+Source of rules and texts: `pkg/apis/rbac/validation/validation.go` of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.schema.metadata import selector_causes
+
+_GROUP = "rbac.authorization.k8s.io"
+
+
+def role_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a Role or ClusterRole."""
+    namespaced = obj.get("kind") != "ClusterRole"
+    for index, rule in enumerate(obj.get("rules") or ()):
+        at = f"rules[{index}]"
+        if not rule.get("verbs"):
+            yield causes.required(f"{at}.verbs", "verbs must contain at least one value")
+        if rule.get("nonResourceURLs"):
+            if namespaced:
+                text = "namespaced rules cannot apply to non-resource URLs"
+                yield causes.invalid(f"{at}.nonResourceURLs", rule["nonResourceURLs"], text)
+            if any(rule.get(key) for key in ("apiGroups", "resources", "resourceNames")):
+                text = "rules cannot apply to both regular resources and non-resource URLs"
+                yield causes.invalid(f"{at}.nonResourceURLs", rule["nonResourceURLs"], text)
+            continue
+        if not rule.get("apiGroups"):
+            yield causes.required(f"{at}.apiGroups", "resource rules must supply at least one api group")
+        if not rule.get("resources"):
+            yield causes.required(f"{at}.resources", "resource rules must supply at least one resource")
+    aggregation = obj.get("aggregationRule")
+    if aggregation is not None:
+        selectors = aggregation.get("clusterRoleSelectors") or ()
+        if not selectors:
+            text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            yield causes.required("aggregationRule.clusterRoleSelectors", text)
+        for index, selector in enumerate(selectors):
+            yield from selector_causes(selector, f"aggregationRule.clusterRoleSelectors[{index}]")
+
+
+def binding_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a RoleBinding or ClusterRoleBinding."""
+    role = obj.get("roleRef") or {}
+    kinds = ("ClusterRole",) if obj.get("kind") == "ClusterRoleBinding" else ("Role", "ClusterRole")
+    if role.get("apiGroup") != _GROUP:
+        yield causes.unsupported("roleRef.apiGroup", role.get("apiGroup") or "", (_GROUP,))
+    if role.get("kind") not in kinds:
+        yield causes.unsupported("roleRef.kind", role.get("kind") or "", kinds)
+    if not role.get("name"):
+        yield causes.required("roleRef.name")
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        yield from _subject(subject, f"subjects[{index}]")
+    if old is not None and role != (old.get("roleRef") or {}):
+        yield causes.invalid("roleRef", role, "cannot change roleRef")
+
+
+def _subject(subject: Object, path: str) -> Iterator[Cause]:
+    kind, name, group = subject.get("kind"), subject.get("name"), subject.get("apiGroup") or ""
+    if not name:
+        yield causes.required(f"{path}.name")
+    if kind == "ServiceAccount":
+        for why in names.dns_subdomain(name) if name else ():
+            yield causes.invalid(f"{path}.name", name, why)
+        if group:
+            yield causes.unsupported(f"{path}.apiGroup", group, ("",))
+        if not subject.get("namespace"):
+            yield causes.required(f"{path}.namespace")
+    elif kind in ("User", "Group"):
+        if group != _GROUP:
+            yield causes.unsupported(f"{path}.apiGroup", group, (_GROUP,))
+    else:
+        yield causes.unsupported(f"{path}.kind", kind or "", ("Group", "ServiceAccount", "User"))

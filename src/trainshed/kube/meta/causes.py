@@ -1,0 +1,62 @@
+"""Causes of a 422 in upstream's words: every rule of `kube` that refuses a value builds one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from trainshed.kube.meta.errors import Cause
+
+
+def shown(value: Any) -> str:
+    """Return a value as error messages print it: strings quoted, everything else as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def invalid(path: str, value: Any, detail: str) -> Cause:
+    """Return the cause `Invalid value: <value>: <detail>`."""
+    return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}", path)
+
+
+def invalid_text(path: str, detail: str) -> Cause:
+    """Return the cause `Invalid value: <detail>`, for values that say nothing themselves."""
+    return Cause("FieldValueInvalid", f"Invalid value: {detail}", path)
+
+
+def required(path: str, detail: str = "") -> Cause:
+    """Return the cause `Required value[: detail]`."""
+    return Cause("FieldValueRequired", f"Required value: {detail}" if detail else "Required value", path)
+
+
+def unsupported(path: str, value: Any, supported: Iterable[Any]) -> Cause:
+    """Return the cause `Unsupported value: "x": supported values: "a", "b"`."""
+    known = ", ".join(shown(choice) for choice in supported)
+    text = f"Unsupported value: {shown(value)}: supported values: {known}"
+    return Cause("FieldValueNotSupported", text, path)
+
+
+def duplicate(path: str, value: Any) -> Cause:
+    """Return the cause `Duplicate value: <value>`."""
+    return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", path)
+
+
+def forbidden(path: str, detail: str) -> Cause:
+    """Return the cause `Forbidden: <detail>`."""
+    return Cause("FieldValueForbidden", f"Forbidden: {detail}", path)
+
+
+def not_found(path: str, value: Any) -> Cause:
+    """Return the cause `Not found: <value>`: a reference inside the object that leads nowhere."""
+    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", path)
+
+
+def too_long(path: str, most: int) -> Cause:
+    """Return the cause `Too long: may not be more than <most> bytes`."""
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {most} bytes", path)
+
+
+def too_many(path: str, count: int, most: int) -> Cause:
+    """Return the cause `Too many: <count>: must have at most <most> items`."""
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {most} items", path)

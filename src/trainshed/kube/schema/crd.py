@@ -1,0 +1,309 @@
+"""CustomResourceDefinitions: what makes one valid, its status, and the resources that it serves.
+
+Source of rules and texts: `apiextensions-apiserver/pkg/apis/apiextensions/validation` and
+`pkg/apiserver/schema/validation.go`. The rules of a schema are in `kube.schema.crd_schema`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainshed.kube.builtin.validation_container import one_of
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.schema.crd_schema import schema_causes
+
+if TYPE_CHECKING:
+    from trainshed.kube.meta.resourceinfo import ResourceInfo
+
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+"""Held by a CRD until its custom resources are gone."""
+
+_SCOPES = ("Cluster", "Namespaced")
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_APPROVAL = "api-approved.kubernetes.io"
+
+
+def crd_defaults(obj: Object) -> None:
+    """Fill in names and conversion of a CRD, in place."""
+    spec = obj.setdefault("spec", {})
+    kinds = spec.setdefault("names", {})
+    kind = kinds.get("kind") or ""
+    if kind:
+        kinds["singular"] = kinds.get("singular") or kind.lower()
+        kinds["listKind"] = kinds.get("listKind") or f"{kind}List"
+    conversion = spec.setdefault("conversion", {})
+    conversion["strategy"] = conversion.get("strategy") or "None"
+    # Typed clients require both flags of a version.
+    for version in spec.get("versions") or ():
+        version.setdefault("served", False)
+        version.setdefault("storage", False)
+
+
+def validate_crd(obj: Object, old: Object | None) -> list[Cause]:
+    """Return what is wrong with a defaulted CRD; its metadata is `metadata.validate_metadata`'s."""
+    spec = obj.get("spec") or {}
+    kinds, group = spec.get("names") or {}, spec.get("group") or ""
+    name = (obj.get("metadata") or {}).get("name") or ""
+    out: list[Cause] = []
+    if name != f"{kinds.get('plural')}.{group}":
+        out.append(causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    out += _group(obj, group)
+    out += _names(kinds)
+    if not spec.get("scope"):
+        out.append(causes.required("spec.scope"))
+    out += one_of(spec, "spec", "scope", _SCOPES)
+    if spec.get("preserveUnknownFields"):
+        text = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+            "spec.versions[*].schema instead"
+        )
+        out.append(causes.invalid("spec.preserveUnknownFields", True, text))
+    conversion = spec.get("conversion") or {}
+    out += one_of(conversion, "spec.conversion", "strategy", ("None", "Webhook"))
+    out += _versions(spec.get("versions") or [])
+    if old is not None:
+        out += _changes(obj, old)
+    return out
+
+
+def _group(obj: Object, group: str) -> Iterator[Cause]:
+    if not group:
+        yield causes.required("spec.group")
+        return
+    for why in names.dns_subdomain(group):
+        yield causes.invalid("spec.group", group, why)
+    if "." not in group:
+        yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
+    protected = any(group == domain or group.endswith(f".{domain}") for domain in ("k8s.io", "kubernetes.io"))
+    if protected and not ((obj.get("metadata") or {}).get("annotations") or {}).get(_APPROVAL):
+        text = (
+            f'protected groups must have approval annotation "{_APPROVAL}", '
+            "see https://github.com/kubernetes/enhancements/pull/1111"
+        )
+        yield causes.required(f"metadata.annotations[{_APPROVAL}]", text)
+
+
+def _names(kinds: Object) -> Iterator[Cause]:
+    path = "spec.names"
+    for key in ("plural", "singular"):
+        value = kinds.get(key) or ""
+        if not value:
+            yield causes.required(f"{path}.{key}")
+        else:
+            for why in names.dns_1035_label(value):
+                yield causes.invalid(f"{path}.{key}", value, why)
+    for key in ("kind", "listKind"):
+        value = kinds.get(key) or ""
+        if not value:
+            yield causes.required(f"{path}.{key}")
+        else:
+            for why in names.dns_1035_label(value.lower()):
+                text = f"may have mixed case, but should otherwise match: {why}"
+                yield causes.invalid(f"{path}.{key}", value, text)
+    if kinds.get("kind") and kinds.get("kind") == kinds.get("listKind"):
+        text = "kind and listKind may not be the same"
+        yield causes.invalid(f"{path}.listKind", kinds["listKind"], text)
+    for key in ("shortNames", "categories"):
+        for index, value in enumerate(kinds.get(key) or ()):
+            for why in names.dns_1035_label(value):
+                yield causes.invalid(f"{path}.{key}[{index}]", value, why)
+
+
+def _versions(versions: list[Object]) -> Iterator[Cause]:
+    known = [version.get("name") or "" for version in versions]
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        text = "must have exactly one version marked as storage version"
+        yield causes.invalid("spec.versions", known, text)
+    if len(set(known)) != len(known):
+        yield causes.invalid("spec.versions", known, "must contain unique version names")
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    # Upstream hoists a schema that all versions share, so its messages name the place it is hoisted to.
+    shared = bool(schemas) and schemas[0] is not None and all(schema == schemas[0] for schema in schemas)
+    for index, version in enumerate(versions):
+        at = f"spec.versions[{index}]"
+        name = version.get("name") or ""
+        for why in names.dns_1035_label(name):
+            yield causes.invalid(f"{at}.name", name, why)
+        if version.get("deprecationWarning") and not version.get("deprecated"):
+            text = "can only be set for deprecated versions"
+            yield causes.invalid(f"{at}.deprecationWarning", version["deprecationWarning"], text)
+        schema = schemas[index]
+        if schema is None:
+            yield causes.required(f"{at}.schema.openAPIV3Schema", "schemas are required")
+        elif not shared:
+            yield from schema_causes(schema, f"{at}.schema.openAPIV3Schema")
+        elif index == 0:
+            yield from schema_causes(schema, "spec.validation.openAPIV3Schema")
+        yield from _subresources(version.get("subresources") or {}, f"{at}.subresources")
+        for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
+            yield from _column(column, f"{at}.additionalPrinterColumns[{number}]")
+
+
+def _subresources(subresources: Object, path: str) -> Iterator[Cause]:
+    scale = subresources.get("scale")
+    if scale is None:
+        return
+    for key, root, needed in (
+        ("specReplicasPath", ".spec", True),
+        ("statusReplicasPath", ".status", True),
+        ("labelSelectorPath", "", False),
+    ):
+        value = scale.get(key) or ""
+        if not value:
+            if needed:
+                yield causes.required(f"{path}.scale.{key}")
+        elif root and not value.startswith(f"{root}."):
+            yield causes.invalid(f"{path}.scale.{key}", value, f"should be a json path under {root}")
+        elif not root and not value.startswith((".spec.", ".status.")):
+            text = "should be a json path under either .spec or .status"
+            yield causes.invalid(f"{path}.scale.{key}", value, text)
+
+
+def _column(column: Object, path: str) -> Iterator[Cause]:
+    if not column.get("name"):
+        yield causes.required(f"{path}.name")
+    if not column.get("type"):
+        yield causes.required(f"{path}.type", f"must be one of {','.join(_COLUMN_TYPES)}")
+    elif column["type"] not in _COLUMN_TYPES:
+        text = f"must be one of {','.join(_COLUMN_TYPES)}"
+        yield causes.invalid(f"{path}.type", column["type"], text)
+    if not column.get("jsonPath"):
+        yield causes.required(f"{path}.jsonPath")
+
+
+def _changes(obj: Object, old: Object) -> Iterator[Cause]:
+    spec, before = obj.get("spec") or {}, old.get("spec") or {}
+    kinds, held = spec.get("names") or {}, before.get("names") or {}
+    for path, new, was in (
+        ("spec.group", spec.get("group"), before.get("group")),
+        ("spec.scope", spec.get("scope"), before.get("scope")),
+        ("spec.names.plural", kinds.get("plural"), held.get("plural")),
+        ("spec.names.kind", kinds.get("kind"), held.get("kind")),
+    ):
+        if new != was:
+            yield causes.invalid(path, new, "field is immutable")
+    known = {version.get("name") for version in spec.get("versions") or ()}
+    for index, stored in enumerate((old.get("status") or {}).get("storedVersions") or ()):
+        if stored not in known:
+            text = "must appear in spec.versions"
+            yield causes.invalid(f"status.storedVersions[{index}]", stored, text)
+
+
+# ------------------------------------------------------------------------------------- status and serving
+
+
+def established(obj: Object, now: str, *, names_conflict: str = "") -> Object:
+    """Return a valid CRD with defaults and the status of one that is served; the input is not changed.
+
+    Args:
+        now: RFC 3339 time of conditions that change.
+        names_conflict: why its names cannot be accepted, e.g. `"wd" is already in use`; then it is not served.
+    """
+    out = copy.deepcopy(obj)
+    crd_defaults(out)
+    spec = out["spec"]
+    status = out.setdefault("status", {})
+    accepted = not names_conflict
+    served_before = any(
+        condition.get("type") == "Established" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+    conditions = [
+        _condition("NamesAccepted", accepted, "NoConflicts", "no conflicts found")
+        if accepted
+        else _condition("NamesAccepted", False, "MultipleNamesNotAllowed", names_conflict),
+    ]
+    if accepted or served_before:  # established stays true: existing clients keep working
+        text = "the initial names have been accepted"
+        conditions.append(_condition("Established", True, "InitialNamesAccepted", text))
+    else:
+        text = "not all names are accepted"
+        conditions.append(_condition("Established", False, "NotAccepted", text))
+    held = {condition.get("type"): condition for condition in status.get("conditions") or ()}
+    for condition in conditions:
+        before = held.pop(condition["type"], None)
+        same = before is not None and before.get("status") == condition["status"]
+        condition["lastTransitionTime"] = before.get("lastTransitionTime", now) if before and same else now
+    status["conditions"] = [*conditions, *held.values()]
+    if accepted:
+        kinds = spec.get("names") or {}
+        fields = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
+        status["acceptedNames"] = {key: kinds[key] for key in fields if kinds.get(key)}
+    else:
+        status.setdefault("acceptedNames", {"kind": "", "plural": ""})
+    stored = status.setdefault("storedVersions", [])
+    for version in spec.get("versions") or ():
+        if version.get("storage") and version["name"] not in stored:
+            stored.append(version["name"])
+    return out
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str) -> Object:
+    return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
+
+
+def is_established(obj: Object) -> bool:
+    """Whether the resources of a CRD are served."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
+
+
+def infos(obj: Object) -> list[ResourceInfo]:
+    """Return one `ResourceInfo` per served version of a defaulted CRD, in the order of its versions."""
+    from trainshed.kube.meta.resourceinfo import ResourceInfo, ScalePaths, SubresourceInfo
+
+    spec = obj["spec"]
+    kinds, versions = spec["names"], spec.get("versions") or []
+    storage = next((version["name"] for version in versions if version.get("storage")), "")
+    out: list[ResourceInfo] = []
+    for version in versions:
+        if not version.get("served"):
+            continue
+        declared = version.get("subresources") or {}
+        subresources: dict[str, SubresourceInfo] = {}
+        verbs = ("get", "patch", "update")
+        if declared.get("status") is not None:
+            subresources["status"] = SubresourceInfo(verbs)
+        paths = declared.get("scale")
+        if paths is not None:
+            subresources["scale"] = SubresourceInfo(verbs, "Scale", "autoscaling", "v1")
+        warning = ""
+        if version.get("deprecated"):
+            name = f"{spec['group']}/{version['name']} {kinds['kind']}"
+            warning = version.get("deprecationWarning") or f"{name} is deprecated"
+        out.append(
+            ResourceInfo(
+                resource=Resource(
+                    spec["group"],
+                    version["name"],
+                    kinds["plural"],
+                    kinds["kind"],
+                    spec["scope"] == "Namespaced",
+                ),
+                singular=kinds.get("singular") or kinds["kind"].lower(),
+                list_kind=kinds.get("listKind") or f"{kinds['kind']}List",
+                short_names=tuple(kinds.get("shortNames") or ()),
+                categories=tuple(kinds.get("categories") or ()),
+                verbs=("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"),
+                subresources=subresources,
+                unconditional_update=False,
+                has_generation=True,
+                scale=None
+                if paths is None
+                else ScalePaths(
+                    paths.get("specReplicasPath", ""),
+                    paths.get("statusReplicasPath", ""),
+                    paths.get("labelSelectorPath", ""),
+                ),
+                crd_name=obj["metadata"]["name"],
+                storage_version=storage,
+                schema=(version.get("schema") or {}).get("openAPIV3Schema"),
+                printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
+                deprecation_warning=warning,
+            )
+        )
+    return out

@@ -1,0 +1,264 @@
+"""Objects as a schema wants them: unknown fields found, JSON types checked, values in canonical form.
+
+Built-in kinds are decoded as upstream's typed decoder does: a wrong JSON type is 400, null means absent,
+quantities and times get their canonical text. Custom resources are pruned; their types are a matter of
+validation (`kube.schema.structural`), except inside `metadata`, which is typed for every kind.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from trainshed.kube.meta import errors
+from trainshed.kube.meta.quantity import canonical
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.schema.nodes import SchemaNode
+from trainshed.kube.schema.structural import apply_defaults, validate
+from trainshed.kube.wire.body import decode_body, json_kind
+
+__all__ = ["Mode", "apply_defaults", "cannot_handle", "conform", "decode_body", "validate"]
+
+Mode: TypeAlias = Literal["ignore", "warn", "strict"]
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_INT_RANGE = {"int32": 1 << 31, "int64": 1 << 63}
+_ZERO: dict[str, Any] = {"string": "", "boolean": False, "integer": 0, "number": 0}
+_GO_TYPES = {"boolean": "bool", "number": "float64", "string": "string"}
+
+
+def cannot_handle(kind: str, version: str) -> str:
+    """Return the start of the decoding errors of a kind: `Pod in version "v1" cannot be handled as a Pod`."""
+    return f'{kind} in version "{version}" cannot be handled as a {kind}'
+
+
+def conform(
+    obj: Object,
+    schema: SchemaNode,
+    *,
+    mode: Mode,
+    what: str,
+    builtin: bool,
+    duplicates: Sequence[str] = (),
+) -> tuple[Object, list[str]]:
+    """Return `obj` without fields that `schema` does not know, in canonical form, and the warnings.
+
+    The input is not changed; the result may share parts with it that needed no change.
+
+    Args:
+        mode: `ignore` drops unknown fields silently, `warn` drops and names them, `strict` refuses.
+        what: start of error messages, from `cannot_handle`.
+        builtin: whether the kind is built in; see the module's text for the difference.
+        duplicates: paths of repeated fields, from `decode_body`; reported like unknown fields.
+
+    Returns:
+        The object and, in mode `warn`, texts such as `unknown field "spec.foo"`.
+
+    Raises:
+        ApiError: 400, a wrong JSON type, or in mode `strict` an unknown or repeated field.
+    """
+    walk = _Walk(what)
+    out = walk.typed_object(obj, schema, "") if builtin else walk.structural(obj, schema, "")
+    if mode == "ignore":
+        return out, []
+    complaints = [f'duplicate field "{path}"' for path in duplicates]
+    complaints += [f'unknown field "{path}"' for path in walk.unknown]
+    if complaints and mode == "strict":
+        raise errors.bad_request(f"{what}: strict decoding error: {', '.join(complaints)}")
+    return out, complaints
+
+
+class _Walk:
+    """One pass over an object. Paths look like `spec.containers[0].image`."""
+
+    __slots__ = ("unknown", "what")
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.unknown: list[str] = []
+
+    # ------------------------------------------------------------------------------- built-in kinds
+
+    def typed_object(self, value: dict[str, Any], node: SchemaNode, path: str) -> dict[str, Any]:
+        properties, additional = node.properties, node.additional
+        out: dict[str, Any] = {}
+        prefix = f"{path}." if path else ""
+        for key, item in value.items():
+            child = properties.get(key)
+            if child is None:
+                if additional is None:
+                    if node.preserve_unknown:
+                        out[key] = item
+                    else:
+                        self.unknown.append(prefix + key)
+                    continue
+                child = additional
+                if item is None:  # Go's zero value: a map keeps the key
+                    item = self.zero(child)
+            elif item is None:
+                continue
+            if type(item) is child.verbatim:
+                out[key] = item
+            else:
+                below = prefix + key if child is not additional else f"{path}[{key}]"
+                out[key] = self.typed(item, child, below)
+        return out
+
+    def typed(self, value: Any, node: SchemaNode, path: str) -> Any:
+        if type(value) is node.verbatim:
+            return value
+        kind = node.type
+        if node.quantity:
+            return self.quantity(value, path)
+        if node.int_or_string:
+            if type(value) in (int, str):
+                return value
+            raise self.mismatch(value, "intstr.IntOrString", path)
+        if not kind or node.preserve_unknown:
+            return value
+        if kind == "object":
+            if type(value) is dict:
+                return self.typed_object(value, node, path)
+        elif kind == "array":
+            if type(value) is list:
+                items = node.items
+                if items is None:
+                    return value
+                return [
+                    self.typed(self.zero(items) if item is None else item, items, f"{path}[{index}]")
+                    for index, item in enumerate(value)
+                ]
+        elif kind == "integer":
+            return self.integer(value, node, path)
+        elif kind == "number":
+            if type(value) in (int, float):
+                return value
+        elif kind == "string" and type(value) is str:
+            if node.time:
+                return self.time(value, node.time)
+            if node.format == "byte":
+                return self.bytes(value)
+            return value
+        raise self.mismatch(value, _go_type(node), path)
+
+    def zero(self, node: SchemaNode) -> Any:
+        if node.quantity:
+            return "0"
+        return {} if node.type == "object" else [] if node.type == "array" else _ZERO.get(node.type)
+
+    def mismatch(self, value: Any, wanted: str, path: str) -> errors.ApiError:
+        kind = self.what.partition(" ")[0]
+        field = "".join(part.partition("[")[0] + "." for part in path.split(".")).rstrip(".")
+        return errors.bad_request(
+            f"{self.what}: json: cannot unmarshal {json_kind(value)} into Go struct field "
+            f"{kind}.{field} of type {wanted}"
+        )
+
+    def integer(self, value: Any, node: SchemaNode, path: str) -> int:
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        if type(value) is int:
+            bound = _INT_RANGE.get(node.format, 1 << 63)
+            if -bound <= value < bound:
+                return value
+        raise self.mismatch(value, node.format or "int64", path)
+
+    def quantity(self, value: Any, path: str) -> str:
+        if type(value) not in (str, int, float):
+            raise self.mismatch(value, "resource.Quantity", path)
+        try:
+            return canonical(value)
+        except ValueError:
+            raise errors.bad_request(
+                f"{self.what}: quantities must match the regular expression "
+                "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            ) from None
+
+    def time(self, value: str, precision: str) -> str:
+        try:
+            return canonical_time(value, micro=precision == "MicroTime")
+        except ValueError:
+            fraction = ".000000" if precision == "MicroTime" else ""
+            raise errors.bad_request(
+                f'{self.what}: parsing time "{value}" as "2006-01-02T15:04:05{fraction}Z07:00": cannot parse'
+            ) from None
+
+    def bytes(self, value: str) -> str:
+        try:
+            base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+        except (binascii.Error, ValueError):
+            raise errors.bad_request(f"{self.what}: illegal base64 data in a field of type []byte") from None
+        return value
+
+    # ----------------------------------------------------------------------------- custom resources
+
+    def structural(self, value: Any, node: SchemaNode, path: str) -> Any:
+        if node.builtin:
+            return self.typed(value, node, path)
+        if type(value) is dict:
+            return self.structural_object(value, node, path)
+        if type(value) is list:
+            items = node.items
+            if items is None or items.keeps_all:
+                return value
+            return [self.structural(item, items, f"{path}[{index}]") for index, item in enumerate(value)]
+        if type(value) is float and (node.type == "integer" or node.int_or_string) and value.is_integer():
+            return int(value)
+        return value
+
+    def structural_object(self, value: dict[str, Any], node: SchemaNode, path: str) -> dict[str, Any]:
+        if node.keeps_all or node.type not in ("object", ""):
+            return value
+        properties, additional = node.properties, node.additional
+        out: dict[str, Any] = {}
+        prefix = f"{path}." if path else ""
+        for key, item in value.items():
+            child = properties.get(key)
+            if child is None:
+                if additional is None:
+                    if node.preserve_unknown:
+                        out[key] = item
+                    else:
+                        self.unknown.append(prefix + key)
+                    continue
+                child = additional
+            # A null where null is not allowed means absent, as upstream's pruning of nulls before defaults.
+            if item is None and not child.nullable and (child.builtin or child.type):
+                continue
+            out[key] = item if type(item) is child.verbatim else self.structural(item, child, prefix + key)
+        return out
+
+
+def _go_type(node: SchemaNode) -> str:
+    if node.type == "array":
+        return "[]" + (_go_type(node.items) if node.items else "interface {}")
+    if node.type == "object":
+        if node.additional is not None:
+            return "map[string]" + _go_type(node.additional)
+        short = node.name.split(".")[-2:] if node.name else ["struct"]
+        return ".".join(short)
+    if node.quantity:
+        return "resource.Quantity"
+    if node.type == "integer":
+        return node.format or "int64"
+    if node.format == "byte":
+        return "[]uint8"
+    return "Time" if node.time else _GO_TYPES.get(node.type, "interface {}")
+
+
+def canonical_time(text: str, *, micro: bool = False) -> str:
+    """Return an RFC 3339 instant in UTC: to the second, or with six decimals when `micro`.
+
+    Raises:
+        ValueError: `text` is no RFC 3339 time.
+    """
+    if not _TIME.fullmatch(text):  # fromisoformat reads many other formats
+        raise ValueError(text)
+    moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
+    if micro:
+        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return text if len(text) == 20 and text[-1] == "Z" else moment.strftime("%Y-%m-%dT%H:%M:%SZ")

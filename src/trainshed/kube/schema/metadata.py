@@ -1,0 +1,177 @@
+"""Rules of `metadata`, the same for every kind but for what its name may be.
+
+Source of rules and texts: apimachinery `api/validation/objectmeta.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.schema.nodes import definition_name
+
+NameCheck = Callable[[str], list[str]]
+
+ANNOTATIONS_MAX = 262144
+"""Bytes of all annotation keys and values of an object."""
+
+_KNOWN_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+_NAME_CHECKS: dict[tuple[str, str], NameCheck] = {
+    ("", "Namespace"): names.dns_label,
+    ("", "Service"): names.dns_1035_label,
+    ("rbac.authorization.k8s.io", "Role"): names.path_segment,
+    ("rbac.authorization.k8s.io", "RoleBinding"): names.path_segment,
+    ("rbac.authorization.k8s.io", "ClusterRole"): names.path_segment,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): names.path_segment,
+}
+_IMMUTABLE = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
+def validate_metadata(resource: Resource, obj: Object, old: Object | None) -> list[Cause]:
+    """Return what is wrong with the metadata of an object, built in or custom.
+
+    On create the caller has filled in a generated name; `generateName` alone passes too, so a dry look at a
+    manifest works. On update the caller has carried over what the server owns (uid, creationTimestamp, ...).
+    """
+    meta = obj.get("metadata") or {}
+    check = _NAME_CHECKS.get((resource.group, resource.kind), names.dns_subdomain)
+    builtin = definition_name((resource.group, resource.version, resource.kind)) is not None
+    out = list(_names(meta, check, resource.namespaced))
+    out += labels_causes(meta.get("labels"), "metadata.labels")
+    out += annotations_causes(meta.get("annotations"), "metadata.annotations")
+    out += _owners(meta.get("ownerReferences") or ())
+    out += _finalizers(meta.get("finalizers") or (), builtin)
+    if old is not None:
+        out += _changes(meta, old.get("metadata") or {})
+    return out
+
+
+def _names(meta: Mapping[str, Any], check: NameCheck, namespaced: bool) -> Iterator[Cause]:
+    name, prefix, namespace = meta.get("name"), meta.get("generateName"), meta.get("namespace")
+    if prefix:
+        for why in check(names.as_prefix(prefix)):
+            yield causes.invalid("metadata.generateName", prefix, why)
+    if name:
+        for why in check(name):
+            yield causes.invalid("metadata.name", name, why)
+    elif not prefix:
+        yield causes.required("metadata.name", "name or generateName is required")
+    if namespaced:
+        if not namespace:
+            yield causes.required("metadata.namespace")
+        else:
+            for why in names.dns_label(namespace):
+                yield causes.invalid("metadata.namespace", namespace, why)
+    elif namespace:
+        yield causes.forbidden("metadata.namespace", "not allowed on this type")
+    if meta.get("generation", 0) < 0:
+        text = "must be greater than or equal to 0"
+        yield causes.invalid("metadata.generation", meta["generation"], text)
+
+
+def labels_causes(labels: Mapping[str, str] | None, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a map of labels; keys are part of the text, not of the path, as upstream."""
+    for key, value in (labels or {}).items():
+        for why in names.qualified_name(key):
+            yield causes.invalid(path, key, why)
+        for why in names.label_value(value):
+            yield causes.invalid(path, value, why)
+
+
+def annotations_causes(annotations: Mapping[str, str] | None, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with annotations: keys as for labels but in any case, a limit on the total size."""
+    size = 0
+    for key, value in (annotations or {}).items():
+        for why in names.qualified_name(key.lower()):
+            yield causes.invalid(path, key, why)
+        # Counting characters is enough to clear small values; only near the limit do bytes matter.
+        size += len(key) + (len(value) if len(value) < 1024 else len(value.encode()))
+    if size > ANNOTATIONS_MAX:
+        yield causes.too_long(path, ANNOTATIONS_MAX)
+
+
+def _owners(owners: Any) -> Iterator[Cause]:
+    path = "metadata.ownerReferences"
+    controllers = [owner.get("name") for owner in owners if owner.get("controller")]
+    for index, owner in enumerate(owners):
+        at = f"{path}[{index}]"
+        if not owner.get("apiVersion"):
+            yield causes.invalid(f"{at}.apiVersion", "", "version must not be empty")
+        for key in ("kind", "name", "uid"):
+            if not owner.get(key):
+                yield causes.invalid(f"{at}.{key}", "", f"{key} must not be empty")
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            yield causes.invalid(at, owner, "/v1, Kind=Event is disallowed from being an owner")
+    if len(controllers) > 1:
+        yield causes.invalid(
+            path,
+            list(owners),
+            "Only one reference can have Controller set to true. "
+            f'Found "true" in references for {controllers[0]} and {controllers[1]}',
+        )
+
+
+def _finalizers(finalizers: Any, builtin: bool) -> Iterator[Cause]:
+    for index, finalizer in enumerate(finalizers):
+        path = f"metadata.finalizers[{index}]"
+        wrong = names.qualified_name(finalizer)
+        for why in wrong:
+            yield causes.invalid(path, finalizer, why)
+        # Custom resources may use short names; upstream only warns there.
+        if builtin and not wrong and "/" not in finalizer and finalizer not in _KNOWN_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield causes.invalid(path, finalizer, text)
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        text = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield causes.invalid("metadata.finalizers", list(finalizers), text)
+
+
+def _changes(meta: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
+    for key in _IMMUTABLE:
+        if meta.get(key) != old.get(key) and (old.get(key) or not key.startswith("deletion")):
+            yield causes.invalid(f"metadata.{key}", meta.get(key), "field is immutable")
+    if meta.get("generation", 0) < old.get("generation", 0):
+        yield causes.invalid("metadata.generation", meta.get("generation", 0), "must not be decremented")
+    if old.get("deletionTimestamp"):
+        before = set(old.get("finalizers") or ())
+        added = sorted(set(meta.get("finalizers") or ()) - before)
+        if added:
+            listed = ", ".join(f'"{finalizer}"' for finalizer in added)
+            yield causes.forbidden(
+                "metadata.finalizers",
+                "no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{listed}}}",
+            )
+
+
+def selector_causes(selector: Mapping[str, Any] | None, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a LabelSelector object."""
+    for key, value in ((selector or {}).get("matchLabels") or {}).items():
+        for why in names.qualified_name(key):
+            yield causes.invalid(f"{path}.matchLabels", key, why)
+        for why in names.label_value(value):
+            yield causes.invalid(f"{path}.matchLabels", value, why)
+    for index, term in enumerate((selector or {}).get("matchExpressions") or ()):
+        at = f"{path}.matchExpressions[{index}]"
+        operator, values = term.get("operator"), term.get("values")
+        if operator in ("In", "NotIn"):
+            if not values:
+                yield causes.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield causes.forbidden(f"{at}.values", text)
+        else:
+            yield causes.invalid(f"{at}.operator", operator, "not a valid selector operator")
+        for why in names.qualified_name(term.get("key") or ""):
+            yield causes.invalid(f"{at}.key", term.get("key"), why)

@@ -1,0 +1,215 @@
+"""Request bodies: JSON and YAML bytes to plain values, duplicate fields included.
+
+JSON is read by msgspec. It keeps the last of two equal keys and cannot say that there were two, so when a
+client asks for field validation a second reader looks for repeated keys; only a body that has some pays for
+finding out where.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from trainshed.kube.meta import errors
+from trainshed.kube.meta.resources import Object
+
+MAX_YAML_NODES = 1_000_000
+"""A YAML document may expand to this many values: aliases can make a small body unboundedly large."""
+
+
+def decode_body(
+    data: bytes, content_type: str = "", *, kind: str = "", find_duplicates: bool = True
+) -> tuple[Object, list[str]]:
+    """Return the object in a request body and the paths of fields that it holds more than once.
+
+    Args:
+        content_type: `application/yaml` means YAML; everything else, also absent, means JSON.
+        kind: what the resource expects; only for messages.
+        find_duplicates: False skips the search (fieldValidation=Ignore).
+
+    Raises:
+        ApiError: 400, the body is malformed or is not an object.
+    """
+    try:
+        if is_yaml(content_type) and not _is_json(data):
+            value, duplicates = _decode_yaml(data)
+        else:
+            value = msgspec.json.decode(data)
+            duplicates = json_duplicates(data) if find_duplicates else []
+    except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
+        raise _unrecognized(kind, str(error)) from error
+    if not isinstance(value, dict):
+        raise _unrecognized(kind, f"json: cannot unmarshal {json_kind(value)} into Go value of type struct")
+    return value, duplicates
+
+
+def decode_value(data: bytes, content_type: str = "") -> Any:
+    """Return any JSON or YAML value, e.g. the list of a JSON patch.
+
+    Raises:
+        ApiError: 400, the body is malformed.
+    """
+    try:
+        if is_yaml(content_type) and not _is_json(data):
+            return _decode_yaml(data)[0]
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from error
+
+
+def is_yaml(content_type: str) -> bool:
+    """Whether a media type, parameters allowed, announces YAML: `application/yaml`, `apply-patch+yaml`."""
+    return content_type.partition(";")[0].strip().lower().endswith("yaml")
+
+
+def _is_json(data: bytes) -> bool:
+    """Whether a YAML document is JSON, too, as most clients write it: that reader is a hundred times faster."""
+    if not data.lstrip().startswith((b"{", b"[")):
+        return False
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def json_kind(value: Any) -> str:
+    """Return what JSON calls the type of a value, in the words of Go's decoder."""
+    if value is None:
+        return "null"
+    return _KINDS.get(type(value), "value")
+
+
+_KINDS = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+
+
+def _unrecognized(kind: str, why: str) -> errors.ApiError:
+    expected = f" (must be of type {kind})" if kind else ""
+    return errors.bad_request(
+        f"the object provided is unrecognized{expected}: couldn't get version/kind; json parse error: {why}"
+    )
+
+
+# ------------------------------------------------------------------------------------------- duplicates
+
+
+class _Repeated(dict[str, Any]):
+    """An object with repeated keys, and which."""
+
+    repeated: Sequence[str] = ()
+
+
+def json_duplicates(data: bytes) -> list[str]:
+    """Return the paths, e.g. `data.a`, of fields that a well-formed JSON document repeats."""
+    found = False
+
+    def join(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal found
+        joined = dict(pairs)
+        if len(joined) == len(pairs):
+            return joined
+        found = True
+        marked = _Repeated(joined)
+        seen: set[str] = set()
+        marked.repeated = list(dict.fromkeys(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+        return marked
+
+    document = json.loads(data, object_pairs_hook=join)
+    return list(_repeated(document, "")) if found else []
+
+
+def _repeated(value: Any, path: str) -> list[str]:
+    out: list[str] = []
+    if isinstance(value, dict):
+        if isinstance(value, _Repeated):
+            out += [field_path(path, key) for key in value.repeated]
+        for key, item in value.items():
+            out += _repeated(item, field_path(path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            out += _repeated(item, f"{path}[{index}]")
+    return out
+
+
+def field_path(parent: str, key: str) -> str:
+    """Return `parent.key`, or `key` at the root."""
+    return f"{parent}.{key}" if parent else key
+
+
+# ------------------------------------------------------------------------------------------------- YAML
+
+
+@functools.cache
+def _loader() -> Any:
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """Kubernetes YAML is JSON in disguise: there are no dates, only strings."""
+
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in Loader.yaml_implicit_resolvers.items()
+    }
+    return Loader
+
+
+def _decode_yaml(data: bytes) -> tuple[Any, list[str]]:
+    import yaml
+
+    loader = _loader()(data)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None, []
+        duplicates: list[str] = []
+        budget = [MAX_YAML_NODES]
+        _inspect(node, "", duplicates, budget)
+        return _plain(loader.construct_document(node)), duplicates
+    except yaml.YAMLError as error:
+        raise ValueError(f"error converting YAML to JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError("error converting YAML to JSON: the document is nested too deeply") from error
+    finally:
+        loader.dispose()
+
+
+def _inspect(node: Any, path: str, duplicates: list[str], budget: list[int]) -> None:
+    """Collect repeated keys; raise ValueError for a document whose aliases expand without end."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise ValueError("error converting YAML to JSON: the document has excessive aliasing")
+    if node.id == "mapping":
+        seen: set[str] = set()
+        for key, value in node.value:
+            below = field_path(path, str(key.value))
+            if key.id == "scalar" and key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                duplicates.append(below)
+            elif key.id == "scalar":
+                seen.add(key.value)
+            _inspect(value, below, duplicates, budget)
+    elif node.id == "sequence":
+        for index, value in enumerate(node.value):
+            _inspect(value, f"{path}[{index}]", duplicates, budget)
+
+
+def _plain(value: Any) -> Any:
+    """Return a copy that JSON can hold: keys are strings, nothing is shared."""
+    if isinstance(value, dict):
+        return {_key(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ValueError(f"error converting YAML to JSON: a {type(value).__name__} has no JSON form")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, str | int | float):
+        return str(key)
+    raise ValueError("error converting YAML to JSON: a key must be a scalar")

@@ -1,0 +1,114 @@
+"""The `scale` subresource: an autoscaling/v1 Scale read from, and written to, the object it scales."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from trainshed.kube.meta import jsonpath
+from trainshed.kube.meta.errors import Cause, bad_request, internal, invalid
+from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.selectors import LabelSelector
+
+
+class ScalePaths(msgspec.Struct, frozen=True):
+    """Where an object keeps what Scale shows: paths of field names such as `.spec.replicas`.
+
+    `selector` is a path to a selector *string* (custom resources), or to a LabelSelector or a label map
+    (built-in workloads); empty when there is none.
+    """
+
+    spec_replicas: str = ".spec.replicas"
+    status_replicas: str = ".status.replicas"
+    selector: str = ""
+
+
+BUILTIN_SCALES: dict[tuple[str, str], ScalePaths] = {
+    ("apps", "deployments"): ScalePaths(selector=".spec.selector"),
+    ("apps", "replicasets"): ScalePaths(selector=".spec.selector"),
+    ("apps", "statefulsets"): ScalePaths(selector=".spec.selector"),
+    ("", "replicationcontrollers"): ScalePaths(selector=".spec.selector"),
+}
+"""(group, plural) of every built-in resource that has a `scale` subresource."""
+
+
+def from_crd(subresource: Object) -> ScalePaths:
+    """Return the paths of a CRD version's `subresources.scale`."""
+    return ScalePaths(
+        spec_replicas=subresource.get("specReplicasPath", ""),
+        status_replicas=subresource.get("statusReplicasPath", ""),
+        selector=subresource.get("labelSelectorPath", ""),
+    )
+
+
+def to_scale(obj: Object, paths: ScalePaths) -> Object:
+    """Return the Scale of `obj`.
+
+    Raises:
+        ApiError: 500 when the object has no replicas field, as upstream answers.
+    """
+    metadata = obj.get("metadata") or {}
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    replicas = jsonpath.first(obj, paths.spec_replicas)
+    if replicas is None:
+        raise internal(f'the spec replicas field "{paths.spec_replicas}" does not exist')
+    status: Object = {"replicas": _whole(jsonpath.first(obj, paths.status_replicas) or 0)}
+    selector = _selector(jsonpath.first(obj, paths.selector)) if paths.selector else ""
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept if metadata.get(key)},
+        "spec": {"replicas": _whole(replicas)},
+        "status": status,
+    }
+
+
+def from_scale(obj: Object, scale: Object, paths: ScalePaths) -> Object:
+    """Return `obj` with the replicas that `scale` asks for; a Scale without them asks for 0, as in Go.
+
+    Checking `scale.metadata.resourceVersion` against the object is the caller's part.
+
+    Raises:
+        ApiError: 422 when replicas is negative, 400 when it is no integer.
+    """
+    spec = scale.get("spec") or {}
+    replicas = spec.get("replicas") if isinstance(spec, dict) else None
+    replicas = 0 if replicas is None else replicas
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise bad_request(
+            'Scale in version "v1" cannot be handled as a Scale: spec.replicas must be an integer'
+        )
+    if replicas < 0:
+        name = (obj.get("metadata") or {}).get("name", "")
+        cause = Cause(
+            "FieldValueInvalid",
+            f"Invalid value: {replicas}: must be greater than or equal to 0",
+            "spec.replicas",
+        )
+        raise invalid("Scale", "autoscaling", name, [cause])
+    return _with(obj, jsonpath.field_names(paths.spec_replicas), replicas)
+
+
+def _selector(found: Any) -> str:
+    if isinstance(found, str):
+        return found
+    if not isinstance(found, dict) or not found:
+        return ""
+    if found.keys() & {"matchLabels", "matchExpressions"}:
+        return str(LabelSelector.from_object(found))
+    return str(LabelSelector.from_labels(found))
+
+
+def _whole(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def _with(obj: Object, names: tuple[str, ...], value: Any) -> Object:
+    head, *rest = names
+    if not rest:
+        return {**obj, head: value}
+    below = obj.get(head)
+    return {**obj, head: _with(below if isinstance(below, dict) else {}, tuple(rest), value)}
