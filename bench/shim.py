@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from bench.measure import Figure
-from trainshed.cluster.node.runtime.api import Runtime, RuntimePaths, SandboxSpec
+from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, SandboxSpec
 
 
 def measure(repetitions: int) -> list[Figure]:

@@ -28,7 +28,7 @@ from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.jobs import JobController
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.replicasets import ReplicaSetController
-from trainshed.cluster.node.runtime import durable
+from trainshed.cluster.sandbox import durable
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.store import Store

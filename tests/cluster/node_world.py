@@ -22,7 +22,7 @@ from trainshed.client.client import Client
 from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.context import NodeOptions
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.runtime.model import (
+from trainshed.cluster.sandbox.model import (
     ContainerSpec,
     ContainerState,
     DnsRecords,

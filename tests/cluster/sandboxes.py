@@ -7,13 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from trainshed.cluster.node.runtime.api import (
-    ContainerSpec,
-    ContainerState,
-    Runtime,
-    SandboxSpec,
-    SandboxState,
-)
+from trainshed.cluster.sandbox.api import ContainerSpec, ContainerState, Runtime, SandboxSpec, SandboxState
 
 DEADLINE = 20.0
 PATH = ("PATH", "/usr/local/bin:/usr/bin:/bin")

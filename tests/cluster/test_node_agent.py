@@ -15,7 +15,7 @@ from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.context import NodeOptions
 from trainshed.cluster.node.images import Image, ImageRegistry
 from trainshed.cluster.node.nodes import NodeGroup
-from trainshed.cluster.node.runtime.model import StartError
+from trainshed.cluster.sandbox.model import StartError
 from trainshed.kube.meta.errors import ApiError
 
 

@@ -21,8 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, processes, until, within
-from trainshed.cluster.node.runtime import leftovers
-from trainshed.cluster.node.runtime.api import (
+from trainshed.cluster.sandbox.api import (
     DnsRecords,
     Layer,
     Mount,
@@ -33,7 +32,8 @@ from trainshed.cluster.node.runtime.api import (
     SandboxNotFound,
     StartError,
 )
-from trainshed.cluster.node.runtime.connection import Connection
+from trainshed.cluster.sandbox.client import leftovers
+from trainshed.cluster.sandbox.client.connection import Connection
 
 SERVER = """
 import socket, sys
@@ -352,7 +352,7 @@ async def test_cluster_listener_is_the_same_after_a_restart(boxes: Sandboxes) ->
 CONTROL_PLANE = """
 import asyncio, sys
 from pathlib import Path
-from trainshed.cluster.node.runtime.api import *
+from trainshed.cluster.sandbox.api import *
 
 async def main(home):
     runtime = Runtime(RuntimePaths.under(Path(home)))
@@ -576,7 +576,7 @@ async def test_nobody_else_on_the_machine_reads_a_pod(boxes: Sandboxes) -> None:
 USER_SCRIPT = """
 import asyncio, json, os, sys
 from pathlib import Path
-from trainshed.cluster.node.runtime.api import *
+from trainshed.cluster.sandbox.api import *
 
 async def main(home):
     runtime = Runtime(RuntimePaths.under(Path(home)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainshed.cluster.node.runtime.crilog import MAX_PART, CriLog, timestamp
+from trainshed.cluster.sandbox.daemon.crilog import MAX_PART, CriLog, timestamp
 
 pieces = st.lists(
     st.tuples(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.cluster.net import dnswire
+from trainshed.cluster.sandbox.net import dnswire
 
 labels = st.text("abcdefghijklmnopqrstuvwxyz0123456789-_", min_size=1, max_size=20)
 names = st.lists(labels, min_size=1, max_size=6).map(".".join)

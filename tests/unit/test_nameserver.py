@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import dnslib
 import pytest
 
-from trainshed.cluster.net import nameserver
-from trainshed.cluster.net.nameserver import NameServer
-from trainshed.cluster.net.zone import Zone
-from trainshed.cluster.node.runtime.loop import Loop
+from trainshed.cluster.sandbox.daemon.loop import Loop
+from trainshed.cluster.sandbox.net import nameserver
+from trainshed.cluster.sandbox.net.nameserver import NameServer
+from trainshed.cluster.sandbox.net.zone import Zone
 
 READY = "ready.default.svc.cluster.local"
 SLOW = "slow.default.svc.cluster.local"

@@ -15,7 +15,7 @@ from trainshed.cluster.node.images import (
     image_id,
     normalise,
 )
-from trainshed.cluster.node.runtime.model import Layer
+from trainshed.cluster.sandbox.model import Layer
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.node import gpu
 from trainshed.cluster.node.images import Image
-from trainshed.cluster.node.runtime.model import Layer
 from trainshed.cluster.node.specs import (
     ClusterNetwork,
     ContainerParts,
@@ -22,6 +21,7 @@ from trainshed.cluster.node.specs import (
 )
 from trainshed.cluster.node.starting import tools_directory
 from trainshed.cluster.node.unsupported import Capabilities, unsupported_fields
+from trainshed.cluster.sandbox.model import Layer
 
 NETWORK = ClusterNetwork(host_searches=("corp.example",))
 

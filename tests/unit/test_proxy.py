@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainshed.cluster.net.proxy import Refused, is_forbidden, parse_request
+from trainshed.cluster.sandbox.net.proxy import Refused, is_forbidden, parse_request
 
 
 @pytest.mark.parametrize(

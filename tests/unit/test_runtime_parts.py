@@ -16,19 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.cluster.node.runtime import (
-    bare,
-    credentials,
-    doctor,
-    durable,
-    ipam,
-    lookup,
-    mountinfo,
-    netlink,
-    podfiles,
-    wire,
-)
-from trainshed.cluster.node.runtime.loop import Loop
+from trainshed.cluster.sandbox import bare, durable, wire
+from trainshed.cluster.sandbox.client import doctor
+from trainshed.cluster.sandbox.daemon import podfiles
+from trainshed.cluster.sandbox.daemon.loop import Loop
+from trainshed.cluster.sandbox.linux import credentials, lookup, mountinfo, netlink
+from trainshed.cluster.sandbox.net import ipam
 
 
 class TestFrames:
@@ -295,7 +288,7 @@ class TestLoop:
         loop.close()
 
 
-DAEMON_MODULES = ("trainshed.cluster.node.runtime.sandboxd", "trainshed.cluster.net.netd")
+DAEMON_MODULES = ("trainshed.cluster.sandbox.daemon.sandboxd", "trainshed.cluster.sandbox.daemon.netd")
 
 
 @pytest.mark.parametrize("module", DAEMON_MODULES)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dnslib
 import pytest
 
-from trainshed.cluster.net import dnswire
-from trainshed.cluster.net.zone import Zone
+from trainshed.cluster.sandbox.net import dnswire
+from trainshed.cluster.sandbox.net.zone import Zone
 
 ZONE = Zone(
     {"web.default.svc.cluster.local": ("10.88.0.2", "10.88.0.3"), "None.default.svc.cluster.local": ()},

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from figures import cost, in_fresh_process, median, print_table, print_versions
 
-from trainshed.cluster.node.runtime.api import ContainerSpec, Runtime, RuntimePaths, SandboxSpec
+from trainshed.cluster.sandbox.api import ContainerSpec, Runtime, RuntimePaths, SandboxSpec
 
 ROUNDS = 5
 SERVER = """
@@ -142,7 +142,7 @@ def main() -> None:
     versions = ["pyroute2"] if importlib.util.find_spec("pyroute2") else []
     print_versions("dnslib", *versions)
     rows = []
-    modules = ["trainshed.cluster.node.runtime.netlink", "trainshed.cluster.net.dnswire", "dnslib"]
+    modules = ["trainshed.cluster.sandbox.linux.netlink", "trainshed.cluster.sandbox.net.dnswire", "dnslib"]
     for module in [*modules, *versions]:
         time, size = cost(f"import {module}", ROUNDS)
         rows.append([f"`import {module}`", f"{time:.0f} ms", f"{size:.1f} MiB"])

@@ -20,11 +20,11 @@ from typing import Any
 
 from figures import alternate, median, memory_mib, print_table, print_versions
 
-from trainshed.cluster.node.runtime.api import ContainerSpec, Layer, Runtime, RuntimePaths, SandboxSpec
+from trainshed.cluster.sandbox.api import ContainerSpec, Layer, Runtime, RuntimePaths, SandboxSpec
 
 ROUNDS = 40
 PATH = ("PATH", "/usr/local/bin:/usr/bin:/bin")
-OWN = "import sys; sys.path.insert(0, sys.argv[1]); import trainshed.cluster.node.runtime.sandboxd"
+OWN = "import sys; sys.path.insert(0, sys.argv[1]); import trainshed.cluster.sandbox.daemon.sandboxd"
 FRESH = f"{OWN}, time; time.sleep(9)"
 
 

@@ -108,14 +108,14 @@ def down(
 
 
 async def _stop_pods(paths: StatePaths) -> None:
-    from trainshed.cluster.node.runtime.api import Runtime, RuntimePaths
+    from trainshed.cluster.sandbox.api import Runtime, RuntimePaths
 
     await Runtime(RuntimePaths.under(paths.root)).stop_all()
 
 
 async def _purge(paths: StatePaths) -> None:
     """Delete the state directory of a cluster that is stopped. Raises UserError."""
-    from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
+    from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
     runtime = Runtime(RuntimePaths.under(paths.root))
     try:
@@ -191,7 +191,7 @@ def _print_facts(facts: dict[str, object]) -> None:
 
 def doctor(output: Output = "text") -> None:
     """Check what this machine offers to pods and say what to change. Exit code 3 when pods cannot run."""
-    from trainshed.cluster.node.runtime.doctor import diagnose
+    from trainshed.cluster.sandbox.client.doctor import diagnose
 
     checks = diagnose()
     if output == "json":

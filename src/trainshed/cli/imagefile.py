@@ -9,7 +9,7 @@ import yaml
 
 from trainshed.cli.console import UserError
 from trainshed.cluster.node.images import Image, ImageProblem, ImageRegistry
-from trainshed.cluster.node.runtime.model import Layer
+from trainshed.cluster.sandbox.model import Layer
 
 FILE_NAME = "images.yaml"
 

@@ -15,8 +15,8 @@ from rich.table import Table
 from trainshed.cli.console import UserError, note, out, user_errors
 from trainshed.cli.imagefile import register
 from trainshed.cluster.node.images import Image, ImageProblem, ImageRegistry
-from trainshed.cluster.node.runtime.model import Layer
 from trainshed.cluster.paths import StatePaths
+from trainshed.cluster.sandbox.model import Layer
 
 app = typer.Typer(
     help="Say what stands for an image. That is this machine's root and directories laid over it.",

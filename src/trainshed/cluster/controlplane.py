@@ -49,9 +49,9 @@ from trainshed.cluster.node.keeper import RuntimeKeeper
 from trainshed.cluster.node.membership import settle_nodes
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.runtime.api import Runtime, RuntimePaths, RuntimeUnavailable
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.cluster.pki import SERVICE_IP, Pki, ensure_pki
+from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.store import Store, StoreError

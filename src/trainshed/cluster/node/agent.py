@@ -27,11 +27,11 @@ from trainshed.cluster.node.environment import search_path
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.registration import Registration, capacity
-from trainshed.cluster.node.runtime.api import ContainerState, Runtime, RuntimeLost, SandboxState
 from trainshed.cluster.node.specs import python_prefix
 from trainshed.cluster.node.starting import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.volumes.empty_dir import memory_root
 from trainshed.cluster.node.worker import PodWorker
+from trainshed.cluster.sandbox.api import ContainerState, Runtime, RuntimeLost, SandboxState
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES, Object
 

@@ -14,9 +14,9 @@ from trainshed.cluster.node.environment import Egress
 from trainshed.cluster.node.images import ImageRegistry
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.podfields import NodeFacts
-from trainshed.cluster.node.runtime.api import Runtime
 from trainshed.cluster.node.specs import ClusterNetwork
 from trainshed.cluster.node.unsupported import Capabilities, local_capabilities
+from trainshed.cluster.sandbox.api import Runtime
 from trainshed.kube.meta.resources import Object
 
 PublishPod = Callable[[Object], Awaitable[None]]

@@ -12,7 +12,7 @@ import logging
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.cluster.node.dns_records import dns_records
-from trainshed.cluster.node.runtime.api import DnsRecords, Runtime, RuntimeLost
+from trainshed.cluster.sandbox.api import DnsRecords, Runtime, RuntimeLost
 from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES, Object
 
 log = logging.getLogger(__name__)

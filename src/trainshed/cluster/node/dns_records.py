@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainshed.cluster.node.runtime.model import DnsRecords
+from trainshed.cluster.sandbox.model import DnsRecords
 from trainshed.kube.meta.resources import Object
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from trainshed.cluster.backend import ByteStream
-from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, SandboxNotFound, StartError
+from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.resources import Object
 
 OUTPUT_LIMIT = 10 * 1024

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.cluster.node.expansion import expand_all
-from trainshed.cluster.node.runtime.model import Layer
+from trainshed.cluster.sandbox.model import Layer
 from trainshed.kube.meta.resources import Object
 
 # The grammar of github.com/distribution/reference, without the length rules of each part.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from trainshed.cluster.node.runtime.api import Runtime, RuntimeLost, RuntimeUnavailable
+from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimeUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from trainshed.cluster.node.observed import (
     Stopping,
     Verdict,
 )
-from trainshed.cluster.node.runtime.model import ContainerState, SandboxState
 from trainshed.cluster.node.status import container_id
+from trainshed.cluster.sandbox.model import ContainerState, SandboxState
 from trainshed.kube.meta.resources import Object
 from trainshed.kube.meta.times import parse_time
 

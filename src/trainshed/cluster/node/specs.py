@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from trainshed.cluster.node.images import Image
-from trainshed.cluster.node.runtime.model import ContainerSpec, Mount, SandboxSpec
 from trainshed.cluster.node.unsupported import Capabilities
+from trainshed.cluster.sandbox.model import ContainerSpec, Mount, SandboxSpec
 from trainshed.kube.meta.resources import Object
 
 HOSTNAME_LIMIT = 63

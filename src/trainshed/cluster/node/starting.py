@@ -26,12 +26,12 @@ from trainshed.cluster.node.environment import (
 )
 from trainshed.cluster.node.images import ImageProblem, command_line, image_for
 from trainshed.cluster.node.references import References, needed, read
-from trainshed.cluster.node.runtime.api import ContainerSpec, Mount, RuntimeLost, SandboxState
 from trainshed.cluster.node.specs import ContainerParts, container_spec, hostname, sandbox_spec
 from trainshed.cluster.node.threads import default_threads
 from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.manager import VolumeManager, token_issuer
 from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
+from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
 from trainshed.kube.meta.resources import Object
 
 TOOLS_PATH = "/usr/local/lib/trainshed/tools"

@@ -19,7 +19,7 @@ from trainshed.cluster.node.observed import SIGKILL, SIGTERM, Attempt, Health, S
 from trainshed.cluster.node.probes import Prober, initial_health
 from trainshed.cluster.node.record import PodRecord
 from trainshed.cluster.node.restarts import backoff_seconds, should_restart
-from trainshed.cluster.node.runtime.api import ContainerState
+from trainshed.cluster.sandbox.api import ContainerState
 from trainshed.kube.meta.resources import Object
 
 FALLBACK_LINES, FALLBACK_BYTES = 80, 2048

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainshed.cluster.node.runtime.model import Usage
+from trainshed.cluster.sandbox.model import Usage
 
 WINDOW_SECONDS = 1.0
 """Readings closer together than this are compared with an older one: the kernel counts in 10 ms steps."""

@@ -17,19 +17,19 @@ from trainshed.cluster.node.images import ImageProblem, image_for, image_id
 from trainshed.cluster.node.observed import SeenPod, Verdict, find_container
 from trainshed.cluster.node.record import PodRecord
 from trainshed.cluster.node.references import Reference, needed
-from trainshed.cluster.node.runtime.api import (
-    ContainerState,
-    RuntimeLost,
-    SandboxNotFound,
-    SandboxState,
-    StartError,
-)
 from trainshed.cluster.node.starting import ContainerError, PodStarter, SetupError
 from trainshed.cluster.node.status import OWNED_CONDITIONS, StatusContext, pod_status
 from trainshed.cluster.node.statuswriter import StatusWriter
 from trainshed.cluster.node.supervision import Supervisor
 from trainshed.cluster.node.unsupported import unsupported_fields
 from trainshed.cluster.node.volumes.empty_dir import memory_root
+from trainshed.cluster.sandbox.api import (
+    ContainerState,
+    RuntimeLost,
+    SandboxNotFound,
+    SandboxState,
+    StartError,
+)
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import PODS, Object
 

@@ -14,7 +14,7 @@ from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.ownership import without_finalizer
-from trainshed.cluster.node.runtime.api import RuntimeLost
+from trainshed.cluster.sandbox.api import RuntimeLost
 from trainshed.cluster.storage import directories
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Object

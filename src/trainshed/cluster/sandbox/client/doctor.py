@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.net import egress
-from trainshed.cluster.node.runtime import bare
-from trainshed.cluster.node.runtime.model import RuntimeUnavailable
+from trainshed.cluster.sandbox import bare
+from trainshed.cluster.sandbox.model import RuntimeUnavailable
+from trainshed.cluster.sandbox.net import egress
 
 _OLDEST = (5, 11)  # overlayfs in user namespaces
 _TIMEOUT = 30.0
@@ -156,7 +156,7 @@ def _kernel() -> Check:
 
 
 def _probe(directory: str) -> dict[str, str]:
-    command = [sys.executable, "-I", "-S", bare.__file__, "trainshed.cluster.node.runtime.probe", directory]
+    command = [sys.executable, "-I", "-S", bare.__file__, "trainshed.cluster.sandbox.linux.probe", directory]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
         results: dict[str, str] = json.loads(done.stdout)

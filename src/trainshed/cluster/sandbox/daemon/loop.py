@@ -6,7 +6,7 @@ import heapq
 import select
 import time
 
-from trainshed.cluster.node.runtime import crash
+from trainshed.cluster.sandbox.daemon import crash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

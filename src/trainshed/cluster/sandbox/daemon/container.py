@@ -9,17 +9,18 @@ import signal
 import socket
 import time
 
-from trainshed.cluster.node.runtime import durable, process, syscalls, wire
-from trainshed.cluster.node.runtime.crilog import CriLog
-from trainshed.cluster.node.runtime.loop import READ
+from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox.daemon.crilog import CriLog
+from trainshed.cluster.sandbox.daemon.loop import READ
+from trainshed.cluster.sandbox.linux import process, syscalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainshed.cluster.node.runtime.loop import Loop
-    from trainshed.cluster.node.runtime.peers import Peer
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.daemon.loop import Loop
+    from trainshed.cluster.sandbox.daemon.peers import Peer
+    from trainshed.cluster.sandbox.wire import Message
 
 _READ_SIZE = 65536
 _RETRY_SECONDS = 0.5  # between attempts to write a log to a full disk

@@ -16,14 +16,16 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.node.runtime import clusternet, durable, syscalls, userns, wire
-from trainshed.cluster.node.runtime.rootfs import RootFilesystem
+from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox.linux import syscalls, userns
+from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem
+from trainshed.cluster.sandbox.net import clusternet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.wire import Message
 
 STEPS = ("user", "map", "mount", "overlay", "proc", "network", "bridge")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 
-from trainshed.cluster.node.runtime import syscalls
+from trainshed.cluster.sandbox.linux import syscalls
 
 _DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAP = "tap0"

@@ -7,15 +7,16 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.node.runtime import process, syscalls, wire
-from trainshed.cluster.node.runtime.loop import READ
+from trainshed.cluster.sandbox import wire
+from trainshed.cluster.sandbox.daemon.loop import READ
+from trainshed.cluster.sandbox.linux import process, syscalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from trainshed.cluster.node.runtime.container import Container
-    from trainshed.cluster.node.runtime.loop import Loop
-    from trainshed.cluster.node.runtime.peers import Peer
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.daemon.container import Container
+    from trainshed.cluster.sandbox.daemon.loop import Loop
+    from trainshed.cluster.sandbox.daemon.peers import Peer
+    from trainshed.cluster.sandbox.wire import Message
 
 _KILL_AFTER = 2.0  # seconds between SIGHUP and SIGKILL when the client has gone
 

@@ -13,11 +13,11 @@ import struct
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from trainshed.cluster.node.runtime import wire
-from trainshed.cluster.node.runtime.model import RuntimeLost, SandboxNotFound
+from trainshed.cluster.sandbox import wire
+from trainshed.cluster.sandbox.model import RuntimeLost, SandboxNotFound
 
 if TYPE_CHECKING:
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.wire import Message
 
 Frame = tuple[int, bytes, list[int]]
 

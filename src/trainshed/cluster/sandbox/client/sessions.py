@@ -12,9 +12,9 @@ import socket
 import termios
 from collections.abc import AsyncIterator
 
-from trainshed.cluster.node.runtime import wire
-from trainshed.cluster.node.runtime.connection import Connection
-from trainshed.cluster.node.runtime.model import RuntimeLost
+from trainshed.cluster.sandbox import wire
+from trainshed.cluster.sandbox.client.connection import Connection
+from trainshed.cluster.sandbox.model import RuntimeLost
 
 _CHUNK = 65536
 

@@ -22,9 +22,12 @@ from pathlib import Path
 import msgspec
 
 from trainshed.cluster.backend import ByteStream, ExecSession
-from trainshed.cluster.node.runtime import doctor, durable, launch, leftovers, wire
-from trainshed.cluster.node.runtime.connection import Connection, NobodyListens, connected
-from trainshed.cluster.node.runtime.model import (
+from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox.client import doctor, launch, leftovers
+from trainshed.cluster.sandbox.client.connection import Connection, NobodyListens, connected
+from trainshed.cluster.sandbox.client.sessions import AttachedSession, JoinedSession, PodStream
+from trainshed.cluster.sandbox.linux.rootfs import FRESH
+from trainshed.cluster.sandbox.model import (
     ContainerSpec,
     ContainerState,
     DnsRecords,
@@ -38,8 +41,6 @@ from trainshed.cluster.node.runtime.model import (
     StartError,
     Usage,
 )
-from trainshed.cluster.node.runtime.rootfs import FRESH
-from trainshed.cluster.node.runtime.sessions import AttachedSession, JoinedSession, PodStream
 
 log = logging.getLogger(__name__)
 _STOP_TIMEOUT = 15.0

@@ -15,16 +15,16 @@ import signal
 import socket
 import termios
 
-from trainshed.cluster.node.runtime import credentials, pseudofs, syscalls
-from trainshed.cluster.node.runtime.lookup import CommandError, find_command
-from trainshed.cluster.node.runtime.rootfs import RootFilesystem, by_fd
-from trainshed.cluster.node.runtime.syscalls import MS_BIND, MS_PRIVATE, MS_REC
+from trainshed.cluster.sandbox.linux import credentials, pseudofs, syscalls
+from trainshed.cluster.sandbox.linux.lookup import CommandError, find_command
+from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem, by_fd
+from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_PRIVATE, MS_REC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.wire import Message
 
 OOM_SCORE = 500  # the kernel ends pods before the control plane
 _HOST = "/.host"

@@ -8,8 +8,8 @@ complete before its end is reported. Every end is reported at least once: by `ev
 after a restart.
 """
 
-from trainshed.cluster.node.runtime.client import PROXY_URL, Runtime
-from trainshed.cluster.node.runtime.model import (
+from trainshed.cluster.sandbox.client.runtime import PROXY_URL, Runtime
+from trainshed.cluster.sandbox.model import (
     ContainerSpec,
     ContainerState,
     DnsRecords,

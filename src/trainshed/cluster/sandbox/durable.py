@@ -8,7 +8,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.wire import Message
 
 
 def write_atomic(path: str, data: bytes, mode: int = 0o600) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node.runtime import durable, ipam
-from trainshed.cluster.node.runtime.model import ContainerState, RuntimePaths, SandboxState
+from trainshed.cluster.sandbox import durable
+from trainshed.cluster.sandbox.model import ContainerState, RuntimePaths, SandboxState
+from trainshed.cluster.sandbox.net import ipam
 
 SHIM_DIED = "the pod's shim was killed or the machine was restarted; the container ended with it"
 _KILLED = 9

@@ -18,19 +18,21 @@ import select
 import signal
 import time
 
-from trainshed.cluster.net import egress
-from trainshed.cluster.net.nameserver import NameServer
-from trainshed.cluster.net.proxy import Proxy
-from trainshed.cluster.net.zone import Zone
-from trainshed.cluster.node.runtime import clusternet, crash, durable, syscalls, wire
-from trainshed.cluster.node.runtime.loop import READ, Loop
-from trainshed.cluster.node.runtime.peers import Peer, Server
+from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox.daemon import crash
+from trainshed.cluster.sandbox.daemon.loop import READ, Loop
+from trainshed.cluster.sandbox.daemon.peers import Peer, Server
+from trainshed.cluster.sandbox.linux import syscalls
+from trainshed.cluster.sandbox.net import clusternet, egress
+from trainshed.cluster.sandbox.net.nameserver import NameServer
+from trainshed.cluster.sandbox.net.proxy import Proxy
+from trainshed.cluster.sandbox.net.zone import Zone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.wire import Message
 
 NAME = "netd.sock"
 RECORDS = "dns.json"

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainshed.cluster.node.runtime import bare
-from trainshed.cluster.node.runtime.model import RuntimeLost
+from trainshed.cluster.sandbox import bare
+from trainshed.cluster.sandbox.model import RuntimeLost
 
 if TYPE_CHECKING:
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.wire import Message
 
-SANDBOXD = "trainshed.cluster.node.runtime.sandboxd"
-NETD = "trainshed.cluster.net.netd"
+SANDBOXD = "trainshed.cluster.sandbox.daemon.sandboxd"
+NETD = "trainshed.cluster.sandbox.daemon.netd"
 _TIMEOUT = 30.0
 # What the daemons read of the environment: where programs are, and the way out of the host's network.
 _KEPT = (

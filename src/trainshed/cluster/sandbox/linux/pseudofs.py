@@ -9,8 +9,15 @@ from __future__ import annotations
 import os
 import stat
 
-from trainshed.cluster.node.runtime import syscalls
-from trainshed.cluster.node.runtime.syscalls import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_RDONLY, MS_REC
+from trainshed.cluster.sandbox.linux import syscalls
+from trainshed.cluster.sandbox.linux.syscalls import (
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_RDONLY,
+    MS_REC,
+)
 
 _PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 _PROC_MASKED = ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list")

@@ -22,8 +22,8 @@ import errno
 import os
 import stat
 
-from trainshed.cluster.node.runtime import mountinfo, syscalls
-from trainshed.cluster.node.runtime.syscalls import MS_BIND, MS_REC
+from trainshed.cluster.sandbox.linux import mountinfo, syscalls
+from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_REC
 
 FRESH = ("/tmp", "/run", "/var/tmp")
 _SKIPPED = frozenset(("proc", "sys", "dev", "tmp", "run", "lost+found", ".host"))

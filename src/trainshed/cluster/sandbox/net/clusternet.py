@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from trainshed.cluster.node.runtime import syscalls
-from trainshed.cluster.node.runtime.netlink import NetworkNamespace, address_of
+from trainshed.cluster.sandbox.linux import syscalls
+from trainshed.cluster.sandbox.linux.netlink import NetworkNamespace, address_of
 
 BRIDGE = "trainshed0"
 GATEWAY = "10.88.0.1"

@@ -10,17 +10,17 @@ import random
 import socket
 import struct
 
-from trainshed.cluster.net import dnswire
-from trainshed.cluster.net.zone import Zone
-from trainshed.cluster.node.runtime.loop import READ, WRITE
+from trainshed.cluster.sandbox.daemon.loop import READ, WRITE
+from trainshed.cluster.sandbox.net import dnswire
+from trainshed.cluster.sandbox.net.zone import Zone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from trainshed.cluster.net.dnswire import Question
-    from trainshed.cluster.node.runtime.loop import Loop, Timer
+    from trainshed.cluster.sandbox.daemon.loop import Loop, Timer
+    from trainshed.cluster.sandbox.net.dnswire import Question
 
     Reply: TypeAlias = Callable[[bytes], None]
 

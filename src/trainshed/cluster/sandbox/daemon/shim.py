@@ -13,17 +13,20 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.node.runtime import clusternet, durable, ipam, podfiles, syscalls
-from trainshed.cluster.node.runtime.accounting import pod_usage
-from trainshed.cluster.node.runtime.container import STATE, Container
-from trainshed.cluster.node.runtime.joined import JoinedProcess
-from trainshed.cluster.node.runtime.loop import READ, WRITE, Loop
-from trainshed.cluster.node.runtime.peers import Server
+from trainshed.cluster.sandbox import durable
+from trainshed.cluster.sandbox.daemon import podfiles
+from trainshed.cluster.sandbox.daemon.accounting import pod_usage
+from trainshed.cluster.sandbox.daemon.container import STATE, Container
+from trainshed.cluster.sandbox.daemon.joined import JoinedProcess
+from trainshed.cluster.sandbox.daemon.loop import READ, WRITE, Loop
+from trainshed.cluster.sandbox.daemon.peers import Server
+from trainshed.cluster.sandbox.linux import syscalls
+from trainshed.cluster.sandbox.net import clusternet, ipam
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from trainshed.cluster.node.runtime.peers import Peer
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.daemon.peers import Peer
+    from trainshed.cluster.sandbox.wire import Message
 
 SANDBOX = "sandbox.json"
 SOCKET = "shim.sock"

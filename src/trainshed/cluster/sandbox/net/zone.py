@@ -6,13 +6,13 @@ the node agent pushes; reverse lookups answer for the addresses in it.
 
 from __future__ import annotations
 
-from trainshed.cluster.net import dnswire
+from trainshed.cluster.sandbox.net import dnswire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trainshed.cluster.net.dnswire import Question
+    from trainshed.cluster.sandbox.net.dnswire import Question
 
 DOMAIN = "cluster.local"
 _REVERSE = ".in-addr.arpa"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from trainshed.cluster.node.runtime import syscalls
+from trainshed.cluster.sandbox.linux import syscalls
 
 # Numbers from linux/capability.h, in order.
 _NAMES = [

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 
-from trainshed.cluster.node.runtime import crash, wire
-from trainshed.cluster.node.runtime.loop import READ, WRITE
+from trainshed.cluster.sandbox import wire
+from trainshed.cluster.sandbox.daemon import crash
+from trainshed.cluster.sandbox.daemon.loop import READ, WRITE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
-    from trainshed.cluster.node.runtime.loop import Loop
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.daemon.loop import Loop
+    from trainshed.cluster.sandbox.wire import Message
 
 MAX_PENDING = 4 << 20
 """Bytes kept for a peer that does not read; above it the peer is hung up on, so that pods never wait."""

@@ -16,18 +16,20 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.net import egress
-from trainshed.cluster.node.runtime import clusternet, crash, durable, ipam, netlink, syscalls, userns, wire
-from trainshed.cluster.node.runtime.loop import Loop
-from trainshed.cluster.node.runtime.peers import Peer, Server
-from trainshed.cluster.node.runtime.shim import SANDBOX, SOCKET, Shim
+from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox.daemon import crash
+from trainshed.cluster.sandbox.daemon.loop import Loop
+from trainshed.cluster.sandbox.daemon.peers import Peer, Server
+from trainshed.cluster.sandbox.daemon.shim import SANDBOX, SOCKET, Shim
+from trainshed.cluster.sandbox.linux import netlink, syscalls, userns
+from trainshed.cluster.sandbox.net import clusternet, egress, ipam
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from trainshed.cluster.node.runtime.wire import Message
+    from trainshed.cluster.sandbox.wire import Message
 
 NAME = "sandboxd.sock"
 ADDRESSES = "addresses"
