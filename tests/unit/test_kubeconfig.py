@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trainshed.cluster import kubeconfig
+from trainshed.cluster.control import kubeconfig
 
 OURS = kubeconfig.document("https://127.0.0.1:6443", "CA", "token")
 THEIRS: dict[str, Any] = {

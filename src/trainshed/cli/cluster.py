@@ -15,8 +15,8 @@ from rich.table import Table
 
 from trainshed.cli.console import UNAVAILABLE, UserError, err, note, out, user_errors
 from trainshed.cli.view import duration
-from trainshed.cluster import kubeconfig as kubeconfigs
-from trainshed.cluster import launcher
+from trainshed.cluster.control import kubeconfig as kubeconfigs
+from trainshed.cluster.control import launcher
 from trainshed.cluster.paths import StatePaths
 
 MODULE = "trainshed.cli.serve"
@@ -149,7 +149,7 @@ def status(output: Output = "text") -> None:
 
 
 def _facts(paths: StatePaths) -> dict[str, object]:
-    from trainshed.cluster.processes import cluster_processes
+    from trainshed.cluster.control.processes import cluster_processes
 
     info = launcher.running(paths)
     facts: dict[str, object] = {"running": info is not None, "state": str(paths.root)}

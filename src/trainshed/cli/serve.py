@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 
 from trainshed.api.validation import denied, validate_pytorchjob
-from trainshed.cluster.controlplane import CannotStart, Options, run
-from trainshed.cluster.launcher import Report
+from trainshed.cluster.control.controlplane import CannotStart, Options, run
+from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.paths import StatePaths
 from trainshed.kube.builtin.builtins import BUILTINS
 from trainshed.kube.meta.errors import ApiError, Cause

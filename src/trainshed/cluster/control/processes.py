@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.launcher import Info, rss_bytes
+from trainshed.cluster.control.launcher import Info, rss_bytes
 from trainshed.cluster.paths import StatePaths
 
 

@@ -28,11 +28,12 @@ import msgspec
 from trainshed import __version__
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
-from trainshed.cluster import kubeconfig
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.core import AdmissionCheck
 from trainshed.cluster.apiserver.serve import serve
+from trainshed.cluster.control import kubeconfig
+from trainshed.cluster.control.launcher import Info, Report, start_ticks
 from trainshed.cluster.controllers.deployments import DeploymentController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
@@ -40,7 +41,6 @@ from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.jobs import JobController
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.replicasets import ReplicaSetController
-from trainshed.cluster.launcher import Info, Report, start_ticks
 from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.context import NodeOptions
 from trainshed.cluster.node.environment import PROXY_URL, Egress
