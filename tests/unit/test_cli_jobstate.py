@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from trainshed.cli import jobstate
-from trainshed.cli.logs import LineSplitter
 from trainshed.jobs.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
+from trainshed.sdk import state as jobstate
+from trainshed.sdk.logs import LineSplitter
 
 
 def make_pod(replica: str, index: int, **status: Any) -> Any:

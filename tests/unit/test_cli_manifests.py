@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainshed.cli.console import UserError
-from trainshed.cli.manifests import load, parse
+from trainshed.sdk.manifests import load, parse
 
 CONFIGMAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.cli.progress import Progress, advance, epochs_of, sparkline
+from trainshed.sdk.progress import Progress, advance, epochs_of, sparkline
 
 
 def feed(*lines: tuple[float, str], epochs: int = 1) -> Progress:

@@ -7,12 +7,14 @@ import asyncio
 import typer
 from rich.markup import escape
 
-from trainshed.cli import applying, jobstate, manifests
-from trainshed.cli.connection import Context, Kubeconfig, Namespace, Target, connected
 from trainshed.cli.console import REFUSED, UserError, err, out, user_errors
 from trainshed.cli.jobs import Files
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import Object
+from trainshed.sdk import apply as applying
+from trainshed.sdk import manifests
+from trainshed.sdk import state as jobstate
+from trainshed.sdk.connection import Context, Kubeconfig, Namespace, Target, connected
 
 
 def check(

@@ -13,10 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from trainshed.cli.console import UserError, note, out, user_errors
-from trainshed.cli.imagefile import register
 from trainshed.cluster.node.images import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.paths import StatePaths
 from trainshed.cluster.sandbox.model import Layer
+from trainshed.sdk.images import register
 
 app = typer.Typer(
     help="Say what stands for an image. That is this machine's root and directories laid over it.",

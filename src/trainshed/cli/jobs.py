@@ -11,15 +11,17 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from trainshed.cli import applying, jobstate, manifests
-from trainshed.cli.connection import Context, Kubeconfig, Namespace, Target, connected
 from trainshed.cli.console import REFUSED, UserError, err, note, out, user_errors
-from trainshed.cli.follow import Follower, Outcome
-from trainshed.cli.summary import failure_lines, success_lines
 from trainshed.cli.view import LiveView, PlainView
 from trainshed.client.client import Client
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import PYTORCHJOBS, Object, Resource
+from trainshed.sdk import apply as applying
+from trainshed.sdk import manifests
+from trainshed.sdk import state as jobstate
+from trainshed.sdk.connection import Context, Kubeconfig, Namespace, Target, connected
+from trainshed.sdk.follow import Follower, Outcome
+from trainshed.sdk.summary import failure_lines, success_lines
 
 Files = Annotated[
     list[str],
@@ -49,8 +51,8 @@ def run(
         objects = manifests.load(files)
         if target.is_local:
             from trainshed.cli.cluster import ensure_up
-            from trainshed.cli.imagefile import register_beside
             from trainshed.cluster.node.images import ImageRegistry
+            from trainshed.sdk.images import register_beside
 
             paths = ensure_up()
             for name in register_beside(files, ImageRegistry(paths.images_file)):

@@ -13,9 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from trainshed.cli import jobstate
-from trainshed.cli.follow import Snapshot
-from trainshed.cli.progress import sparkline
+from trainshed.sdk import state as jobstate
+from trainshed.sdk.follow import Snapshot
+from trainshed.sdk.progress import sparkline
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
 _STATE_STYLES = {"Running": "green", "Succeeded": "bold green", "Failed": "bold red", "Restarting": "yellow"}

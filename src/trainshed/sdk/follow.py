@@ -9,15 +9,15 @@ from typing import Protocol
 
 import msgspec
 
-from trainshed.cli import jobstate
-from trainshed.cli.logs import follow_container
-from trainshed.cli.progress import Progress, advance, epochs_of
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
 from trainshed.jobs.constants import LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import PODS, Object, Resource
+from trainshed.sdk import state as jobstate
+from trainshed.sdk.logs import follow_container
+from trainshed.sdk.progress import Progress, advance, epochs_of
 
 _KEPT_LINES = 25
 _SETTLE_SECONDS = 1.5

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from trainshed.cli import jobstate
-from trainshed.cli.follow import Outcome
 from trainshed.cli.view import duration
 from trainshed.client.client import Client
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Object
+from trainshed.sdk import state as jobstate
+from trainshed.sdk.follow import Outcome
 
 CHECKPOINT_SUFFIXES = (
     ".pt",
