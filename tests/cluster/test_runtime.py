@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, processes, until, within
+from trainshed.cluster.sandbox import bare
 from trainshed.cluster.sandbox.api import (
     DnsRecords,
     Layer,
@@ -636,7 +637,7 @@ def test_an_ordinary_user_without_subordinate_ids(for_everybody: Path) -> None:
     home = for_everybody / "home"
     home.mkdir()
     os.chown(home, uid, uid)
-    source = Path(leftovers.__file__).parents[4]
+    source = bare.source_directory()
     packages = Path(pytest.__file__).parents[1]
     env = {"PYTHONPATH": f"{source}:{packages}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(

@@ -80,8 +80,8 @@ def test_metadata(unpacked: Path) -> None:
 USE = """
 import os, sys
 import trainshed
-from trainshed.cluster.node.runtime import bare
-from trainshed.kube import protobuf
+from trainshed.cluster.sandbox import bare
+from trainshed.kube.wire import protobuf
 from trainshed.operator.install import embedded_objects
 
 here = sys.argv[1]

@@ -11,10 +11,17 @@ from types import ModuleType
 _PACKAGES = (
     "trainshed",
     "trainshed.cluster",
-    "trainshed.cluster.node",
-    "trainshed.cluster.node.runtime",
-    "trainshed.cluster.net",
+    "trainshed.cluster.sandbox",
+    "trainshed.cluster.sandbox.daemon",
+    "trainshed.cluster.sandbox.linux",
+    "trainshed.cluster.sandbox.net",
 )
+_OWN_PATH = os.path.join("trainshed", "cluster", "sandbox", "bare.py")
+
+
+def source_directory() -> str:
+    """Return the directory that holds the package `trainshed`."""
+    return os.path.dirname(os.path.abspath(__file__).removesuffix(_OWN_PATH))
 
 
 def enter_packages(source: str) -> None:
@@ -27,10 +34,7 @@ def enter_packages(source: str) -> None:
 
 def main(argv: list[str]) -> int:
     """Run `main(argv)` of the module named first; return its exit status."""
-    source = os.path.abspath(__file__)
-    for _ in range(5):
-        source = os.path.dirname(source)
-    enter_packages(source)
+    enter_packages(source_directory())
     module = __import__(argv[0], fromlist=["main"])
     status: int = module.main(argv[1:])
     return status

@@ -1,0 +1,1 @@
+"""The built-in kinds: their rows, defaults, validation and printed columns."""

@@ -1,0 +1,1 @@
+"""What crosses the connection: bodies, content types, watch frames, protobuf, the `scale` subresource."""

@@ -1,0 +1,1 @@
+"""The control plane's side of the sandbox runtime: asyncio, one connection per daemon and shim."""

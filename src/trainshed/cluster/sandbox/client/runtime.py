@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.cluster.backend import ByteStream, ExecSession
-from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox import bare, durable, wire
 from trainshed.cluster.sandbox.client import doctor, launch, leftovers
 from trainshed.cluster.sandbox.client.connection import Connection, NobodyListens, connected
 from trainshed.cluster.sandbox.client.sessions import AttachedSession, JoinedSession, PodStream
@@ -369,9 +369,9 @@ def python_layers() -> tuple[Layer, ...]:
 
     Layers, not read-only mounts: a pod may `pip install` into them as into any other.
     """
-    source = Path(__file__).resolve().parents[4]
+    source = bare.source_directory()
     found: builtins.list[Layer] = []
-    for path in dict.fromkeys((sys.prefix, sys.base_prefix, str(source))):
+    for path in dict.fromkeys((sys.prefix, sys.base_prefix, source)):
         inside = [path.startswith(fresh + "/") for fresh in FRESH]
         covered = any(path == layer.path or path.startswith(layer.path + "/") for layer in found)
         if any(inside) and not covered:

@@ -1,0 +1,1 @@
+"""The processes behind sandboxes: sandboxd, shims and netd. Standard library only."""

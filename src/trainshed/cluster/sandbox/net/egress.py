@@ -47,7 +47,7 @@ def forward() -> None:
 def _run(command: list[str]) -> None:
     """Run a program in this process's namespaces. Raises OSError when it fails."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    status = os.spawnv(os.P_WAIT, command[0], command)  # noqa: S606
+    status = os.spawnv(os.P_WAIT, command[0], command)
     if status:
         raise OSError(f"{command[0]} ended with status {status}")
 
@@ -75,7 +75,7 @@ def spawn(arguments: list[str]) -> int:
         try:
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
             os.dup2(2, 1)
-            os.execv(arguments[0], arguments)  # noqa: S606
+            os.execv(arguments[0], arguments)
         finally:
             os._exit(127)
     return pid
