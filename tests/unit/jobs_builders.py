@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.api.core import Object
 from trainshed.api.kinds import PYTORCHJOB
 from trainshed.jobs.decide import decide
 from trainshed.jobs.frameworks import FRAMEWORKS
 from trainshed.jobs.job import Job
 from trainshed.jobs.model import Observed, OperatorOptions
 from trainshed.jobs.plan import CreatePod, CreateService, Plan
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 
 NOW = 1_700_000_000.0

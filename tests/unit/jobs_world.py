@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from itertools import count
 
-from trainshed.api.core import Object, controller_uid, name_of, uid_of
 from trainshed.jobs.decide import decide
 from trainshed.jobs.model import Observed
 from trainshed.jobs.plan import (
@@ -24,6 +23,7 @@ from trainshed.jobs.plan import (
     DeleteService,
     Plan,
 )
+from trainshed.kube.meta.objects import Object, controller_uid, name_of, uid_of
 from trainshed.kube.meta.times import format_time
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from trainshed.api.core import Object
 from trainshed.api.crd import crd
 from trainshed.api.kinds import KINDS
 from trainshed.api.podschema import core_schema
+from trainshed.kube.meta.objects import Object
 
 MAX_ANNOTATION_BYTES = 262144
 """What `kubectl apply` may store beside an object it applies."""

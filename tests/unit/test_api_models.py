@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from trainshed.api.core import Object
 from trainshed.api.crd import ROOTS
 from trainshed.api.kinds import KINDS
+from trainshed.kube.meta.objects import Object
 
 UNITS = {"second", "minute", "hour", "deadline", "timeout", "ttl", "period", "delay"}
 

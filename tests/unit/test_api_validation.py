@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainshed.api.core import Object
-from trainshed.api.validation import NPROC_DEPRECATED, denied, text, validate_pytorchjob
+from trainshed.api.v1.validation import NPROC_DEPRECATED, denied, text, validate_pytorchjob
+from trainshed.kube.meta.objects import Object
 
 MAP = "spec.pytorchReplicaSpecs"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 
 from tests.unit.jobs_builders import NOW, UID, make_condition, make_job, plan_for
-from trainshed.api.core import Object
 from trainshed.jobs.plan import ApplyHPA, DeleteHPA
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 
 METRICS = [

@@ -13,10 +13,10 @@ from tests.unit.jobs_builders import (
     plan_for,
     read,
 )
-from trainshed.api.core import Object
 from trainshed.jobs.model import OperatorOptions
 from trainshed.jobs.plan import CreatePod, CreateService
 from trainshed.jobs.services import service
+from trainshed.kube.meta.objects import Object
 
 CURRENT = {
     "training.kubeflow.org/operator-name": "pytorchjob-controller",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.jobs_builders import NOW, make_job
 from tests.unit.jobs_world import World
-from trainshed.api.core import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 from msgspec import inspect
 
-from trainshed.api.core import Object
 from trainshed.api.fields import CORE_TYPE
 from trainshed.api.kinds import GROUP, KINDS, VERSION, Kind
 from trainshed.api.podschema import core_schema
-from trainshed.api.pytorchjob import PyTorchJob
+from trainshed.api.v1.pytorch import PyTorchJob
+from trainshed.kube.meta.objects import Object
 
 ROOTS: dict[str, type[msgspec.Struct]] = {"PyTorchJob": PyTorchJob}
 """The declared type of each kind."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.api.validation import denied, validate_pytorchjob
+from trainshed.api.v1.validation import denied, validate_pytorchjob
 from trainshed.cluster.control.controlplane import CannotStart, Options, run
 from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.paths import StatePaths

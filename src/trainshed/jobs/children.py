@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trainshed.api.core import Object, controller_uid, labels_of, name_of
 from trainshed.jobs import constants as c
 from trainshed.jobs.job import Job, Replica
+from trainshed.kube.meta.objects import Object, controller_uid, labels_of, name_of
 
 
 class Slot(msgspec.Struct, frozen=True):

@@ -6,11 +6,11 @@ deletes, the pod would still be there to lead the next one to its service.
 
 from __future__ import annotations
 
-from trainshed.api.core import Object, is_terminating, name_of, pod_phase
 from trainshed.jobs.children import Children
 from trainshed.jobs.job import Job
 from trainshed.jobs.plan import Action, DeleteJob, DeletePod, DeleteService
 from trainshed.jobs.status import Draft
+from trainshed.kube.meta.objects import Object, is_terminating, name_of, pod_phase
 
 
 def delete_everything(job: Job, children: Children) -> list[Action]:

@@ -10,8 +10,8 @@ Facts: the condition rules of the Kubeflow training operator v1.
 
 from __future__ import annotations
 
-from trainshed.api.core import Object
 from trainshed.jobs import constants as c
+from trainshed.kube.meta.objects import Object
 
 _REPLACES = {c.RUNNING: c.RESTARTING, c.RESTARTING: c.RUNNING}
 

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trainshed.api.core import is_terminating
-from trainshed.api.validation import text
+from trainshed.api.v1.validation import text
 from trainshed.jobs import autoscale, cleanup, limits, restart, suspend
 from trainshed.jobs import constants as c
 from trainshed.jobs.children import Children, Slot, classify
@@ -30,6 +29,7 @@ from trainshed.jobs.plan import Action, DeletePod, DeleteService, Event, Plan
 from trainshed.jobs.pods import create_pod
 from trainshed.jobs.services import create_service
 from trainshed.jobs.status import Draft, tally
+from trainshed.kube.meta.objects import is_terminating
 
 
 def decide(observed: Observed) -> Plan:

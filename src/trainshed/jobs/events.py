@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainshed.api.core import (
+from trainshed.jobs import constants as c
+from trainshed.jobs.children import Children
+from trainshed.jobs.job import Job
+from trainshed.jobs.plan import Event
+from trainshed.kube.meta.objects import (
     Object,
     container_statuses,
     init_container_statuses,
@@ -21,10 +25,6 @@ from trainshed.api.core import (
     section,
     terminated_states,
 )
-from trainshed.jobs import constants as c
-from trainshed.jobs.children import Children
-from trainshed.jobs.job import Job
-from trainshed.jobs.plan import Event
 from trainshed.kube.meta.times import time_or_none
 
 

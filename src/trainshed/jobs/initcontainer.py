@@ -13,7 +13,7 @@ import re
 import msgspec
 import yaml
 
-from trainshed.api.core import Object
+from trainshed.kube.meta.objects import Object
 
 DEFAULT_IMAGE = "alpine:3.10"
 DEFAULT_MAX_TRIES = 100

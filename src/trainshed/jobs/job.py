@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from trainshed.api.core import Object, is_terminating, name_of, namespace_of, section, uid_of
 from trainshed.api.kinds import Kind
-from trainshed.api.replicas import ReplicaSpec
-from trainshed.api.runpolicy import RunPolicy
+from trainshed.api.v1.replicas import ReplicaSpec
+from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.jobs import constants as c
+from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of, section, uid_of
 
 
 class Replica(msgspec.Struct, frozen=True):

@@ -7,12 +7,18 @@ Facts: limits of the Kubeflow training operator v1; there the deadline had no ti
 
 from __future__ import annotations
 
-from trainshed.api.core import Object, container_statuses, init_container_statuses, is_active, pod_phase
 from trainshed.jobs import conditions as algebra
 from trainshed.jobs import constants as c
 from trainshed.jobs.children import Children
 from trainshed.jobs.job import Job
 from trainshed.jobs.status import Draft
+from trainshed.kube.meta.objects import (
+    Object,
+    container_statuses,
+    init_container_statuses,
+    is_active,
+    pod_phase,
+)
 
 _RESTARTING_POLICIES = ("OnFailure", "Always", "ExitCode")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from trainshed.api.core import Object
 from trainshed.jobs.initcontainer import DEFAULT_IMAGE, DEFAULT_MAX_TRIES, DEFAULT_TEMPLATE, render
+from trainshed.kube.meta.objects import Object
 
 
 class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):

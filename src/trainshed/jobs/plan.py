@@ -19,8 +19,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from trainshed.api.core import Object, name_of, uid_of
 from trainshed.jobs import constants as c
+from trainshed.kube.meta.objects import Object, name_of, uid_of
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 
-from trainshed.api.core import Object, objects, section, texts
 from trainshed.jobs import constants as c
 from trainshed.jobs.frameworks.framework import Framework
 from trainshed.jobs.job import Job, Replica
 from trainshed.jobs.model import OperatorOptions
 from trainshed.jobs.plan import CreatePod
+from trainshed.kube.meta.objects import Object, objects, section, texts
 
 
 def create_pod(

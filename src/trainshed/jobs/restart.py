@@ -17,9 +17,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from trainshed.api.core import Object, pod_phase, terminated_states
 from trainshed.jobs.children import Children
 from trainshed.jobs.job import Job, Replica
+from trainshed.kube.meta.objects import Object, pod_phase, terminated_states
 
 FIRST_RETRYABLE_EXIT_CODE = 128
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainshed.api.core import Object, container_named, objects, section
 from trainshed.jobs.job import Job, Replica
 from trainshed.jobs.plan import CreateService
+from trainshed.kube.meta.objects import Object, container_named, objects, section
 
 
 def create_service(job: Job, replica: Replica, index: int) -> CreateService:

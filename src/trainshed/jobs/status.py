@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from trainshed.api.core import Object, is_terminating, objects, pod_phase, section
 from trainshed.jobs import conditions as algebra
 from trainshed.jobs import constants as c
 from trainshed.jobs.children import Slot
 from trainshed.jobs.frameworks.framework import Tally
 from trainshed.jobs.job import Job
 from trainshed.jobs.plan import Action, Counter, Event, EventType, Plan
+from trainshed.kube.meta.objects import Object, is_terminating, objects, pod_phase, section
 from trainshed.kube.meta.times import format_time, time_or_none
 
 

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from trainshed.api.core import controller_uid, is_terminating, name_of, namespace_of, uid_of
 from trainshed.api.kinds import Kind
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
@@ -39,6 +38,7 @@ from trainshed.jobs.plan import (
 )
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import controller_uid, is_terminating, name_of, namespace_of, uid_of
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES, Object, Resource
 from trainshed.operator.expectations import Expectations
 from trainshed.operator.metrics import Metrics

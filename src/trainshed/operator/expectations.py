@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from trainshed.api.core import is_terminating, name_of, namespace_of, uid_of
 from trainshed.client.informer import Informer, Key
+from trainshed.kube.meta.objects import is_terminating, name_of, namespace_of, uid_of
 from trainshed.kube.meta.resources import Object
 
 PATIENCE_SECONDS = 30.0

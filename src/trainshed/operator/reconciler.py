@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from trainshed.api.core import labels_of, namespace_of, section
 from trainshed.api.kinds import Kind
 from trainshed.client.client import Client
 from trainshed.client.informer import Index, Informer, Key
@@ -13,6 +12,7 @@ from trainshed.jobs.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
 from trainshed.jobs.decide import decide
 from trainshed.jobs.model import Observed, OperatorOptions
 from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import labels_of, namespace_of, section
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Object
 from trainshed.operator.execution import Executor
 from trainshed.operator.expectations import Expectations

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 
 from trainshed.api.kinds import KINDS, Kind
-from trainshed.api.validation import Verdict, text, validate_pytorchjob
+from trainshed.api.v1.validation import Verdict, text, validate_pytorchjob
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError

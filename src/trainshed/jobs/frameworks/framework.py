@@ -10,10 +10,10 @@ from typing import Protocol
 
 import msgspec
 
-from trainshed.api.core import Object
-from trainshed.api.validation import FieldError
+from trainshed.api.v1.validation import FieldError
 from trainshed.jobs.job import Job, Replica
 from trainshed.jobs.model import OperatorOptions
+from trainshed.kube.meta.objects import Object
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):

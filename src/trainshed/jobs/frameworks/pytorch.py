@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from trainshed.api.core import Object, container_named, port_named, section
-from trainshed.api.defaults import default_pytorchjob
 from trainshed.api.kinds import PYTORCHJOB
-from trainshed.api.pytorchjob import ElasticPolicy, PyTorchJobSpec
-from trainshed.api.validation import FieldError, validate_pytorchjob
+from trainshed.api.v1.defaults import default_pytorchjob
+from trainshed.api.v1.pytorch import ElasticPolicy, PyTorchJobSpec
+from trainshed.api.v1.validation import FieldError, validate_pytorchjob
 from trainshed.jobs.frameworks.framework import Contribution, Failing, Judgement, Tally
 from trainshed.jobs.job import Job, Replica
 from trainshed.jobs.model import OperatorOptions
+from trainshed.kube.meta.objects import Object, container_named, port_named, section
 
 MASTER = "Master"
 WORKER = "Worker"

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import msgspec
 
 from trainshed.api.fields import CORE_TYPE, INT32, doc
-from trainshed.api.jobstatus import JobStatus
-from trainshed.api.replicas import ReplicaSpec
-from trainshed.api.runpolicy import RunPolicy
+from trainshed.api.v1.jobstatus import JobStatus
+from trainshed.api.v1.replicas import ReplicaSpec
+from trainshed.api.v1.runpolicy import RunPolicy
 
 
 class RDZVConf(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):

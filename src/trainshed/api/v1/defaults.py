@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 
-from trainshed.api.core import Object, container_named, objects, port_named, section
 from trainshed.api.kinds import PYTORCHJOB, Kind
+from trainshed.kube.meta.objects import Object, container_named, objects, port_named, section
 
 
 def default_pytorchjob(obj: Object) -> Object:

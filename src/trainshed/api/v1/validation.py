@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from trainshed.api.core import Object, name_of, objects, section
 from trainshed.api.kinds import PYTORCHJOB, Kind
+from trainshed.kube.meta.objects import Object, name_of, objects, section
 
 MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 """Who may manage a job. Anything else would leave it without anyone to act on it."""
