@@ -27,7 +27,7 @@ from trainshed.cluster.apiserver.authentication import Authenticator
 from trainshed.cluster.apiserver.authorization import RbacAuthorizer
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.store import Store
-from trainshed.jobs.model import OperatorOptions
+from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import (
     EVENTS,

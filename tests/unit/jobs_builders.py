@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from trainshed.api.kinds import PYTORCHJOB
-from trainshed.jobs.decide import decide
-from trainshed.jobs.frameworks import FRAMEWORKS
-from trainshed.jobs.job import Job
-from trainshed.jobs.model import Observed, OperatorOptions
-from trainshed.jobs.plan import CreatePod, CreateService, Plan
+from trainshed.jobs.engine.job import Job
+from trainshed.jobs.engine.model import Observed, OperatorOptions
+from trainshed.jobs.engine.plan import CreatePod, CreateService, Plan
+from trainshed.jobs.v1.decide import decide
+from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import copy
 from itertools import count
 
-from trainshed.jobs.decide import decide
-from trainshed.jobs.model import Observed
-from trainshed.jobs.plan import (
+from trainshed.jobs.engine.model import Observed
+from trainshed.jobs.engine.plan import (
     Action,
     ApplyHPA,
     CreatePod,
@@ -23,6 +22,7 @@ from trainshed.jobs.plan import (
     DeleteService,
     Plan,
 )
+from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object, controller_uid, name_of, uid_of
 from trainshed.kube.meta.times import format_time
 

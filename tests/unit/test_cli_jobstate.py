@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trainshed.jobs.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
+from trainshed.jobs.engine.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.logs import LineSplitter
 

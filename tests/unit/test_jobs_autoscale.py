@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from tests.unit.jobs_builders import NOW, UID, make_condition, make_job, plan_for
-from trainshed.jobs.plan import ApplyHPA, DeleteHPA
+from trainshed.jobs.engine.plan import ApplyHPA, DeleteHPA
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 

@@ -16,8 +16,8 @@ from tests.unit.jobs_builders import (
     plan_for,
     read,
 )
-from trainshed.jobs.children import classify, replica_index
-from trainshed.jobs.plan import CreatePod, CreateService, DeletePod, DeleteService
+from trainshed.jobs.engine.children import classify, replica_index
+from trainshed.jobs.engine.plan import CreatePod, CreateService, DeletePod, DeleteService
 
 
 @pytest.mark.parametrize(

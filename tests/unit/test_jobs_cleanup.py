@@ -13,7 +13,7 @@ from tests.unit.jobs_builders import (
     make_service,
     plan_for,
 )
-from trainshed.jobs.plan import DeleteJob, DeletePod, DeleteService
+from trainshed.jobs.engine.plan import DeleteJob, DeletePod, DeleteService
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from trainshed.jobs.conditions import find, is_finished, is_true, set_condition
+from trainshed.jobs.engine.conditions import find, is_finished, is_true, set_condition
 
 T0, T1 = "2023-11-14T22:13:20Z", "2023-11-14T22:13:21Z"
 

@@ -18,7 +18,7 @@ from tests.unit.jobs_builders import (
     reasons,
 )
 from tests.unit.jobs_world import World
-from trainshed.jobs.plan import CreatePod, CreateService, Plan
+from trainshed.jobs.engine.plan import CreatePod, CreateService, Plan
 from trainshed.kube.meta.times import format_time
 
 

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.jobs_builders import NOW, make_job, make_pod, plan_for
-from trainshed.jobs.plan import (
-    Action,
-    CreatePod,
-    CreateService,
-    DeleteJob,
-    DeletePod,
-    DeleteService,
-)
+from trainshed.jobs.engine.plan import Action, CreatePod, CreateService, DeleteJob, DeletePod, DeleteService
 from trainshed.kube.meta.times import format_time
 
 ENDED = {"name": "pytorch", "state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "boom"}}}

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from tests.unit.jobs_builders import NOW
-from trainshed.jobs.decide import decide
-from trainshed.jobs.model import Observed
-from trainshed.jobs.plan import ApplyHPA, CreatePod, CreateService
+from trainshed.jobs.engine.model import Observed
+from trainshed.jobs.engine.plan import ApplyHPA, CreatePod, CreateService
+from trainshed.jobs.v1.decide import decide
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 INPUTS = sorted(GOLDEN.glob("*.input.yaml"))

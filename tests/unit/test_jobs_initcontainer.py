@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainshed.jobs.initcontainer import render
-from trainshed.jobs.model import OperatorOptions
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.v1.initcontainer import render
 
 
 def rendered(template: str) -> list[dict[str, object]]:

@@ -14,7 +14,7 @@ from tests.unit.jobs_builders import (
     plan_for,
     reasons,
 )
-from trainshed.jobs.plan import DeletePod, DeleteService
+from trainshed.jobs.engine.plan import DeletePod, DeleteService
 from trainshed.kube.meta.times import format_time
 
 STARTED = {

@@ -13,9 +13,9 @@ from tests.unit.jobs_builders import (
     plan_for,
     read,
 )
-from trainshed.jobs.model import OperatorOptions
-from trainshed.jobs.plan import CreatePod, CreateService
-from trainshed.jobs.services import service
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.plan import CreatePod, CreateService
+from trainshed.jobs.v1.services import service
 from trainshed.kube.meta.objects import Object
 
 CURRENT = {

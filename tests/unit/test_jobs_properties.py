@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.unit.jobs_builders import NOW, created_pods, env_of, make_job, plan_for
 from tests.unit.jobs_world import World
-from trainshed.jobs.decide import decide
+from trainshed.jobs.v1.decide import decide
 
 POLICIES = st.sampled_from(["OnFailure", "Always", "ExitCode", "Never"])
 WHICH = st.integers(0, 3)

@@ -16,9 +16,9 @@ from tests.unit.jobs_builders import (
     plan_for,
     read,
 )
-from trainshed.jobs.frameworks import FRAMEWORKS
-from trainshed.jobs.frameworks.framework import Judgement, Tally
-from trainshed.jobs.model import OperatorOptions
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.v1.frameworks import FRAMEWORKS
+from trainshed.jobs.v1.frameworks.framework import Judgement, Tally
 
 ELASTIC = {"minReplicas": 1, "maxReplicas": 3}
 FULL_ELASTIC = {

@@ -16,9 +16,9 @@ from tests.unit.jobs_builders import (
     read,
     reasons,
 )
-from trainshed.jobs.plan import DeletePod
-from trainshed.jobs.pods import pod_restart_policy
-from trainshed.jobs.restart import is_retryable
+from trainshed.jobs.engine.plan import DeletePod
+from trainshed.jobs.v1.pods import pod_restart_policy
+from trainshed.jobs.v1.restart import is_retryable
 from trainshed.kube.meta.times import format_time
 
 RESTARTING, FAILED = "PyTorchJobRestarting", "PyTorchJobFailed"

@@ -29,8 +29,8 @@ from tests.fakes.training import (
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.transport import Transport
-from trainshed.jobs.model import OperatorOptions
-from trainshed.jobs.plan import DeletePod, Plan
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.plan import DeletePod, Plan
 from trainshed.kube.meta.resources import Object
 from trainshed.operator.manager import Operator
 

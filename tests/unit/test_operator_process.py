@@ -14,7 +14,7 @@ import pytest
 from tests.fakes.virtual_time import run_virtual
 from trainshed.api.kinds import PYTORCHJOB
 from trainshed.client.transport import Response
-from trainshed.jobs.model import OperatorOptions
+from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.operator import probes
 from trainshed.operator.certificates import is_usable, make_certificates
 from trainshed.operator.flags import Flags, build_parser, parse

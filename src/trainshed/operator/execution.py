@@ -1,6 +1,6 @@
 """Carries out a plan: the only part of the operator that writes to the cluster.
 
-Order: actions, the status, then events and counters (`jobs.plan` has the contract). A process that dies
+Order: actions, the status, then events and counters (`jobs.engine.plan` has the contract). A process that dies
 between any two requests leaves a state from which the next reconcile goes on:
 
     create again  → AlreadyExists; the object is ours (controller uid), so it counts as created
@@ -24,7 +24,7 @@ from trainshed.api.kinds import Kind
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer
-from trainshed.jobs.plan import (
+from trainshed.jobs.engine.plan import (
     Action,
     ApplyHPA,
     CreatePod,

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.api.kinds import KINDS
-from trainshed.jobs.model import OperatorOptions
+from trainshed.jobs.engine.model import OperatorOptions
 
 DEFAULT_LEASE = "1ca428e5.training-operator.kubeflow.org"
 CERTIFICATE_SECRET = "training-operator-webhook-cert"  # noqa: S105 - the name of a Secret

@@ -18,8 +18,8 @@ from trainshed.client.client import Client
 from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer, Key
-from trainshed.jobs.constants import LABEL_OPERATOR_NAME
-from trainshed.jobs.model import OperatorOptions
+from trainshed.jobs.engine.constants import LABEL_OPERATOR_NAME
+from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.resources import PODS, SERVICES, Object, Resource
 from trainshed.operator.execution import Executor
 from trainshed.operator.expectations import Expectations

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from trainshed.api.kinds import Kind
 from trainshed.client.client import Client
 from trainshed.client.informer import Index, Informer, Key
-from trainshed.jobs.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
-from trainshed.jobs.decide import decide
-from trainshed.jobs.model import Observed, OperatorOptions
+from trainshed.jobs.engine.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
+from trainshed.jobs.engine.model import Observed, OperatorOptions
+from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import labels_of, namespace_of, section
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Object

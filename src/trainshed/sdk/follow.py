@@ -12,7 +12,7 @@ import msgspec
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
-from trainshed.jobs.constants import LABEL_JOB_NAME
+from trainshed.jobs.engine.constants import LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import PODS, Object, Resource
 from trainshed.sdk import state as jobstate

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.jobs.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
+from trainshed.jobs.engine.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
 from trainshed.kube.meta.resources import Object
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trainshed.jobs.job import Job, Replica
-from trainshed.jobs.plan import CreateService
+from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.plan import CreateService
 from trainshed.kube.meta.objects import Object, container_named, objects, section
 
 

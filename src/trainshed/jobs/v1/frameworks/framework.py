@@ -11,8 +11,8 @@ from typing import Protocol
 import msgspec
 
 from trainshed.api.v1.validation import FieldError
-from trainshed.jobs.job import Job, Replica
-from trainshed.jobs.model import OperatorOptions
+from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.objects import Object
 
 

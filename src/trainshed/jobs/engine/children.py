@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trainshed.jobs import constants as c
-from trainshed.jobs.job import Job, Replica
+from trainshed.jobs.engine import constants as c
+from trainshed.jobs.engine.job import Job, Replica
 from trainshed.kube.meta.objects import Object, controller_uid, labels_of, name_of
 
 

@@ -16,9 +16,9 @@ from trainshed.api.kinds import PYTORCHJOB
 from trainshed.api.v1.defaults import default_pytorchjob
 from trainshed.api.v1.pytorch import ElasticPolicy, PyTorchJobSpec
 from trainshed.api.v1.validation import FieldError, validate_pytorchjob
-from trainshed.jobs.frameworks.framework import Contribution, Failing, Judgement, Tally
-from trainshed.jobs.job import Job, Replica
-from trainshed.jobs.model import OperatorOptions
+from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.v1.frameworks.framework import Contribution, Failing, Judgement, Tally
 from trainshed.kube.meta.objects import Object, container_named, port_named, section
 
 MASTER = "Master"

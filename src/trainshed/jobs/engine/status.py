@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from trainshed.jobs import conditions as algebra
-from trainshed.jobs import constants as c
-from trainshed.jobs.children import Slot
-from trainshed.jobs.frameworks.framework import Tally
-from trainshed.jobs.job import Job
-from trainshed.jobs.plan import Action, Counter, Event, EventType, Plan
+from trainshed.jobs.engine import conditions as algebra
+from trainshed.jobs.engine import constants as c
+from trainshed.jobs.engine.children import Slot
+from trainshed.jobs.engine.job import Job
+from trainshed.jobs.engine.plan import Action, Counter, Event, EventType, Plan
+from trainshed.jobs.v1.frameworks.framework import Tally
 from trainshed.kube.meta.objects import Object, is_terminating, objects, pod_phase, section
 from trainshed.kube.meta.times import format_time, time_or_none
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.jobs.job import Job
-from trainshed.jobs.plan import Action, ApplyHPA, DeleteHPA
+from trainshed.jobs.engine.job import Job
+from trainshed.jobs.engine.plan import Action, ApplyHPA, DeleteHPA
 from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, name_of, section, uid_of
 from trainshed.kube.meta.quantity import parse
 

@@ -6,10 +6,10 @@ deletes, the pod would still be there to lead the next one to its service.
 
 from __future__ import annotations
 
-from trainshed.jobs.children import Children
-from trainshed.jobs.job import Job
-from trainshed.jobs.plan import Action, DeleteJob, DeletePod, DeleteService
-from trainshed.jobs.status import Draft
+from trainshed.jobs.engine.children import Children
+from trainshed.jobs.engine.job import Job
+from trainshed.jobs.engine.plan import Action, DeleteJob, DeletePod, DeleteService
+from trainshed.jobs.engine.status import Draft
 from trainshed.kube.meta.objects import Object, is_terminating, name_of, pod_phase
 
 

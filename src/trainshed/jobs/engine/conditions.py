@@ -10,7 +10,7 @@ Facts: the condition rules of the Kubeflow training operator v1.
 
 from __future__ import annotations
 
-from trainshed.jobs import constants as c
+from trainshed.jobs.engine import constants as c
 from trainshed.kube.meta.objects import Object
 
 _REPLACES = {c.RUNNING: c.RESTARTING, c.RESTARTING: c.RUNNING}

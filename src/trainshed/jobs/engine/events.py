@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainshed.jobs import constants as c
-from trainshed.jobs.children import Children
-from trainshed.jobs.job import Job
-from trainshed.jobs.plan import Event
+from trainshed.jobs.engine import constants as c
+from trainshed.jobs.engine.children import Children
+from trainshed.jobs.engine.job import Job
+from trainshed.jobs.engine.plan import Event
 from trainshed.kube.meta.objects import (
     Object,
     container_statuses,

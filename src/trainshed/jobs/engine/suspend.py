@@ -6,12 +6,12 @@ slot of its successor, and count as failed: under restart policy Never that woul
 
 from __future__ import annotations
 
-from trainshed.jobs import cleanup
-from trainshed.jobs import constants as c
-from trainshed.jobs.children import Children
-from trainshed.jobs.job import Job
-from trainshed.jobs.plan import Action
-from trainshed.jobs.status import Draft
+from trainshed.jobs.engine import cleanup
+from trainshed.jobs.engine import constants as c
+from trainshed.jobs.engine.children import Children
+from trainshed.jobs.engine.job import Job
+from trainshed.jobs.engine.plan import Action
+from trainshed.jobs.engine.status import Draft
 
 
 def suspend(job: Job, children: Children, draft: Draft) -> list[Action]:

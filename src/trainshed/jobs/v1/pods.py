@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 
-from trainshed.jobs import constants as c
-from trainshed.jobs.frameworks.framework import Framework
-from trainshed.jobs.job import Job, Replica
-from trainshed.jobs.model import OperatorOptions
-from trainshed.jobs.plan import CreatePod
+from trainshed.jobs.engine import constants as c
+from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.plan import CreatePod
+from trainshed.jobs.v1.frameworks.framework import Framework
 from trainshed.kube.meta.objects import Object, objects, section, texts
 
 

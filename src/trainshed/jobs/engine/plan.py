@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from trainshed.jobs import constants as c
+from trainshed.jobs.engine import constants as c
 from trainshed.kube.meta.objects import Object, name_of, uid_of
 
 EventType: TypeAlias = Literal["Normal", "Warning"]

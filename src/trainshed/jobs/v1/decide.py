@@ -17,18 +17,19 @@ from collections.abc import Iterator
 import msgspec
 
 from trainshed.api.v1.validation import text
-from trainshed.jobs import autoscale, cleanup, limits, restart, suspend
-from trainshed.jobs import constants as c
-from trainshed.jobs.children import Children, Slot, classify
-from trainshed.jobs.events import abnormal_pod_events, exit_events
-from trainshed.jobs.frameworks import FRAMEWORKS, Framework
-from trainshed.jobs.frameworks.framework import Judgement
-from trainshed.jobs.job import Job
-from trainshed.jobs.model import Observed, OperatorOptions
-from trainshed.jobs.plan import Action, DeletePod, DeleteService, Event, Plan
-from trainshed.jobs.pods import create_pod
-from trainshed.jobs.services import create_service
-from trainshed.jobs.status import Draft, tally
+from trainshed.jobs.engine import cleanup, limits, suspend
+from trainshed.jobs.engine import constants as c
+from trainshed.jobs.engine.children import Children, Slot, classify
+from trainshed.jobs.engine.events import abnormal_pod_events, exit_events
+from trainshed.jobs.engine.job import Job
+from trainshed.jobs.engine.model import Observed, OperatorOptions
+from trainshed.jobs.engine.plan import Action, DeletePod, DeleteService, Event, Plan
+from trainshed.jobs.engine.status import Draft, tally
+from trainshed.jobs.v1 import autoscale, restart
+from trainshed.jobs.v1.frameworks import FRAMEWORKS, Framework
+from trainshed.jobs.v1.frameworks.framework import Judgement
+from trainshed.jobs.v1.pods import create_pod
+from trainshed.jobs.v1.services import create_service
 from trainshed.kube.meta.objects import is_terminating
 
 

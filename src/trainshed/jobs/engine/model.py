@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trainshed.jobs.initcontainer import DEFAULT_IMAGE, DEFAULT_MAX_TRIES, DEFAULT_TEMPLATE, render
+from trainshed.jobs.v1.initcontainer import DEFAULT_IMAGE, DEFAULT_MAX_TRIES, DEFAULT_TEMPLATE, render
 from trainshed.kube.meta.objects import Object
 
 

@@ -9,7 +9,7 @@ import msgspec
 from trainshed.api.kinds import Kind
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
-from trainshed.jobs import constants as c
+from trainshed.jobs.engine import constants as c
 from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of, section, uid_of
 
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from trainshed.jobs.children import Children
-from trainshed.jobs.job import Job, Replica
+from trainshed.jobs.engine.children import Children
+from trainshed.jobs.engine.job import Job, Replica
 from trainshed.kube.meta.objects import Object, pod_phase, terminated_states
 
 FIRST_RETRYABLE_EXIT_CODE = 128

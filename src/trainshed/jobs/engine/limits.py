@@ -7,11 +7,11 @@ Facts: limits of the Kubeflow training operator v1; there the deadline had no ti
 
 from __future__ import annotations
 
-from trainshed.jobs import conditions as algebra
-from trainshed.jobs import constants as c
-from trainshed.jobs.children import Children
-from trainshed.jobs.job import Job
-from trainshed.jobs.status import Draft
+from trainshed.jobs.engine import conditions as algebra
+from trainshed.jobs.engine import constants as c
+from trainshed.jobs.engine.children import Children
+from trainshed.jobs.engine.job import Job
+from trainshed.jobs.engine.status import Draft
 from trainshed.kube.meta.objects import (
     Object,
     container_statuses,
