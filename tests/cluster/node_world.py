@@ -20,8 +20,8 @@ from tests.fakes import api as fake_api
 from tests.fakes.api import FakeApi
 from trainshed.client.client import Client
 from trainshed.cluster.node.agent import NodeAgent
-from trainshed.cluster.node.context import NodeOptions
 from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.pod.context import NodeOptions
 from trainshed.cluster.sandbox.model import (
     ContainerSpec,
     ContainerState,

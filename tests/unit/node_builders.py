@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.cluster.node.observed import Attempt, Health, SeenContainer, SeenPod
+from trainshed.cluster.node.pod.observed import Attempt, Health, SeenContainer, SeenPod
 
 NOW = 1_800_000_000.0
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import make_container, make_pod
-from trainshed.cluster.node.environment import (
+from trainshed.cluster.node.pod.environment import (
     ConfigError,
     Egress,
     Surroundings,
@@ -18,9 +18,9 @@ from trainshed.cluster.node.environment import (
     proxy_environment,
     search_path,
 )
-from trainshed.cluster.node.expansion import expand, unresolved
-from trainshed.cluster.node.podfields import NodeFacts
-from trainshed.cluster.node.references import References
+from trainshed.cluster.node.pod.expansion import expand, unresolved
+from trainshed.cluster.node.pod.podfields import NodeFacts
+from trainshed.cluster.node.pod.references import References
 
 NODE = NodeFacts("node-a", "10.88.0.1", {"cpu": "4", "memory": "8Gi"})
 CONFIG = {"metadata": {"name": "cm"}, "data": {"A": "from-cm", "bad key": "x", "B": "$(A)"}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.node_builders import make_container
-from trainshed.cluster.node.images import (
+from trainshed.cluster.images.directories import (
     HOST_ROOT,
     Image,
     ImageProblem,

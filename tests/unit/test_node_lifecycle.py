@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import NOW, ended, make_container, make_pod, running, seen
-from trainshed.cluster.node.lifecycle import (
+from trainshed.cluster.node.pod.lifecycle import (
     DEADLINE,
     BeginStop,
     Condemn,
@@ -20,7 +20,7 @@ from trainshed.cluster.node.lifecycle import (
     StopSandbox,
     next_actions,
 )
-from trainshed.cluster.node.observed import (
+from trainshed.cluster.node.pod.observed import (
     SIGKILL,
     SIGTERM,
     Attempt,
@@ -30,7 +30,7 @@ from trainshed.cluster.node.observed import (
     SeenPod,
     Stopping,
 )
-from trainshed.cluster.node.restarts import backoff_seconds
+from trainshed.cluster.node.pod.restarts import backoff_seconds
 from trainshed.kube.meta.times import format_time
 
 DELETING = {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 30}

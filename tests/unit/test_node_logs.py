@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainshed.cluster.backend import LogOptions
-from trainshed.cluster.node.logs import CHUNK, parse, read_logs, tail_text
+from trainshed.cluster.node.pod.logs import CHUNK, parse, read_logs, tail_text
 
 STAMP = "2026-01-31T12:00:{:02d}.123456789Z"
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import make_container
-from trainshed.cluster.node.handlers import Outcome, Target, act, port_number
-from trainshed.cluster.node.observed import Health
-from trainshed.cluster.node.probes import Prober, Tally, initial_health, judge
+from trainshed.cluster.node.pod.handlers import Outcome, Target, act, port_number
+from trainshed.cluster.node.pod.observed import Health
+from trainshed.cluster.node.pod.probes import Prober, Tally, initial_health, judge
 
 
 class Connection:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.unit.node_builders import NOW, ended, make_pod, running, seen
-from trainshed.cluster.node.record import PodRecord, retry_delay
-from trainshed.cluster.node.status import StatusContext, pod_status
+from trainshed.cluster.node.pod.record import PodRecord, retry_delay
+from trainshed.cluster.node.pod.status import StatusContext, pod_status
 from trainshed.cluster.sandbox.model import ContainerState, SandboxState
 
 CONTEXT = StatusContext("10.88.0.1", lambda image: "")

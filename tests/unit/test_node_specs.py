@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import make_container, make_pod
-from trainshed.cluster.node import gpu
-from trainshed.cluster.node.images import Image
-from trainshed.cluster.node.specs import (
+from trainshed.cluster.images.directories import Image
+from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.pod.specs import (
     ClusterNetwork,
     ContainerParts,
     container_spec,
     hostname,
     sandbox_spec,
 )
-from trainshed.cluster.node.starting import tools_directory
-from trainshed.cluster.node.unsupported import Capabilities, unsupported_fields
+from trainshed.cluster.node.pod.starting import tools_directory
+from trainshed.cluster.node.pod.unsupported import Capabilities, unsupported_fields
 from trainshed.cluster.sandbox.model import Layer
 
 NETWORK = ClusterNetwork(host_searches=("corp.example",))

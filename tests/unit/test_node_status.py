@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import NOW, ended, make_container, make_pod, running, seen
-from trainshed.cluster.node.lifecycle import DEADLINE
-from trainshed.cluster.node.observed import Health, Problem, SeenContainer
-from trainshed.cluster.node.status import StatusContext, changed, container_id, pod_status
-from trainshed.cluster.node.statuswriter import is_bland
+from trainshed.cluster.node.pod.lifecycle import DEADLINE
+from trainshed.cluster.node.pod.observed import Health, Problem, SeenContainer
+from trainshed.cluster.node.pod.status import StatusContext, changed, container_id, pod_status
+from trainshed.cluster.node.pod.statuswriter import is_bland
 from trainshed.kube.builtin.defaults import qos_class
 from trainshed.kube.meta.times import format_time
 

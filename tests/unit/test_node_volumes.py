@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import make_container, make_pod
-from trainshed.cluster.node.podfields import NodeFacts
-from trainshed.cluster.node.references import References, needed
+from trainshed.cluster.node.pod.podfields import NodeFacts
+from trainshed.cluster.node.pod.references import References, needed
 from trainshed.cluster.node.volumes import atomic
 from trainshed.cluster.node.volumes.claim import claimed_directory
 from trainshed.cluster.node.volumes.configuration import configmap_files, secret_files

@@ -66,7 +66,7 @@ async def _validate(target: Target, objects: list[Object]) -> bool:
 
 
 def _unsupported(obj: Object) -> None:
-    from trainshed.cluster.node.unsupported import local_capabilities, unsupported_fields
+    from trainshed.cluster.node.pod.unsupported import local_capabilities, unsupported_fields
     from trainshed.cluster.scheduler.scheduler import UNREGARDED, unregarded_fields
 
     capabilities = local_capabilities()

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from trainshed.cli.console import UserError, note, out, user_errors
-from trainshed.cluster.node.images import Image, ImageProblem, ImageRegistry
+from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.paths import StatePaths
 from trainshed.cluster.sandbox.model import Layer
 from trainshed.sdk.images import register

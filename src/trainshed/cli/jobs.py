@@ -51,7 +51,7 @@ def run(
         objects = manifests.load(files)
         if target.is_local:
             from trainshed.cli.cluster import ensure_up
-            from trainshed.cluster.node.images import ImageRegistry
+            from trainshed.cluster.images.directories import ImageRegistry
             from trainshed.sdk.images import register_beside
 
             paths = ensure_up()

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from trainshed.cli.console import UserError
-from trainshed.cluster.node.images import Image, ImageProblem, ImageRegistry
+from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.sandbox.model import Layer
 
 FILE_NAME = "images.yaml"

@@ -19,18 +19,18 @@ from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
-from trainshed.cluster.node import gpu
 from trainshed.cluster.node.backend import NodeAccess
-from trainshed.cluster.node.context import NodeContext, NodeOptions
+from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.dns import DnsController
-from trainshed.cluster.node.environment import search_path
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.node.pod.context import NodeContext, NodeOptions
+from trainshed.cluster.node.pod.environment import search_path
+from trainshed.cluster.node.pod.podfields import NodeFacts
+from trainshed.cluster.node.pod.specs import python_prefix
+from trainshed.cluster.node.pod.starting import TOOLS_PATH, tools_directory
+from trainshed.cluster.node.pod.worker import PodWorker
 from trainshed.cluster.node.registration import Registration, capacity
-from trainshed.cluster.node.specs import python_prefix
-from trainshed.cluster.node.starting import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.volumes.empty_dir import memory_root
-from trainshed.cluster.node.worker import PodWorker
 from trainshed.cluster.sandbox.api import ContainerState, Runtime, RuntimeLost, SandboxState
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES, Object

@@ -7,11 +7,11 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from trainshed.cluster.backend import ByteStream, ExecSession, LogOptions
-from trainshed.cluster.node.logs import read_logs
-from trainshed.cluster.node.observed import Attempt, find_container
 from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.pod.logs import read_logs
+from trainshed.cluster.node.pod.observed import Attempt, find_container
+from trainshed.cluster.node.pod.worker import PodWorker
 from trainshed.cluster.node.usage import CpuMeter
-from trainshed.cluster.node.worker import PodWorker
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.errors import ApiError, bad_request, internal
 from trainshed.kube.meta.resources import Object

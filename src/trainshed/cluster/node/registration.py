@@ -12,7 +12,7 @@ from pathlib import Path
 from trainshed import __version__
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
-from trainshed.cluster.node import gpu
+from trainshed.cluster.node.devices import gpu
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import LEASES, NODES, Object
 from trainshed.kube.meta.times import format_micro_time, format_time

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainshed.cluster.node.references import References
+from trainshed.cluster.node.pod.references import References
 from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.kube.meta.resources import Object

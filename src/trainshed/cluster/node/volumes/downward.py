@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainshed.cluster.node import podfields
-from trainshed.cluster.node.observed import find_container
-from trainshed.cluster.node.podfields import FieldError, NodeFacts
+from trainshed.cluster.node.pod import podfields
+from trainshed.cluster.node.pod.observed import find_container
+from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.volumes.atomic import File, check_path
 from trainshed.cluster.node.volumes.configuration import DEFAULT_MODE
 from trainshed.cluster.node.volumes.errors import MountError

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from trainshed.client.client import Client
-from trainshed.cluster.node.podfields import NodeFacts
-from trainshed.cluster.node.references import References, claim_name
+from trainshed.cluster.node.pod.podfields import NodeFacts
+from trainshed.cluster.node.pod.references import References, claim_name
 from trainshed.cluster.node.volumes import atomic
 from trainshed.cluster.node.volumes.claim import claimed_directory
 from trainshed.cluster.node.volumes.configuration import configmap_files, secret_files

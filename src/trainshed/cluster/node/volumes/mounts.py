@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from trainshed.cluster.node.expansion import expand, unresolved
+from trainshed.cluster.node.pod.expansion import expand, unresolved
 from trainshed.cluster.node.volumes.errors import MountError
 from trainshed.cluster.sandbox.model import Mount
 from trainshed.kube.meta.resources import Object

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.node.images import Image
-from trainshed.cluster.node.unsupported import Capabilities
+from trainshed.cluster.images.directories import Image
+from trainshed.cluster.node.pod.unsupported import Capabilities
 from trainshed.cluster.sandbox.model import ContainerSpec, Mount, SandboxSpec
 from trainshed.kube.meta.resources import Object
 

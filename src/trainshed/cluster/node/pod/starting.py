@@ -15,18 +15,18 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node import gpu
-from trainshed.cluster.node.context import NodeContext
-from trainshed.cluster.node.environment import (
+from trainshed.cluster.images.directories import ImageProblem, command_line, image_for
+from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.pod.context import NodeContext
+from trainshed.cluster.node.pod.environment import (
     ConfigError,
     Surroundings,
     base_environment,
     container_environment,
     proxy_environment,
 )
-from trainshed.cluster.node.images import ImageProblem, command_line, image_for
-from trainshed.cluster.node.references import References, needed, read
-from trainshed.cluster.node.specs import ContainerParts, container_spec, hostname, sandbox_spec
+from trainshed.cluster.node.pod.references import References, needed, read
+from trainshed.cluster.node.pod.specs import ContainerParts, container_spec, hostname, sandbox_spec
 from trainshed.cluster.node.threads import default_threads
 from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.manager import VolumeManager, token_issuer

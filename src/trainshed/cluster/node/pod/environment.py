@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from trainshed.cluster.node import podfields
-from trainshed.cluster.node.expansion import expand
-from trainshed.cluster.node.podfields import FieldError, NodeFacts
-from trainshed.cluster.node.references import References
+from trainshed.cluster.node.pod import podfields
+from trainshed.cluster.node.pod.expansion import expand
+from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
+from trainshed.cluster.node.pod.references import References
 from trainshed.kube.meta.resources import Object
 
 _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trainshed.cluster.node.observed import (
+from trainshed.cluster.node.pod.observed import (
     Attempt,
     Health,
     Problem,
@@ -17,7 +17,7 @@ from trainshed.cluster.node.observed import (
     Stopping,
     Verdict,
 )
-from trainshed.cluster.node.status import container_id
+from trainshed.cluster.node.pod.status import container_id
 from trainshed.cluster.sandbox.model import ContainerState, SandboxState
 from trainshed.kube.meta.resources import Object
 from trainshed.kube.meta.times import parse_time

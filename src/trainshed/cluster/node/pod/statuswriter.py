@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
-from trainshed.cluster.node.status import changed
+from trainshed.cluster.node.pod.status import changed
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import PODS, Object
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node.observed import init_containers, is_sidecar, main_containers
+from trainshed.cluster.node.pod.observed import init_containers, is_sidecar, main_containers
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.resources import Object
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainshed.cluster.node.observed import Attempt
+from trainshed.cluster.node.pod.observed import Attempt
 
 INITIAL_BACKOFF = 10.0
 MAX_BACKOFF = 300.0

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from trainshed.client.client import Client
-from trainshed.cluster.node.observed import init_containers, main_containers
+from trainshed.cluster.node.pod.observed import init_containers, main_containers
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import (
     CONFIGMAPS,

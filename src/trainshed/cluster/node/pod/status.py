@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.node.lifecycle import is_terminal
-from trainshed.cluster.node.observed import (
+from trainshed.cluster.node.pod.lifecycle import is_terminal
+from trainshed.cluster.node.pod.observed import (
     Attempt,
     SeenContainer,
     SeenPod,
@@ -21,7 +21,7 @@ from trainshed.cluster.node.observed import (
     is_sidecar,
     main_containers,
 )
-from trainshed.cluster.node.restarts import backoff_seconds, restart_at, should_restart
+from trainshed.cluster.node.pod.restarts import backoff_seconds, restart_at, should_restart
 from trainshed.kube.builtin.defaults import qos_class
 from trainshed.kube.meta.resources import Object
 from trainshed.kube.meta.times import format_time

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from trainshed.cluster.node.observed import is_sidecar
+from trainshed.cluster.node.pod.observed import is_sidecar
 from trainshed.cluster.node.volumes.claim import REMOTE_KINDS
 from trainshed.kube.meta.resources import Object
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node.expansion import expand_all
+from trainshed.cluster.node.pod.expansion import expand_all
 from trainshed.cluster.sandbox.model import Layer
 from trainshed.kube.meta.resources import Object
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.node.handlers import Outcome, Target, act
-from trainshed.cluster.node.observed import Health
+from trainshed.cluster.node.pod.handlers import Outcome, Target, act
+from trainshed.cluster.node.pod.observed import Health
 from trainshed.kube.meta.resources import Object
 
 HANDLERS = ("exec", "httpGet", "tcpSocket")

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node.context import NodeContext
-from trainshed.cluster.node.handlers import Target, act
-from trainshed.cluster.node.lifecycle import BeginStop
-from trainshed.cluster.node.logs import tail_text
-from trainshed.cluster.node.observed import SIGKILL, SIGTERM, Attempt, Health, Stopping, find_container
-from trainshed.cluster.node.probes import Prober, initial_health
-from trainshed.cluster.node.record import PodRecord
-from trainshed.cluster.node.restarts import backoff_seconds, should_restart
+from trainshed.cluster.node.pod.context import NodeContext
+from trainshed.cluster.node.pod.handlers import Target, act
+from trainshed.cluster.node.pod.lifecycle import BeginStop
+from trainshed.cluster.node.pod.logs import tail_text
+from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, Health, Stopping, find_container
+from trainshed.cluster.node.pod.probes import Prober, initial_health
+from trainshed.cluster.node.pod.record import PodRecord
+from trainshed.cluster.node.pod.restarts import backoff_seconds, should_restart
 from trainshed.cluster.sandbox.api import ContainerState
 from trainshed.kube.meta.resources import Object
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from trainshed.cluster.node.observed import (
+from trainshed.cluster.node.pod.observed import (
     SIGKILL,
     SIGTERM,
     SeenPod,
@@ -28,7 +28,7 @@ from trainshed.cluster.node.observed import (
     is_sidecar,
     main_containers,
 )
-from trainshed.cluster.node.restarts import restart_at, should_restart
+from trainshed.cluster.node.pod.restarts import restart_at, should_restart
 from trainshed.kube.meta.resources import Object
 from trainshed.kube.meta.times import parse_time
 

@@ -11,17 +11,18 @@ import logging
 from collections.abc import Callable
 
 from trainshed.client.transport import TransportError
-from trainshed.cluster.node import gpu, lifecycle
-from trainshed.cluster.node.context import NodeContext
-from trainshed.cluster.node.images import ImageProblem, image_for, image_id
-from trainshed.cluster.node.observed import SeenPod, Verdict, find_container
-from trainshed.cluster.node.record import PodRecord
-from trainshed.cluster.node.references import Reference, needed
-from trainshed.cluster.node.starting import ContainerError, PodStarter, SetupError
-from trainshed.cluster.node.status import OWNED_CONDITIONS, StatusContext, pod_status
-from trainshed.cluster.node.statuswriter import StatusWriter
-from trainshed.cluster.node.supervision import Supervisor
-from trainshed.cluster.node.unsupported import unsupported_fields
+from trainshed.cluster.images.directories import ImageProblem, image_for, image_id
+from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.pod import lifecycle
+from trainshed.cluster.node.pod.context import NodeContext
+from trainshed.cluster.node.pod.observed import SeenPod, Verdict, find_container
+from trainshed.cluster.node.pod.record import PodRecord
+from trainshed.cluster.node.pod.references import Reference, needed
+from trainshed.cluster.node.pod.starting import ContainerError, PodStarter, SetupError
+from trainshed.cluster.node.pod.status import OWNED_CONDITIONS, StatusContext, pod_status
+from trainshed.cluster.node.pod.statuswriter import StatusWriter
+from trainshed.cluster.node.pod.supervision import Supervisor
+from trainshed.cluster.node.pod.unsupported import unsupported_fields
 from trainshed.cluster.node.volumes.empty_dir import memory_root
 from trainshed.cluster.sandbox.api import (
     ContainerState,
