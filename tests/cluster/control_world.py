@@ -21,13 +21,13 @@ from trainshed.cluster.apiserver.authentication import Authenticator
 from trainshed.cluster.apiserver.authorization import RbacAuthorizer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.tokens import TokenIssuer
-from trainshed.cluster.controllers.deployments import DeploymentController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.informers import SharedInformers
-from trainshed.cluster.controllers.jobs import JobController
 from trainshed.cluster.controllers.namespaces import NamespaceController
-from trainshed.cluster.controllers.replicasets import ReplicaSetController
+from trainshed.cluster.controllers.workloads.deployments import DeploymentController
+from trainshed.cluster.controllers.workloads.jobs import JobController
+from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
 from trainshed.cluster.sandbox import durable
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.control_world import CA, World, cluster, make_pod
 from trainshed.cluster.controllers.ownership import controller_reference
-from trainshed.cluster.controllers.pods import is_ready
+from trainshed.cluster.controllers.workloads.pods import is_ready
 from trainshed.kube.meta.resources import (
     CLUSTERROLES,
     CONFIGMAPS,

@@ -15,7 +15,7 @@ from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.controllers.informers import SharedInformers
-from trainshed.cluster.controllers.pods import is_ready
+from trainshed.cluster.controllers.workloads.pods import is_ready
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, EVENTS, NODES, PODS, SERVICES, Object
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_world import World, cluster, make_pod
-from trainshed.cluster.controllers.pods import is_ready
+from trainshed.cluster.controllers.workloads.pods import is_ready
 from trainshed.kube.meta.resources import (
     EVENTS,
     PERSISTENTVOLUMECLAIMS,

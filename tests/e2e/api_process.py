@@ -16,11 +16,11 @@ from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.serve import loopback_socket, serve
 from trainshed.cluster.control import kubeconfig
-from trainshed.cluster.controllers.deployments import DeploymentController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.namespaces import NamespaceController
-from trainshed.cluster.controllers.replicasets import ReplicaSetController
+from trainshed.cluster.controllers.workloads.deployments import DeploymentController
+from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
 from trainshed.cluster.paths import StatePaths
 from trainshed.cluster.pki import ensure_pki
 from trainshed.cluster.store import Store

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainshed.cluster.controllers.job_pods import (
+from trainshed.cluster.controllers.workloads.job_pods import (
     TRACKING,
     backoff,
     format_indexes,
@@ -19,7 +19,7 @@ from trainshed.cluster.controllers.job_pods import (
     new_pod,
     parse_indexes,
 )
-from trainshed.cluster.controllers.job_status import JobPlan, decide
+from trainshed.cluster.controllers.workloads.job_status import JobPlan, decide
 
 NOW = 1_700_000_000.0
 STAMP = "2023-11-14T22:13:20Z"

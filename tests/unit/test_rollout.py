@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.cluster.controllers.deployment_status import deployment_status
-from trainshed.cluster.controllers.rollout import absolute, bounds, new_set, scales, template_hash
+from trainshed.cluster.controllers.workloads.deployment_status import deployment_status
+from trainshed.cluster.controllers.workloads.rollout import absolute, bounds, new_set, scales, template_hash
 
 
 def make_deployment(replicas: int, **spec: Any) -> Any:

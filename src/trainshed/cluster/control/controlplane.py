@@ -34,13 +34,13 @@ from trainshed.cluster.apiserver.core import AdmissionCheck
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
-from trainshed.cluster.controllers.deployments import DeploymentController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.informers import SharedInformers
-from trainshed.cluster.controllers.jobs import JobController
 from trainshed.cluster.controllers.namespaces import NamespaceController
-from trainshed.cluster.controllers.replicasets import ReplicaSetController
+from trainshed.cluster.controllers.workloads.deployments import DeploymentController
+from trainshed.cluster.controllers.workloads.jobs import JobController
+from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
 from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.devices.gpu import detect
 from trainshed.cluster.node.keeper import RuntimeKeeper

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainshed.cluster.controllers.ownership import controller_reference
-from trainshed.cluster.controllers.pods import FINISHED, is_ready, phase
+from trainshed.cluster.controllers.workloads.pods import FINISHED, is_ready, phase
 from trainshed.kube.meta.resources import Object
 
 MANAGER = "endpointslice-controller.k8s.io"

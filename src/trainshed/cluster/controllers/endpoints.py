@@ -16,7 +16,7 @@ from trainshed.cluster.controllers.endpoint_objects import (
     updated,
 )
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.pods import is_ready, phase
+from trainshed.cluster.controllers.workloads.pods import is_ready, phase
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES, Object
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import msgspec
 
-from trainshed.cluster.controllers.pods import claim_names
+from trainshed.cluster.controllers.workloads.pods import claim_names
 from trainshed.cluster.scheduler.predicates import allocatable, unmet
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta import quantity

@@ -15,7 +15,7 @@ from trainshed.client.client import Client
 from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.pods import FINISHED, claim_names, phase
+from trainshed.cluster.controllers.workloads.pods import FINISHED, claim_names, phase
 from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Placement, place
 from trainshed.cluster.scheduler.requests import pod_requests

@@ -15,7 +15,7 @@ from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
 from trainshed.cluster.controllers.ownership import without_finalizer
-from trainshed.cluster.controllers.pods import FINISHED, claim_names, phase
+from trainshed.cluster.controllers.workloads.pods import FINISHED, claim_names, phase
 from trainshed.cluster.storage import directories
 from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
 from trainshed.kube.meta.errors import ApiError

@@ -9,7 +9,7 @@ from trainshed.client.client import Client
 from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.pods import FINISHED, claim_names, phase
+from trainshed.cluster.controllers.workloads.pods import FINISHED, claim_names, phase
 from trainshed.cluster.storage.claims import Claims
 from trainshed.cluster.storage.volumes import RemoveTree, Volumes
 from trainshed.kube.meta.errors import ApiError

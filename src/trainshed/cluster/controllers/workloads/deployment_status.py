@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainshed.cluster.controllers.rollout import bounds, count, replicas
+from trainshed.cluster.controllers.workloads.rollout import bounds, count, replicas
 from trainshed.kube.meta.resources import Object
 from trainshed.kube.meta.times import format_time, parse_time
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from trainshed.client.client import Client
 from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers import rollout
-from trainshed.cluster.controllers.deployment_status import deployment_status
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
 from trainshed.cluster.controllers.ownership import (
     adoption,
@@ -20,7 +18,9 @@ from trainshed.cluster.controllers.ownership import (
     without_owner,
 )
 from trainshed.cluster.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
-from trainshed.cluster.controllers.pods import FINISHED, phase
+from trainshed.cluster.controllers.workloads import rollout
+from trainshed.cluster.controllers.workloads.deployment_status import deployment_status
+from trainshed.cluster.controllers.workloads.pods import FINISHED, phase
 from trainshed.kube.builtin.defaults import copy_tree
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import DEPLOYMENTS, PODS, REPLICASETS, Object

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.controllers.job_pods import (
+from trainshed.cluster.controllers.workloads.job_pods import (
     backoff,
     format_indexes,
     index_of,
@@ -27,7 +27,7 @@ from trainshed.cluster.controllers.job_pods import (
     parse_indexes,
     restarts,
 )
-from trainshed.cluster.controllers.pods import is_active, is_ready, phase, surplus
+from trainshed.cluster.controllers.workloads.pods import is_active, is_ready, phase, surplus
 from trainshed.kube.meta.resources import Object
 from trainshed.kube.meta.times import format_time, parse_time
 

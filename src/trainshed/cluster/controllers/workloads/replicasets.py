@@ -9,7 +9,6 @@ from trainshed.client.client import Client
 from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.batches import slow_start
-from trainshed.cluster.controllers.deletion import delete_pods
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
 from trainshed.cluster.controllers.ownership import (
     adoption,
@@ -19,7 +18,14 @@ from trainshed.cluster.controllers.ownership import (
     without_owner,
 )
 from trainshed.cluster.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
-from trainshed.cluster.controllers.pods import available_in, from_template, is_active, is_ready, surplus
+from trainshed.cluster.controllers.workloads.deletion import delete_pods
+from trainshed.cluster.controllers.workloads.pods import (
+    available_in,
+    from_template,
+    is_active,
+    is_ready,
+    surplus,
+)
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import PODS, REPLICASETS, Object
 from trainshed.kube.meta.selectors import LabelSelector

@@ -9,12 +9,12 @@ from trainshed.client.client import Client
 from trainshed.client.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.batches import all_of, slow_start
-from trainshed.cluster.controllers.deletion import delete_pods
 from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.job_pods import JOB_NAME, TRACKING, is_tracked, new_pod
-from trainshed.cluster.controllers.job_status import JobPlan, decide
 from trainshed.cluster.controllers.ownership import controller_of, without_finalizer
 from trainshed.cluster.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
+from trainshed.cluster.controllers.workloads.deletion import delete_pods
+from trainshed.cluster.controllers.workloads.job_pods import JOB_NAME, TRACKING, is_tracked, new_pod
+from trainshed.cluster.controllers.workloads.job_status import JobPlan, decide
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import JOBS, PODS, Object
 
