@@ -1,4 +1,5 @@
 """The kinds we own, each declared once: fields, defaults, validation, CRD.
 
-Imports nothing of ours. Must not hold anything that talks to a server or knows a wire protocol.
+Knows Kubernetes' vocabulary (`kube`) as a typed client's API package knows `apimachinery`, and nothing else of ours.
+Must not hold anything that talks to a server.
 """

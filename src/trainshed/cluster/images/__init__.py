@@ -1,0 +1,1 @@
+"""Images: what stands behind the name that a container gives."""

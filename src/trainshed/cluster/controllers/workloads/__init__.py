@@ -1,0 +1,1 @@
+"""Controllers of built-in workloads: Deployments, ReplicaSets, Jobs."""

@@ -1,0 +1,1 @@
+"""Devices of the machine that pods can ask for."""
