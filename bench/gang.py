@@ -11,7 +11,8 @@ from bench.measure import Figure
 from trainshed.client.client import Client
 from trainshed.client.config import connect, load_kubeconfig
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PODS, PYTORCHJOBS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS, PYTORCHJOBS
 
 REPLICAS = 5
 

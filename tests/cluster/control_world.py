@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.fakes.training import LaggingTransport
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.informer import Informer
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.authentication import Authenticator
@@ -23,7 +24,6 @@ from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
-from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
@@ -33,7 +33,8 @@ from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.store import Store
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import NODES, PODS, Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import NODES, PODS, Resource
 
 DEADLINE = 20.0
 CA = "-----BEGIN CERTIFICATE-----\n"

@@ -31,7 +31,7 @@ from trainshed.cluster.sandbox.model import (
     SandboxState,
     StartError,
 )
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 NODE = "node-a"
 WAIT_SECONDS = 5.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.api_world import MERGE, World, open_world
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 V1 = "/apis/kapi.test/v1/namespaces/default/widgets"

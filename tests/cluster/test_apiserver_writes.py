@@ -13,7 +13,7 @@ from tests.cluster.api_world import MERGE, START, World, config_map, open_world,
 from trainshed.cluster.apiserver.expiry import EVENT_SECONDS, sweep
 from trainshed.cluster.store import StoreError
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 NS = "/api/v1/namespaces/default"
 CMS = f"{NS}/configmaps"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_world import CA, World, cluster, make_pod
-from trainshed.cluster.controllers.ownership import controller_reference
-from trainshed.cluster.controllers.workloads.pods import is_ready
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.ownership import controller_reference
+from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import (
     CLUSTERROLES,
     CONFIGMAPS,
@@ -19,7 +20,6 @@ from trainshed.kube.meta.resources import (
     NODES,
     PODS,
     SERVICEACCOUNTS,
-    Object,
     Resource,
 )
 

@@ -13,11 +13,12 @@ from tests.cluster.control_world import World, cluster, make_pod
 from tests.fakes.training import LaggingTransport
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.transport import TransportError
-from trainshed.cluster.controllers.informers import SharedInformers
-from trainshed.cluster.controllers.workloads.pods import is_ready
 from trainshed.cluster.scheduler.scheduler import Scheduler
-from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, EVENTS, NODES, PODS, SERVICES, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_ready
+from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, EVENTS, NODES, PODS, SERVICES
 
 
 @pytest.fixture

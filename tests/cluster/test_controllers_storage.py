@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_world import World, cluster, make_pod
-from trainshed.cluster.controllers.workloads.pods import is_ready
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import (
     EVENTS,
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,
     PODS,
     STORAGECLASSES,
-    Object,
 )
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_world import World, cluster
-from trainshed.cluster.controllers.workloads.pods import is_active, is_ready
-from trainshed.kube.meta.resources import DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICASETS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_active, is_ready
+from trainshed.kube.meta.resources import DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICASETS
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.store import Store
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import (
     EVENTS,
     HORIZONTALPODAUTOSCALERS,
@@ -37,7 +38,6 @@ from trainshed.kube.meta.resources import (
     PYTORCHJOBS,
     SERVICEACCOUNTS,
     SERVICES,
-    Object,
     Resource,
 )
 from trainshed.operator.install import embedded_objects

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.serve import loopback_socket, serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.controllers.garbage import GarbageCollector
-from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.test_streams_kubectl import KUBECTLS
 from tests.fakes.stream_api import running
 from trainshed.cluster.apiserver.streams import Receive, Scope, Send
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery, openapi
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire import negotiate, protobuf

@@ -17,7 +17,7 @@ import msgspec
 from trainshed.client.transport import Query, Response, TransportError
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 COLLECTIONS = {"things", "leases", "events", "pods", "services", "pytorchjobs", "horizontalpodautoscalers"}
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from trainshed.cluster.backend import LogOptions
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 class LocalProcess:

@@ -13,7 +13,7 @@ import uvicorn
 from tests.fakes.local_node import LocalNode
 from trainshed.cluster.apiserver import streams
 from trainshed.kube.meta.errors import ApiError, not_found
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire import negotiate

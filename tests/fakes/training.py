@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.fakes.api import FakeApi
 from trainshed.client.transport import Query, Response, Stream, Transport, TransportError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs"
 PODS = "/api/v1/namespaces/ns/pods"

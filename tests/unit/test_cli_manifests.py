@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainshed.cli.console import UserError
+from trainshed.sdk.errors import UserError
 from trainshed.sdk.manifests import load, parse
 
 CONFIGMAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"

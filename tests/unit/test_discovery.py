@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.test_registry import make_custom
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery
 from trainshed.kube.served.registry import Registry
 

@@ -15,7 +15,8 @@ from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer, State
-from trainshed.kube.meta.resources import Object, core
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import core
 
 THINGS = core("things", "Thing")
 BASE = "/api/v1/namespaces/ns/things"

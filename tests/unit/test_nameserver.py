@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import dnslib
 import pytest
 
-from trainshed.cluster.sandbox.daemon.loop import Loop
+from trainshed.cluster.sandbox.loop import Loop
 from trainshed.cluster.sandbox.net import nameserver
 from trainshed.cluster.sandbox.net.nameserver import NameServer
 from trainshed.cluster.sandbox.net.zone import Zone

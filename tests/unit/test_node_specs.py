@@ -166,7 +166,7 @@ def test_an_allocation_is_remembered(tmp_path):
 
 
 def test_nslookup_answers_like_the_real_one():
-    tool = Path(__file__).parents[2] / "src/trainshed/cluster/node/tools/nslookup"
+    tool = Path(__file__).parents[2] / "src/trainshed/cluster/node/pod/tools/nslookup"
     found = subprocess.run([tool, "localhost"], capture_output=True, text=True, timeout=20)
     assert found.returncode == 0 and "Address: 127.0.0.1" in found.stdout
     missing = subprocess.run([tool, "no-such-name.invalid"], capture_output=True, text=True, timeout=20)

@@ -31,7 +31,7 @@ from trainshed.client.client import Client
 from trainshed.client.transport import Transport
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.plan import DeletePod, Plan
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.operator.manager import Operator
 
 

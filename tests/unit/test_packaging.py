@@ -49,7 +49,7 @@ def test_every_file_of_the_package_is_in_the_wheel(unpacked: Path) -> None:
 
     packed = files(unpacked)
     assert packed == files(SOURCE), "name → executable"
-    assert packed["trainshed/cluster/node/tools/nslookup"]
+    assert packed["trainshed/cluster/node/pod/tools/nslookup"]
     for name in (
         "py.typed",
         "kube/data/protobuf.txt",

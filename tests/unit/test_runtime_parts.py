@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from trainshed.cluster.sandbox import bare, durable, wire
 from trainshed.cluster.sandbox.client import doctor
 from trainshed.cluster.sandbox.daemon import podfiles
-from trainshed.cluster.sandbox.daemon.loop import Loop
 from trainshed.cluster.sandbox.linux import credentials, lookup, mountinfo, netlink
+from trainshed.cluster.sandbox.loop import Loop
 from trainshed.cluster.sandbox.net import ipam
 
 

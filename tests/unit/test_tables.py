@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.unit.test_registry import make_custom
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import tables
 from trainshed.kube.served.registry import BUILTINS, Registry, ResourceInfo
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.virtual_time import run_virtual
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.workqueue import QueueClosed, WorkQueue
 from trainshed.client.transport import TransportError
-from trainshed.client.workqueue import QueueClosed, WorkQueue
 from trainshed.kube.meta.errors import conflict
 
 

@@ -7,14 +7,16 @@ import asyncio
 import typer
 from rich.markup import escape
 
-from trainshed.cli.console import REFUSED, UserError, err, out, user_errors
+from trainshed.cli.console import err, out, user_errors
 from trainshed.cli.jobs import Files
+from trainshed.cli.options import Context, Kubeconfig, Namespace
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.sdk import apply as applying
 from trainshed.sdk import manifests
 from trainshed.sdk import state as jobstate
-from trainshed.sdk.connection import Context, Kubeconfig, Namespace, Target, connected
+from trainshed.sdk.connection import Target, connected
+from trainshed.sdk.errors import REFUSED, UserError
 
 
 def check(

@@ -13,11 +13,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from trainshed.cli.console import UNAVAILABLE, UserError, err, note, out, user_errors
-from trainshed.cli.view import duration
+from trainshed.cli.console import err, note, out, user_errors
 from trainshed.cluster.control import kubeconfig as kubeconfigs
 from trainshed.cluster.control import launcher
 from trainshed.cluster.paths import StatePaths
+from trainshed.kube.meta.duration import elapsed
+from trainshed.sdk.errors import UNAVAILABLE, UserError
 
 MODULE = "trainshed.cli.serve"
 T = TypeVar("T")
@@ -170,7 +171,7 @@ def _facts(paths: StatePaths) -> dict[str, object]:
 def _print_facts(facts: dict[str, object]) -> None:
     table = Table.grid(padding=(0, 2))
     if facts["running"]:
-        table.add_row("cluster", f"running for {duration(float(str(facts['uptime_seconds'])))}")
+        table.add_row("cluster", f"running for {elapsed(float(str(facts['uptime_seconds'])))}")
         table.add_row("server", str(facts["server"]))
         table.add_row("kubeconfig", str(facts["kubeconfig"]))
         table.add_row("version", str(facts["version"]))

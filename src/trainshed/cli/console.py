@@ -15,12 +15,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from trainshed.sdk.errors import UserError
+
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-
-REFUSED = 1
-UNAVAILABLE = 3
-
 
 _OF_THE_MACHINE = {
     errno.ENOSPC: "free some space, then try again",
@@ -29,15 +27,6 @@ _OF_THE_MACHINE = {
     errno.EACCES: "set TRAINSHED_HOME to a directory that you may write to",
 }
 """Failures of the file system that no code can mend, and what the user can do."""
-
-
-class UserError(Exception):
-    """Something that the user can mend. `hint` says how; `exit_code` is one of this module's."""
-
-    def __init__(self, message: str, hint: str = "", exit_code: int = REFUSED) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.exit_code = exit_code
 
 
 def fail(error: UserError) -> NoReturn:

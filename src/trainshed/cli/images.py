@@ -12,10 +12,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from trainshed.cli.console import UserError, note, out, user_errors
+from trainshed.cli.console import note, out, user_errors
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.paths import StatePaths
 from trainshed.cluster.sandbox.model import Layer
+from trainshed.sdk.errors import UserError
 from trainshed.sdk.images import register
 
 app = typer.Typer(

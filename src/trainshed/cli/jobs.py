@@ -11,15 +11,18 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from trainshed.cli.console import REFUSED, UserError, err, note, out, user_errors
+from trainshed.cli.console import err, note, out, user_errors
+from trainshed.cli.options import Context, Kubeconfig, Namespace
 from trainshed.cli.view import LiveView, PlainView
 from trainshed.client.client import Client
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PYTORCHJOBS, Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PYTORCHJOBS, Resource
 from trainshed.sdk import apply as applying
 from trainshed.sdk import manifests
 from trainshed.sdk import state as jobstate
-from trainshed.sdk.connection import Context, Kubeconfig, Namespace, Target, connected
+from trainshed.sdk.connection import Target, connected
+from trainshed.sdk.errors import REFUSED, UserError
 from trainshed.sdk.follow import Follower, Outcome
 from trainshed.sdk.summary import failure_lines, success_lines
 

@@ -22,7 +22,8 @@ from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.paths import StatePaths
 from trainshed.kube.builtin.builtins import BUILTINS
 from trainshed.kube.meta.errors import ApiError, Cause
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
 from trainshed.operator.install import embedded_objects
 
 MODULE = "trainshed.cli.serve"

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.follow import Snapshot
 from trainshed.sdk.progress import sparkline
@@ -26,16 +27,6 @@ def replica_colour(replica: str) -> str:
     return _COLOURS[sum(replica.encode()) % len(_COLOURS)]
 
 
-def duration(seconds: float) -> str:
-    """Return `12s`, `3m05s` or `1h02m`."""
-    whole = int(max(seconds, 0))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-
-
 def panel(snapshot: Snapshot, now: float, width: int) -> RenderableType:
     """Return what stands below the log lines."""
     state = jobstate.true_condition(snapshot.job).get("type", "Pending")
@@ -44,7 +35,7 @@ def panel(snapshot: Snapshot, now: float, width: int) -> RenderableType:
         (f"{snapshot.job['kind']} ", "bold"),
         f"{metadata['namespace']}/{metadata['name']}  ",
         (state, _STATE_STYLES.get(state, "yellow")),
-        f"  {duration(now - snapshot.started_at)}",
+        f"  {elapsed(now - snapshot.started_at)}",
     )
     replicas = Table.grid(padding=(0, 2))
     for replica in snapshot.replicas:
@@ -64,7 +55,7 @@ def panel(snapshot: Snapshot, now: float, width: int) -> RenderableType:
             f"epoch {progress.epoch}",
             ProgressBar(total=1.0, completed=progress.fraction, width=30),
             f"{progress.fraction * 100:3.0f}%",
-            f"ETA {duration(eta)}" if eta is not None else "",
+            f"ETA {elapsed(eta)}" if eta is not None else "",
         )
         parts.append(line)
     if progress.losses:

@@ -20,7 +20,8 @@ import msgspec
 
 from trainshed.client.transport import Query, Response, Transport
 from trainshed.client.watching import WatchEvent, decode_events, status_error
-from trainshed.kube.meta.resources import PODS, SERVICEACCOUNTS, Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS, SERVICEACCOUNTS, Resource
 from trainshed.kube.patch.types import APPLY, MERGE
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,8 @@ import msgspec
 from trainshed.client.client import Client, ObjectList
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import EVENTS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import EVENTS
 from trainshed.kube.meta.times import format_time
 
 log = logging.getLogger(__name__)

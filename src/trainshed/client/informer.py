@@ -29,7 +29,8 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.client.watching import WatchEvent
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import LEASES, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import LEASES
 from trainshed.kube.meta.times import format_micro_time
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 class LogOptions(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trainshed.client.client import Client
 from trainshed.client.http import load_pem_pair
-from trainshed.kube.meta.resources import SECRETS, Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import SECRETS, Resource
 
 WEBHOOK_CONFIGURATIONS = Resource(
     "admissionregistration.k8s.io",

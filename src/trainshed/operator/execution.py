@@ -22,6 +22,7 @@ from itertools import groupby
 
 from trainshed.api.kinds import Kind
 from trainshed.client.client import Client
+from trainshed.client.controllers.expectations import Expectations
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer
 from trainshed.jobs.engine.plan import (
@@ -38,9 +39,8 @@ from trainshed.jobs.engine.plan import (
 )
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import controller_uid, is_terminating, name_of, namespace_of, uid_of
-from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES, Object, Resource
-from trainshed.operator.expectations import Expectations
+from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, name_of, namespace_of, uid_of
+from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES, Resource
 from trainshed.operator.metrics import Metrics
 
 log = logging.getLogger(__name__)

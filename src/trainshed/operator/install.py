@@ -10,7 +10,7 @@ import copy
 import sys
 from collections.abc import Sequence
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.operator import objects
 
 EMBEDDED_ARGS = ("--kube-api-qps=200", "--kube-api-burst=400", "--zap-encoder=json")

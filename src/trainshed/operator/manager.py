@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from trainshed.api.kinds import GROUP, KINDS, VERSION, Kind
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.expectations import Expectations
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer, Key
 from trainshed.jobs.engine.constants import LABEL_OPERATOR_NAME
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.kube.meta.resources import PODS, SERVICES, Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS, SERVICES, Resource
 from trainshed.operator.execution import Executor
-from trainshed.operator.expectations import Expectations
 from trainshed.operator.metrics import Labels, Metrics
 from trainshed.operator.reconciler import Reconciler, index_value, job_key
 

@@ -17,7 +17,7 @@ from typing import Any
 from trainshed import __version__
 from trainshed.api.crd import crd
 from trainshed.api.kinds import GROUP, KINDS, VERSION
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.operator.flags import CERTIFICATE_SECRET, DEFAULT_LEASE
 
 NAME = "training-operator"

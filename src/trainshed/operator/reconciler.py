@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from trainshed.api.kinds import Kind
 from trainshed.client.client import Client
+from trainshed.client.controllers.expectations import Expectations
 from trainshed.client.informer import Index, Informer, Key
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import labels_of, namespace_of, section
-from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Object
+from trainshed.kube.meta.objects import Object, labels_of, namespace_of, section
+from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS
 from trainshed.operator.execution import Executor
-from trainshed.operator.expectations import Expectations
 
 
 def job_key(child: Object) -> tuple[str, str, str]:
@@ -30,7 +30,7 @@ def index_value(operator_name: str, namespace: str, name: str) -> str:
 
 
 class Reconciler:
-    """One kind's `reconcile(key)`; see `client.controller` for what its answer means."""
+    """One kind's `reconcile(key)`; see `client.controllers.controller` for what its answer means."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from trainshed.api.v1.validation import Verdict, text, validate_pytorchjob
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.operator.certificates import CertificateKeeper
 from trainshed.operator.flags import Flags
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trainshed.cli.console import UserError
 from trainshed.client.client import Client
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import NAMESPACES, Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import NAMESPACES, Resource
+from trainshed.sdk.errors import UserError
 
 FIELD_MANAGER = "trainshed"
 

@@ -5,27 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-import typer
 
-from trainshed.cli.console import UserError
 from trainshed.client.client import Client
 from trainshed.cluster.paths import StatePaths
-
-Kubeconfig = Annotated[
-    str | None,
-    typer.Option(
-        "--kubeconfig", metavar="FILE", help="Use the cluster of this kubeconfig instead of the local one."
-    ),
-]
-Context = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="Use this context of the kubeconfig.")
-]
-Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the request.")
-]
+from trainshed.sdk.errors import UserError
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -14,7 +14,8 @@ from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PODS, Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.logs import follow_container
 from trainshed.sdk.progress import Progress, advance, epochs_of

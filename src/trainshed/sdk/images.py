@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from trainshed.cli.console import UserError
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.sandbox.model import Layer
+from trainshed.sdk.errors import UserError
 
 FILE_NAME = "images.yaml"
 

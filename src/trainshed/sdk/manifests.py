@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from trainshed.cli.console import UserError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
+from trainshed.sdk.errors import UserError
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]

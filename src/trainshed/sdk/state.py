@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from trainshed.jobs.engine.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 class Replica(msgspec.Struct, frozen=True):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from trainshed.cli.view import duration
 from trainshed.client.client import Client
+from trainshed.kube.meta.duration import elapsed
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.follow import Outcome
 
@@ -35,7 +36,7 @@ async def success_lines(client: Client, outcome: Outcome) -> list[str]:
     took = _took(outcome.job)
     name = outcome.job["metadata"]["name"]
     lines.append(
-        f"{outcome.job['kind']} {name} succeeded" + (f" in {duration(took)}" if took is not None else "")
+        f"{outcome.job['kind']} {name} succeeded" + (f" in {elapsed(took)}" if took is not None else "")
     )
     if outcome.progress.accuracy is not None:
         lines.append(f"accuracy    {outcome.progress.accuracy:.4f}")

@@ -7,7 +7,7 @@ from typing import Protocol
 from trainshed.cluster.apiserver.identity import User
 from trainshed.cluster.store import Compacted, Store
 from trainshed.kube.builtin.rbac import Attributes, Policy
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 _PREFIX = "/rbac.authorization.k8s.io/"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.decode import Mode, cannot_handle, conform
 from trainshed.kube.wire.body import decode_body
 from trainshed.kube.wire.negotiate import body_format

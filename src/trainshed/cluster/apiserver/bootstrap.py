@@ -10,6 +10,7 @@ import asyncio
 from trainshed.client.client import Client
 from trainshed.cluster.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
 from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import (
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,
@@ -17,7 +18,6 @@ from trainshed.kube.meta.resources import (
     PRIORITYCLASSES,
     SERVICES,
     STORAGECLASSES,
-    Object,
     Resource,
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 _GROUP = "rbac.authorization.k8s.io"
 _READ = ("get", "list", "watch")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo
-from trainshed.kube.meta.resources import Object
 
 
 class Converter(Protocol):

@@ -16,7 +16,7 @@ from trainshed.cluster.apiserver.route import Route
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.store import Store
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 
 AdmissionCheck: TypeAlias = Callable[[Object, Object | None, str], Sequence[Cause]]

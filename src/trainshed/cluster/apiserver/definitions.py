@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from trainshed.cluster.apiserver.core import Core
 from trainshed.cluster.store import DELETED, Compacted, KeyMissing, RevisionMismatch, Stored
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema import crd
 
 PREFIX = "/apiextensions.k8s.io/customresourcedefinitions/"

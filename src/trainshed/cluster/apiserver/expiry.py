@@ -6,7 +6,7 @@ import asyncio
 
 from trainshed.cluster.apiserver.core import Core
 from trainshed.cluster.store import KeyMissing, RevisionMismatch, StoreError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.decode import canonical_time
 
 EVENT_SECONDS = 3600.0

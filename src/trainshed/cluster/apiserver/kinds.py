@@ -13,8 +13,9 @@ from trainshed.cluster.apiserver import conversion
 from trainshed.cluster.apiserver.http import encode_json
 from trainshed.cluster.store import Stored
 from trainshed.kube.meta.errors import ApiError, not_found
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.resources import Resource
 from trainshed.kube.meta.selectors import Getter, supported_fields
 from trainshed.kube.schema import nodes as schemas
 from trainshed.kube.schema.nodes import SchemaNode

@@ -9,7 +9,7 @@ from trainshed.cluster.apiserver.core import Core
 from trainshed.cluster.apiserver.http import Answer, Request, encode_json
 from trainshed.cluster.apiserver.rendering import yaml_answer
 from trainshed.kube.meta.errors import no_such_resource
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery, openapi
 from trainshed.kube.served.openapi import OpenAPI
 from trainshed.kube.wire.negotiate import OPENAPI_V2_PROTOBUF, for_discovery, wants_openapi_v2_protobuf

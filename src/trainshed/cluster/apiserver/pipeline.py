@@ -18,7 +18,8 @@ from trainshed.kube.builtin.defaults import default_object
 from trainshed.kube.builtin.validation import validate_object
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import CRDS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import CRDS
 from trainshed.kube.patch.managedfields import track_update
 from trainshed.kube.schema import crd
 from trainshed.kube.schema.cel import evaluate_rules

@@ -13,7 +13,7 @@ from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.http import Answer, encode_json
 from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.cluster.store import Stored
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import tables
 from trainshed.kube.served.tables import IncludeObject
 from trainshed.kube.wire.negotiate import Representation, for_objects

@@ -15,7 +15,7 @@ from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
 from trainshed.kube.builtin.rbac import Attributes
 from trainshed.kube.meta.causes import required
 from trainshed.kube.meta.errors import bad_request, invalid
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 _STAR = "*"
 

@@ -7,7 +7,7 @@ import msgspec
 from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.cluster.store import Stored
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import FieldSelector, LabelSelector
 
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 DEFAULT_AUDIENCE = ISSUER

@@ -15,7 +15,7 @@ from trainshed.cluster.apiserver.options import WriteOptions
 from trainshed.cluster.apiserver.pipeline import place, prepare_create, prepare_update
 from trainshed.cluster.store import KeyExists, KeyMissing, RevisionMismatch, Stored
 from trainshed.kube.meta.errors import already_exists, conflict
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch.managedfields import same_but_times
 
 RETRIES = 5

@@ -28,6 +28,7 @@ import msgspec
 from trainshed import __version__
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.core import AdmissionCheck
@@ -36,7 +37,6 @@ from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
-from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
@@ -55,7 +55,8 @@ from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavaila
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.store import Store, StoreError
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
 
 log = logging.getLogger("trainshed.cluster")
 

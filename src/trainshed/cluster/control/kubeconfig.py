@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainshed.cluster.paths import write_private
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 NAME = "trainshed"
 _LISTS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))

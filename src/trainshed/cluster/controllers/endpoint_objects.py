@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainshed.cluster.controllers.ownership import controller_reference
-from trainshed.cluster.controllers.workloads.pods import FINISHED, is_ready, phase
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.ownership import controller_reference
+from trainshed.kube.meta.pods import FINISHED, is_ready, phase
 
 MANAGER = "endpointslice-controller.k8s.io"
 SERVICE_NAME = "kubernetes.io/service-name"

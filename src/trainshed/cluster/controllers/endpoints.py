@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.informers import SharedInformers, key_of
 from trainshed.client.informer import Informer
 from trainshed.cluster.controllers.endpoint_objects import (
     endpoint_slice,
@@ -15,10 +16,10 @@ from trainshed.cluster.controllers.endpoint_objects import (
     selected,
     updated,
 )
-from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.workloads.pods import is_ready, phase
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_ready, phase
+from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES
 
 BATCH_SECONDS = 0.2
 """Changes of pods are gathered this long: by then most jobs run, and each Service is written once. The cluster's

@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.controller import Controller
 from trainshed.cluster.controllers.ownergraph import OwnerGraph
-from trainshed.cluster.controllers.ownership import without_finalizer
 from trainshed.cluster.controllers.storedobjects import is_namespaced, resource_of
 from trainshed.cluster.store import DELETED, Compacted, Store, Stored
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.ownership import without_finalizer
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"

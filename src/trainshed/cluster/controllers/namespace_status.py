@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 def deletion_conditions(

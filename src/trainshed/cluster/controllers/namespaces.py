@@ -7,15 +7,16 @@ import time
 from collections.abc import Callable
 
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.batches import all_of
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.informer import Informer
-from trainshed.cluster.controllers.batches import all_of
-from trainshed.cluster.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.namespace_status import deletion_conditions
 from trainshed.cluster.controllers.storedobjects import contents, resource_of
 from trainshed.cluster.store import Store, Stored
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Resource
 from trainshed.kube.meta.times import format_time
 
 ROOT_CA = "kube-root-ca.crt"

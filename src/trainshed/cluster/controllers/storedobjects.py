@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from trainshed.cluster.store import Store, Stored
 from trainshed.kube.builtin.builtins import BUILTINS
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
 
 _DEFINITIONS = "/apiextensions.k8s.io/customresourcedefinitions/"
 _NAMESPACED = {(i.resource.api_version, i.resource.kind): i.resource.namespaced for i in BUILTINS}

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node.pod.expansion import expand_all
 from trainshed.cluster.sandbox.model import Layer
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.expansion import expand_all
+from trainshed.kube.meta.objects import Object
 
 # The grammar of github.com/distribution/reference, without the length rules of each part.
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"

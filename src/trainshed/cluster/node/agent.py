@@ -33,7 +33,8 @@ from trainshed.cluster.node.registration import Registration, capacity
 from trainshed.cluster.node.volumes.empty_dir import memory_root
 from trainshed.cluster.sandbox.api import ContainerState, Runtime, RuntimeLost, SandboxState
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES
 
 log = logging.getLogger(__name__)
 

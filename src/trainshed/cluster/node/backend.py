@@ -14,7 +14,7 @@ from trainshed.cluster.node.pod.worker import PodWorker
 from trainshed.cluster.node.usage import CpuMeter
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.errors import ApiError, bad_request, internal
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 class NodeAccess:

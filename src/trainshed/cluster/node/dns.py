@@ -13,7 +13,8 @@ from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.cluster.node.dns_records import dns_records
 from trainshed.cluster.sandbox.api import DnsRecords, Runtime, RuntimeLost
-from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainshed.cluster.sandbox.model import DnsRecords
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from trainshed.client.client import Client
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import NODES, PODS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import NODES, PODS
 
 RUNTIME = "trainshed://"
 """How `nodeInfo.containerRuntimeVersion` of our nodes starts."""

@@ -11,7 +11,7 @@ from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.backend import NodeAccess
 from trainshed.cluster.node.usage import CpuMeter, amounts, machine_usage
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 class NodeGroup:

@@ -14,7 +14,8 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node.devices import gpu
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import LEASES, NODES, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import LEASES, NODES
 from trainshed.kube.meta.times import format_micro_time, format_time
 
 log = logging.getLogger(__name__)

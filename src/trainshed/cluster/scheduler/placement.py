@@ -8,11 +8,11 @@ from decimal import Decimal
 
 import msgspec
 
-from trainshed.cluster.controllers.workloads.pods import claim_names
 from trainshed.cluster.scheduler.predicates import allocatable, unmet
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import claim_names
 
 DEFAULT_SCHEDULER = "default-scheduler"
 

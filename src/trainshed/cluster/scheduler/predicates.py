@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from trainshed.cluster.scheduler.requests import Resources, parse_all, pod_requests
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 def unmet(pod: Object, node: Object, used: Mapping[str, Decimal]) -> list[str]:

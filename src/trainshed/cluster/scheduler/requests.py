@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 Resources = dict[str, Decimal]
 """Resource name to amount in base units (cores, bytes, devices)."""

@@ -12,15 +12,16 @@ import asyncio
 import time
 
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.informers import SharedInformers, key_of
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.workloads.pods import FINISHED, claim_names, phase
 from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Placement, place
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import FINISHED, claim_names, phase
+from trainshed.kube.meta.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.patch.types import STRATEGIC
 

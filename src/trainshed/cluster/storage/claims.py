@@ -12,20 +12,15 @@ import asyncio
 from pathlib import Path
 
 from trainshed.client.client import Client
+from trainshed.client.controllers.informers import SharedInformers, key_of
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.ownership import without_finalizer
-from trainshed.cluster.controllers.workloads.pods import FINISHED, claim_names, phase
 from trainshed.cluster.storage import directories
 from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import (
-    PERSISTENTVOLUMECLAIMS,
-    PERSISTENTVOLUMES,
-    PODS,
-    STORAGECLASSES,
-    Object,
-)
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.ownership import without_finalizer
+from trainshed.kube.meta.pods import FINISHED, claim_names, phase
+from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, STORAGECLASSES
 
 PVC_PROTECTION = "kubernetes.io/pvc-protection"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"

@@ -6,20 +6,15 @@ import asyncio
 from pathlib import Path
 
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.informers import SharedInformers, key_of
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.workloads.pods import FINISHED, claim_names, phase
 from trainshed.cluster.storage.claims import Claims
 from trainshed.cluster.storage.volumes import RemoveTree, Volumes
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import (
-    PERSISTENTVOLUMECLAIMS,
-    PERSISTENTVOLUMES,
-    PODS,
-    STORAGECLASSES,
-    Object,
-)
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import FINISHED, claim_names, phase
+from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, STORAGECLASSES
 
 Key = tuple[str, str, str]
 """`claim` or `volume`, namespace, name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 PROVISIONER = "trainshed.dev/hostdir"
 """Provisioner name of the default StorageClass; also the value of `pv.kubernetes.io/provisioned-by`."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import LabelSelector
 
 

@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers.informers import SharedInformers
-from trainshed.cluster.controllers.ownership import without_finalizer
 from trainshed.cluster.sandbox.api import RuntimeLost
 from trainshed.cluster.storage import directories
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.ownership import without_finalizer
+from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 
 PV_PROTECTION = "kubernetes.io/pv-protection"
 RETRY_SECONDS = 60.0

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"

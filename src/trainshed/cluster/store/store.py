@@ -26,7 +26,7 @@ from trainshed.cluster.store.log import Log, Row, explain
 from trainshed.cluster.store.model import ADDED, DELETED, MODIFIED, EventType, Stored, StoreEvent
 from trainshed.cluster.store.window import Watch, Window
 from trainshed.cluster.store.writer import Outcomes, Write, Writer
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 Listing: TypeAlias = list[Stored]
 

@@ -20,7 +20,7 @@ import msgspec
 from trainshed.cluster.store.errors import KeyExists, KeyMissing, RevisionMismatch, StoreError
 from trainshed.cluster.store.log import Log, Row, explain
 from trainshed.cluster.store.model import ADDED, DELETED, MODIFIED, Stored, StoreEvent
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 MAX_BATCH = 256
 """Writes per commit: bounds how long the first of them waits for the last to be encoded."""

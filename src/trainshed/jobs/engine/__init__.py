@@ -1,1 +1,1 @@
-"""What deciding about a job needs whatever its kind: the plan, conditions, events, limits, cleanup, suspension, status."""
+"""What deciding about a job needs whatever its kind: plan, conditions, events, limits, cleanup, suspension, status."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.duration import human
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 NONE = "<none>"
 UNSET = "<unset>"

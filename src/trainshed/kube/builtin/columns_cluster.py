@@ -20,8 +20,8 @@ from trainshed.kube.builtin.columns import (
 )
 from trainshed.kube.builtin.columns_core import NAME_CREATED
 from trainshed.kube.meta.duration import human
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import canonical, parse
-from trainshed.kube.meta.resources import Object
 
 _LISTED = 3
 _DEFAULT_CLASS = (

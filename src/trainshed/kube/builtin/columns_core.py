@@ -22,7 +22,7 @@ from trainshed.kube.builtin.columns import (
     spec,
     status,
 )
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 _LISTED_ENDPOINTS = 3

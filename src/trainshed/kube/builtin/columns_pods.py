@@ -24,7 +24,7 @@ from trainshed.kube.builtin.columns import (
     status,
 )
 from trainshed.kube.meta.duration import human
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 class _Restarts(msgspec.Struct):

@@ -24,7 +24,7 @@ from trainshed.kube.builtin.columns import (
     template_spec,
 )
 from trainshed.kube.meta.duration import human
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 def _ready_of_desired(obj: Object) -> str:

@@ -25,8 +25,9 @@ from trainshed.kube.builtin.defaults_workloads import (
     stateful_set_defaults,
 )
 from trainshed.kube.builtin.podspec_defaults import pod_spec_defaults, setdefault
+from trainshed.kube.meta.objects import Object, copy_tree
 from trainshed.kube.meta.quantity import parse
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.resources import Resource
 
 __all__ = ["admit_pod", "default_object", "job_identity", "qos_class"]
 
@@ -47,15 +48,6 @@ def default_object(resource: Resource, obj: Object) -> Object:
     out: Object = copy_tree(obj)
     fill(out)
     return out
-
-
-def copy_tree(value: Any) -> Any:
-    """Return a copy of a JSON value; several times faster than `copy.deepcopy`, which must expect cycles."""
-    if type(value) is dict:
-        return {key: copy_tree(item) if type(item) in (dict, list) else item for key, item in value.items()}
-    if type(value) is list:
-        return [copy_tree(item) if type(item) in (dict, list) else item for item in value]
-    return value
 
 
 # --------------------------------------------------------------------------------------------------- pods

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 FILE_MODE = 420
 """0644: the mode of files from config maps, secrets and projections."""

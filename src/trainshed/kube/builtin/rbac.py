@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import LabelSelector
 
 MASTERS = "system:masters"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from trainshed.kube.builtin.validation_container import non_negative, one_of
 from trainshed.kube.builtin.validation_core import (
     config_map_causes,
     endpoint_slice_causes,
@@ -30,8 +29,10 @@ from trainshed.kube.builtin.validation_workloads import (
     stateful_set_causes,
 )
 from trainshed.kube.meta import causes
+from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.metadata import validate_metadata
 
 __all__ = ["validate_metadata", "validate_object"]

@@ -5,15 +5,15 @@ Source of rules and texts: `pkg/apis/core/validation/validation.go` of Kubernete
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.causes import NON_NEGATIVE, non_negative, one_of
 from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import parse
-from trainshed.kube.meta.resources import Object
 
-NON_NEGATIVE = "must be greater than or equal to 0"
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 
@@ -67,20 +67,6 @@ def container_causes(
     if security.get("privileged") and security.get("allowPrivilegeEscalation") is False:
         text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
         yield causes.invalid(f"{path}.securityContext", security, text)
-
-
-def one_of(owner: Mapping[str, Any], path: str, field: str, supported: Iterable[str]) -> Iterator[Cause]:
-    """Yield a cause when an enumerated field has a value that is not supported; absent and empty are fine."""
-    value = owner.get(field)
-    if value and value not in supported:
-        yield causes.unsupported(f"{path}.{field}" if path else field, value, supported)
-
-
-def non_negative(owner: Mapping[str, Any], path: str, *fields: str) -> Iterator[Cause]:
-    """Yield a cause for every numeric field below 0."""
-    for field in fields:
-        if (owner.get(field) or 0) < 0:
-            yield causes.invalid(f"{path}.{field}" if path else field, owner[field], NON_NEGATIVE)
 
 
 def port_causes(port: Any, path: str) -> Iterator[Cause]:

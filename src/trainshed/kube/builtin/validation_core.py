@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainshed.kube.builtin.validation_container import PORT_RANGE, PROTOCOLS, one_of, port_causes
+from trainshed.kube.builtin.validation_container import PORT_RANGE, PROTOCOLS, port_causes
 from trainshed.kube.builtin.validation_scheduling import TAINT_EFFECTS
 from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.metadata import labels_causes
 
 CONFIG_MAX = 1048576

@@ -9,17 +9,13 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
-from trainshed.kube.builtin.validation_container import (
-    container_causes,
-    non_negative,
-    one_of,
-    security_causes,
-)
+from trainshed.kube.builtin.validation_container import container_causes, security_causes
 from trainshed.kube.builtin.validation_scheduling import scheduling_causes
 from trainshed.kube.builtin.validation_volume import volume_causes
 from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.metadata import annotations_causes, labels_causes
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")

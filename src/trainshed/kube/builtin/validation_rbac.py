@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.metadata import selector_causes
 
 _GROUP = "rbac.authorization.k8s.io"

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.metadata import labels_causes, selector_causes
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

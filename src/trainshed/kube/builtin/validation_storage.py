@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainshed.kube.builtin.validation_container import one_of
 from trainshed.kube.builtin.validation_scheduling import node_selector_causes
 from trainshed.kube.builtin.validation_volume import size_causes, source_causes
 from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import parse
-from trainshed.kube.meta.resources import Object
 from trainshed.kube.schema.metadata import selector_causes
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")

@@ -10,16 +10,15 @@ from typing import Any
 
 from trainshed.kube.builtin.validation_container import (
     FILE_FIELDS,
-    NON_NEGATIVE,
     field_ref_causes,
     local_path_causes,
-    one_of,
     resource_ref_causes,
 )
 from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.causes import NON_NEGATIVE, one_of
 from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import parse
-from trainshed.kube.meta.resources import Object
 
 HOST_PATH_TYPES = (
     "",

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from trainshed.kube.builtin.validation_container import non_negative, one_of
 from trainshed.kube.builtin.validation_pod import template_causes
 from trainshed.kube.builtin.validation_storage import claim_spec_causes
 from trainshed.kube.meta import causes
+from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import ApiError, Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.schema.metadata import selector_causes
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from trainshed.kube.meta.errors import Cause
+
+NON_NEGATIVE = "must be greater than or equal to 0"
 
 
 def shown(value: Any) -> str:
@@ -60,3 +62,17 @@ def too_long(path: str, most: int) -> Cause:
 def too_many(path: str, count: int, most: int) -> Cause:
     """Return the cause `Too many: <count>: must have at most <most> items`."""
     return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {most} items", path)
+
+
+def one_of(owner: Mapping[str, Any], path: str, field: str, supported: Iterable[str]) -> Iterator[Cause]:
+    """Yield a cause when an enumerated field has a value that is not supported; absent and empty are fine."""
+    value = owner.get(field)
+    if value and value not in supported:
+        yield unsupported(f"{path}.{field}" if path else field, value, supported)
+
+
+def non_negative(owner: Mapping[str, Any], path: str, *fields: str) -> Iterator[Cause]:
+    """Yield a cause for every numeric field below 0."""
+    for field in fields:
+        if (owner.get(field) or 0) < 0:
+            yield invalid(f"{path}.{field}" if path else field, owner[field], NON_NEGATIVE)

@@ -1,4 +1,4 @@
-"""Ages as kubectl's tables print them: `45s`, `3m20s`, `5d3h`."""
+"""Spans of time for people: ages as kubectl's tables print them (`3m20s`, `5d3h`), elapsed time as a clock does."""
 
 from __future__ import annotations
 
@@ -51,3 +51,13 @@ def age(timestamp: str | None, now: float) -> str:
 def _two(whole: int, unit: int, name: str, finer: int, finer_name: str) -> str:
     rest = whole % unit // finer
     return f"{whole // unit}{name}{rest}{finer_name}" if rest else f"{whole // unit}{name}"
+
+
+def elapsed(seconds: float) -> str:
+    """Return `12s`, `3m05s` or `1h02m`."""
+    whole = int(max(seconds, 0))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

@@ -14,7 +14,8 @@ import msgspec
 
 from trainshed.kube.meta import jsonpath
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
 
 Getter: TypeAlias = Callable[[Object], str]
 """Returns a field's value as text; empty when it is absent."""

@@ -105,3 +105,12 @@ def terminated_states(pod: Mapping[str, Any], container: str) -> Iterator[Object
         ended = section(status, "state", "terminated")
         if status.get("name") == container and ended:
             yield ended
+
+
+def copy_tree(value: Any) -> Any:
+    """Return a copy of a JSON value; several times faster than `copy.deepcopy`, which must expect cycles."""
+    if type(value) is dict:
+        return {key: copy_tree(item) if type(item) in (dict, list) else item for key, item in value.items()}
+    if type(value) is list:
+        return [copy_tree(item) if type(item) in (dict, list) else item for item in value]
+    return value

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import msgspec
-
-Object: TypeAlias = dict[str, Any]
-"""A Kubernetes object as decoded JSON. The store keeps objects whole: unknown fields survive."""
 
 
 class Resource(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch import fieldset, lastapplied, managedfields
 from trainshed.kube.patch.fieldset import SELF, FieldSet
 from trainshed.kube.schema.nodes import SchemaNode

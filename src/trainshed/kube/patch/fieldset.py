@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.nodes import SchemaNode
 
 FieldSet: TypeAlias = "dict[str, FieldSet]"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch import fieldset
 from trainshed.kube.patch.fieldset import FieldSet
 from trainshed.kube.schema.nodes import SchemaNode

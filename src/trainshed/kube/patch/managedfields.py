@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch import fieldset
 from trainshed.kube.patch.fieldset import FieldSet
 from trainshed.kube.schema.nodes import SchemaNode

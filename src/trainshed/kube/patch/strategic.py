@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.nodes import SchemaNode
 
 _DIRECTIVE = "$patch"

@@ -27,7 +27,7 @@ from msgspec import UNSET
 
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.schema.structural import list_identity

@@ -10,10 +10,11 @@ import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainshed.kube.builtin.validation_container import one_of
 from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.crd_schema import schema_causes
 
 if TYPE_CHECKING:

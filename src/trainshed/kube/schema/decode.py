@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from trainshed.kube.meta import errors
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import canonical
-from trainshed.kube.meta.resources import Object
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.kube.wire.body import decode_body, json_kind

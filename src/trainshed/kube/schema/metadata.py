@@ -10,7 +10,8 @@ from typing import Any
 
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.nodes import definition_name
 
 NameCheck = Callable[[str], list[str]]

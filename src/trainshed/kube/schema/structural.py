@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from trainshed.kube.meta.causes import duplicate, invalid, required, shown, too_long, too_many, unsupported
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.wire.body import field_path, json_kind

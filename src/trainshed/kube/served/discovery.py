@@ -11,8 +11,8 @@ import hashlib
 
 import msgspec
 
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo, SubresourceInfo
-from trainshed.kube.meta.resources import Object
 from trainshed.kube.served.registry import Registry
 
 _CORE_GROUP = ""

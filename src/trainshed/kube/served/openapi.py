@@ -15,8 +15,8 @@ import hashlib
 
 import msgspec
 
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo, SubresourceInfo
-from trainshed.kube.meta.resources import Object
 from trainshed.kube.patch.types import APPLY, JSON, MERGE, STRATEGIC
 from trainshed.kube.schema.nodes import KUBERNETES_MINOR
 from trainshed.kube.served.openapi_schemas import component_name, components, reference

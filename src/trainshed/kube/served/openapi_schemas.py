@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo
-from trainshed.kube.meta.resources import Object
 from trainshed.kube.schema.nodes import builtin_definition, definition_name
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

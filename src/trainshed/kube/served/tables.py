@@ -17,8 +17,8 @@ from trainshed.kube.builtin.columns_core import CORE, NAME_CREATED
 from trainshed.kube.builtin.columns_pods import PODS
 from trainshed.kube.builtin.columns_workloads import WORKLOADS
 from trainshed.kube.meta.jsonpath import first
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo
-from trainshed.kube.meta.resources import Object
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 

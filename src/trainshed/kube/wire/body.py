@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta import errors
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 MAX_YAML_NODES = 1_000_000
 """A YAML document may expand to this many values: aliases can make a small body unboundedly large."""

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.errors import bad_request, unsupported_media_type
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 MAGIC = b"k8s\x00"
 

@@ -8,7 +8,7 @@ import msgspec
 
 from trainshed.kube.meta import jsonpath
 from trainshed.kube.meta.errors import Cause, bad_request, internal, invalid
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import LabelSelector
 
 

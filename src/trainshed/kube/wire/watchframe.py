@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 

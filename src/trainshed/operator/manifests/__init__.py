@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from trainshed.api.kinds import GROUP, KINDS
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.operator import objects
 
 DIRECTORY = Path(__file__).parent

@@ -20,7 +20,7 @@ from trainshed.cluster.apiserver.admission import (
     workloads,
 )
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 _CREATE: dict[tuple[str, str], Callable[[Core, Call, Object], Awaitable[Object]]] = {
     ("", "pods"): pods.admit,

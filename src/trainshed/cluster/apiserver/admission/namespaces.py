@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.kube.meta.errors import ApiError, Cause, forbidden, not_found
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})
 

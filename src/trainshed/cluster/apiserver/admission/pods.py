@@ -13,7 +13,7 @@ from trainshed.cluster.apiserver.names import random_suffix
 from trainshed.cluster.store import Compacted
 from trainshed.kube.builtin.defaults import admit_pod
 from trainshed.kube.meta.errors import forbidden
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 _AUTOMOUNT = "automountServiceAccountToken"
 MIRROR = "kubernetes.io/config.mirror"

@@ -11,7 +11,7 @@ import random
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause, invalid
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 NETWORK = ipaddress.ip_network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"

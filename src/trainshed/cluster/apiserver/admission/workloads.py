@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.kube.builtin.defaults import job_identity
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 async def admit_job(core: Core, call: Call, obj: Object) -> Object:

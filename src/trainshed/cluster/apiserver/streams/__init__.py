@@ -23,7 +23,7 @@ from trainshed.cluster.apiserver.streams.websocket import Tunnel
 from trainshed.cluster.apiserver.streams.wschannels import WebSocketChannels
 from trainshed.cluster.backend import ExecSession, NodeBackend
 from trainshed.kube.meta.errors import ApiError, bad_request
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 __all__ = [
     "Receive",

@@ -18,7 +18,7 @@ from trainshed.cluster.apiserver.streams.spdysession import Session, Stream
 from trainshed.cluster.apiserver.streams.websocket import WebSocket
 from trainshed.cluster.backend import ByteStream, NodeBackend
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 SPDY_PROTOCOL = "portforward.k8s.io"
 TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"

@@ -16,7 +16,7 @@ import msgspec
 
 from trainshed.cluster.backend import ExecSession
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 

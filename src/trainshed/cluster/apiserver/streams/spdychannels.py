@@ -9,7 +9,7 @@ import msgspec
 
 from trainshed.cluster.apiserver.streams.remotecommand import STDERR, STDOUT, Input, Resize, parse_resize
 from trainshed.cluster.apiserver.streams.spdysession import LINGER_SECONDS, Session, Stream
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 PROTOCOLS = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 """v5 adds nothing to SPDY, whose streams always could be closed."""

@@ -20,7 +20,7 @@ from trainshed.cluster.apiserver.streams.remotecommand import (
     parse_resize,
 )
 from trainshed.cluster.apiserver.streams.websocket import WebSocket
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 PROTOCOLS = (
     "v5.channel.k8s.io",

@@ -10,7 +10,7 @@ from trainshed.cluster.apiserver.writing import RETRIES
 from trainshed.cluster.store import KeyMissing, RevisionMismatch
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import conflict, invalid, not_found
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 

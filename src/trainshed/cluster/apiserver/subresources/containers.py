@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 _FIELDS = ("initContainers", "containers", "ephemeralContainers")
 

@@ -10,7 +10,7 @@ from trainshed.cluster.apiserver.subresources.binding import SUCCESS
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.store import Stored
 from trainshed.kube.meta.errors import ApiError, Cause
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import LabelSelector
 
 

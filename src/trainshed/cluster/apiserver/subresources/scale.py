@@ -9,7 +9,7 @@ from trainshed.cluster.apiserver.options import write_options
 from trainshed.cluster.apiserver.verbs.write import Patch
 from trainshed.cluster.apiserver.writing import Change, modify
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch.types import APPLY, MERGE, check_patch_type
 from trainshed.kube.wire import scale
 

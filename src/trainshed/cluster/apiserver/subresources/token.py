@@ -9,7 +9,7 @@ from trainshed.cluster.apiserver.options import write_options
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import bad_request, conflict, invalid, not_found
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 
 

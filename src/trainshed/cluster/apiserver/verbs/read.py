@@ -14,7 +14,7 @@ from trainshed.cluster.apiserver.selection import Selection, selection
 from trainshed.cluster.store import Compacted, FutureRevision, Stored
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, expired, invalid
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - names a format
 _MATCHES = ("", "Exact", "NotOlderThan")

@@ -19,7 +19,8 @@ from trainshed.cluster.apiserver.selection import selection
 from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_complete
 from trainshed.cluster.store import KeyMissing, RevisionMismatch
 from trainshed.kube.meta.errors import ApiError, conflict, forbidden
-from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS
 from trainshed.kube.meta.times import format_time
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"

@@ -11,7 +11,7 @@ from trainshed.cluster.apiserver.pipeline import place, prepare_create
 from trainshed.cluster.store import KeyExists
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, invalid
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch.apply import apply
 from trainshed.kube.patch.jsonpatch import json_patch
 from trainshed.kube.patch.strategic import strategic_merge

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from trainshed.client.client import Client
+from trainshed.client.controllers.batches import all_of
+from trainshed.client.controllers.ownwrites import OwnWrites
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers.batches import all_of
-from trainshed.cluster.controllers.ownwrites import OwnWrites
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PODS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS
 
 Key: TypeAlias = tuple[str, str]
 

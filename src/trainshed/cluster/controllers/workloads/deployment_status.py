@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainshed.cluster.controllers.workloads.rollout import bounds, count, replicas
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time, parse_time
 
 COMPLETE = "NewReplicaSetAvailable"

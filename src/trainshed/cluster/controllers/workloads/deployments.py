@@ -6,10 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.informers import SharedInformers, key_of
+from trainshed.client.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.ownership import (
+from trainshed.cluster.controllers.workloads import rollout
+from trainshed.cluster.controllers.workloads.deployment_status import deployment_status
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import Object, copy_tree
+from trainshed.kube.meta.ownership import (
     adoption,
     controller_of,
     controller_reference,
@@ -17,13 +22,8 @@ from trainshed.cluster.controllers.ownership import (
     orphans_of,
     without_owner,
 )
-from trainshed.cluster.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
-from trainshed.cluster.controllers.workloads import rollout
-from trainshed.cluster.controllers.workloads.deployment_status import deployment_status
-from trainshed.cluster.controllers.workloads.pods import FINISHED, phase
-from trainshed.kube.builtin.defaults import copy_tree
-from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import DEPLOYMENTS, PODS, REPLICASETS, Object
+from trainshed.kube.meta.pods import FINISHED, phase
+from trainshed.kube.meta.resources import DEPLOYMENTS, PODS, REPLICASETS
 from trainshed.kube.meta.selectors import LabelSelector
 
 Key = tuple[str, str]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trainshed.cluster.controllers.workloads.pods import from_template, phase
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import from_template, phase
 from trainshed.kube.meta.times import parse_time
 
 TRACKING = "batch.kubernetes.io/job-tracking"

@@ -27,8 +27,8 @@ from trainshed.cluster.controllers.workloads.job_pods import (
     parse_indexes,
     restarts,
 )
-from trainshed.cluster.controllers.workloads.pods import is_active, is_ready, phase, surplus
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_active, is_ready, phase, surplus
 from trainshed.kube.meta.times import format_time, parse_time
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"

@@ -6,17 +6,18 @@ import time
 from collections.abc import Callable, Sequence
 
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.batches import all_of, slow_start
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.informers import SharedInformers, key_of
+from trainshed.client.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers.batches import all_of, slow_start
-from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.ownership import controller_of, without_finalizer
-from trainshed.cluster.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
 from trainshed.cluster.controllers.workloads.deletion import delete_pods
 from trainshed.cluster.controllers.workloads.job_pods import JOB_NAME, TRACKING, is_tracked, new_pod
 from trainshed.cluster.controllers.workloads.job_status import JobPlan, decide
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import JOBS, PODS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.ownership import controller_of, without_finalizer
+from trainshed.kube.meta.resources import JOBS, PODS
 
 Key = tuple[str, str]
 

@@ -6,28 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 
 from trainshed.client.client import Client
-from trainshed.client.controller import Controller
+from trainshed.client.controllers.batches import slow_start
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.informers import SharedInformers, key_of
+from trainshed.client.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.controllers.batches import slow_start
-from trainshed.cluster.controllers.informers import SharedInformers, key_of
-from trainshed.cluster.controllers.ownership import (
-    adoption,
-    controller_of,
-    family,
-    orphans_of,
-    without_owner,
-)
-from trainshed.cluster.controllers.ownwrites import LOOK_AGAIN_SECONDS, OwnWrites
 from trainshed.cluster.controllers.workloads.deletion import delete_pods
-from trainshed.cluster.controllers.workloads.pods import (
-    available_in,
-    from_template,
-    is_active,
-    is_ready,
-    surplus,
-)
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PODS, REPLICASETS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.ownership import adoption, controller_of, family, orphans_of, without_owner
+from trainshed.kube.meta.pods import available_in, from_template, is_active, is_ready, surplus
+from trainshed.kube.meta.resources import PODS, REPLICASETS
 from trainshed.kube.meta.selectors import LabelSelector
 
 Key = tuple[str, str]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 HASH_LABEL = "pod-template-hash"
 """Written by the Deployment controller on ReplicaSets, their selectors and pods; read by `kubectl rollout`."""

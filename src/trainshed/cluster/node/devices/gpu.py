@@ -13,7 +13,7 @@ import msgspec
 
 from trainshed.cluster.node.pod.observed import init_containers, is_sidecar, main_containers
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 RESOURCE = "nvidia.com/gpu"
 SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")

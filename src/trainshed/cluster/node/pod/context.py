@@ -17,7 +17,7 @@ from trainshed.cluster.node.pod.podfields import NodeFacts
 from trainshed.cluster.node.pod.specs import ClusterNetwork
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.sandbox.api import Runtime
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 PublishPod = Callable[[Object], Awaitable[None]]
 

@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from trainshed.cluster.node.pod import podfields
-from trainshed.cluster.node.pod.expansion import expand
 from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.pod.references import References
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.expansion import expand
+from trainshed.kube.meta.objects import Object
 
 _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")

@@ -11,7 +11,7 @@ import msgspec
 
 from trainshed.cluster.backend import ByteStream
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound, StartError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 OUTPUT_LIMIT = 10 * 1024
 """Bytes of a probe's output that its event shows (pkg/probe)."""

@@ -29,7 +29,7 @@ from trainshed.cluster.node.pod.observed import (
     main_containers,
 )
 from trainshed.cluster.node.pod.restarts import restart_at, should_restart
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import parse_time
 
 DEADLINE = Verdict("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")

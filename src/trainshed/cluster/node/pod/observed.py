@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 SIGTERM = 15
 SIGKILL = 9

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 _SUBSCRIPT = re.compile(r"^metadata\.(annotations|labels)\['(.*)'\]$")
 _DEFAULT_DIVISOR = "1"

@@ -16,7 +16,7 @@ import msgspec
 
 from trainshed.cluster.node.pod.handlers import Outcome, Target, act
 from trainshed.cluster.node.pod.observed import Health
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 HANDLERS = ("exec", "httpGet", "tcpSocket")
 EARLY_SECONDS, EARLY_PERIOD = 1.0, 0.1

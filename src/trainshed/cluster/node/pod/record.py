@@ -19,7 +19,7 @@ from trainshed.cluster.node.pod.observed import (
 )
 from trainshed.cluster.node.pod.status import container_id
 from trainshed.cluster.sandbox.model import ContainerState, SandboxState
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import parse_time
 
 LOST_EXIT_CODE = 137

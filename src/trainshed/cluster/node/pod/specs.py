@@ -12,7 +12,7 @@ import msgspec
 from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import Capabilities
 from trainshed.cluster.sandbox.model import ContainerSpec, Mount, SandboxSpec
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 HOSTNAME_LIMIT = 63
 DEFAULT_WORKDIR = "/"

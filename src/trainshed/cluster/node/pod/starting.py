@@ -32,7 +32,7 @@ from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.manager import VolumeManager, token_issuer
 from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 TOOLS_PATH = "/usr/local/lib/trainshed/tools"
 """Where containers see our stand-ins for missing programs."""

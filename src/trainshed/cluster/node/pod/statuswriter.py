@@ -14,7 +14,8 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node.pod.status import changed
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PODS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS
 
 log = logging.getLogger(__name__)
 

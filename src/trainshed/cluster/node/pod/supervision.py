@@ -20,7 +20,7 @@ from trainshed.cluster.node.pod.probes import Prober, initial_health
 from trainshed.cluster.node.pod.record import PodRecord
 from trainshed.cluster.node.pod.restarts import backoff_seconds, should_restart
 from trainshed.cluster.sandbox.api import ContainerState
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 FALLBACK_LINES, FALLBACK_BYTES = 80, 2048
 """How much of the log becomes the termination message (FallbackToLogsOnError)."""

@@ -16,7 +16,7 @@ import msgspec
 
 from trainshed.cluster.node.pod.observed import is_sidecar
 from trainshed.cluster.node.volumes.claim import REMOTE_KINDS
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 Finding: TypeAlias = tuple[str, str]
 """(field path, why), e.g. `("spec.containers[0].resources.limits.memory", "limits are not enforced")`."""

@@ -32,7 +32,8 @@ from trainshed.cluster.sandbox.api import (
     StartError,
 )
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PODS, Object
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS
 
 log = logging.getLogger(__name__)
 

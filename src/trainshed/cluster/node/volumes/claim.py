@@ -9,7 +9,7 @@ from typing import Any
 from trainshed.cluster.node.pod.references import References
 from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.host_path import host_path
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 def claimed_directory(name: str, references: References, pod_uid: str) -> tuple[Path, bool]:

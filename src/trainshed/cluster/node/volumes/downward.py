@@ -11,7 +11,7 @@ from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.volumes.atomic import File, check_path
 from trainshed.cluster.node.volumes.configuration import DEFAULT_MODE
 from trainshed.cluster.node.volumes.errors import MountError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 
 def downward_files(

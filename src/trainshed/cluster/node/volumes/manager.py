@@ -30,7 +30,7 @@ from trainshed.cluster.node.volumes.projected import (
     token_requests,
 )
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import parse_time
 
 SUPPORTED = (

@@ -7,10 +7,10 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from trainshed.cluster.node.pod.expansion import expand, unresolved
 from trainshed.cluster.node.volumes.errors import MountError
 from trainshed.cluster.sandbox.model import Mount
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.expansion import expand, unresolved
+from trainshed.kube.meta.objects import Object
 
 
 class Volume(msgspec.Struct, frozen=True):

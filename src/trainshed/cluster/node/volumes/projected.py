@@ -16,7 +16,7 @@ from trainshed.cluster.node.volumes.atomic import File
 from trainshed.cluster.node.volumes.configuration import DEFAULT_MODE, configmap_files, secret_files
 from trainshed.cluster.node.volumes.downward import downward_files
 from trainshed.cluster.node.volumes.errors import MountError
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 DEFAULT_EXPIRATION_SECONDS = 3600
 REFRESH_FRACTION = 0.8

@@ -156,7 +156,7 @@ def _kernel() -> Check:
 
 
 def _probe(directory: str) -> dict[str, str]:
-    command = [sys.executable, "-I", "-S", bare.__file__, "trainshed.cluster.sandbox.linux.probe", directory]
+    command = [sys.executable, "-I", "-S", bare.__file__, "trainshed.cluster.sandbox.daemon.probe", directory]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
         results: dict[str, str] = json.loads(done.stdout)

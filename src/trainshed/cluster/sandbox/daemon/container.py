@@ -11,15 +11,15 @@ import time
 
 from trainshed.cluster.sandbox import durable, wire
 from trainshed.cluster.sandbox.daemon.crilog import CriLog
-from trainshed.cluster.sandbox.daemon.loop import READ
 from trainshed.cluster.sandbox.linux import process, syscalls
+from trainshed.cluster.sandbox.loop import READ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainshed.cluster.sandbox.daemon.loop import Loop
     from trainshed.cluster.sandbox.daemon.peers import Peer
+    from trainshed.cluster.sandbox.loop import Loop
     from trainshed.cluster.sandbox.wire import Message
 
 _READ_SIZE = 65536

@@ -8,14 +8,14 @@ import signal
 import socket
 
 from trainshed.cluster.sandbox import wire
-from trainshed.cluster.sandbox.daemon.loop import READ
 from trainshed.cluster.sandbox.linux import process, syscalls
+from trainshed.cluster.sandbox.loop import READ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainshed.cluster.sandbox.daemon.container import Container
-    from trainshed.cluster.sandbox.daemon.loop import Loop
     from trainshed.cluster.sandbox.daemon.peers import Peer
+    from trainshed.cluster.sandbox.loop import Loop
     from trainshed.cluster.sandbox.wire import Message
 
 _KILL_AFTER = 2.0  # seconds between SIGHUP and SIGKILL when the client has gone

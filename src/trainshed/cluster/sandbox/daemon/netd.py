@@ -18,11 +18,10 @@ import select
 import signal
 import time
 
-from trainshed.cluster.sandbox import durable, wire
-from trainshed.cluster.sandbox.daemon import crash
-from trainshed.cluster.sandbox.daemon.loop import READ, Loop
+from trainshed.cluster.sandbox import crash, durable, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.linux import syscalls
+from trainshed.cluster.sandbox.loop import READ, Loop
 from trainshed.cluster.sandbox.net import clusternet, egress
 from trainshed.cluster.sandbox.net.nameserver import NameServer
 from trainshed.cluster.sandbox.net.proxy import Proxy

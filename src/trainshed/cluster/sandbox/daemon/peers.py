@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 
-from trainshed.cluster.sandbox import wire
-from trainshed.cluster.sandbox.daemon import crash
-from trainshed.cluster.sandbox.daemon.loop import READ, WRITE
+from trainshed.cluster.sandbox import crash, wire
+from trainshed.cluster.sandbox.loop import READ, WRITE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
-    from trainshed.cluster.sandbox.daemon.loop import Loop
+    from trainshed.cluster.sandbox.loop import Loop
     from trainshed.cluster.sandbox.wire import Message
 
 MAX_PENDING = 4 << 20

@@ -16,12 +16,11 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.sandbox import durable, wire
-from trainshed.cluster.sandbox.daemon import crash
-from trainshed.cluster.sandbox.daemon.loop import Loop
+from trainshed.cluster.sandbox import crash, durable, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.shim import SANDBOX, SOCKET, Shim
 from trainshed.cluster.sandbox.linux import netlink, syscalls, userns
+from trainshed.cluster.sandbox.loop import Loop
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
 
 TYPE_CHECKING = False

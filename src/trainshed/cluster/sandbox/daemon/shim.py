@@ -18,9 +18,9 @@ from trainshed.cluster.sandbox.daemon import podfiles
 from trainshed.cluster.sandbox.daemon.accounting import pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
 from trainshed.cluster.sandbox.daemon.joined import JoinedProcess
-from trainshed.cluster.sandbox.daemon.loop import READ, WRITE, Loop
 from trainshed.cluster.sandbox.daemon.peers import Server
 from trainshed.cluster.sandbox.linux import syscalls
+from trainshed.cluster.sandbox.loop import READ, WRITE, Loop
 from trainshed.cluster.sandbox.net import clusternet, ipam
 
 TYPE_CHECKING = False

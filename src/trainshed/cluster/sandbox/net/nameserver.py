@@ -10,7 +10,7 @@ import random
 import socket
 import struct
 
-from trainshed.cluster.sandbox.daemon.loop import READ, WRITE
+from trainshed.cluster.sandbox.loop import READ, WRITE
 from trainshed.cluster.sandbox.net import dnswire
 from trainshed.cluster.sandbox.net.zone import Zone
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from trainshed.cluster.sandbox.daemon.loop import Loop, Timer
+    from trainshed.cluster.sandbox.loop import Loop, Timer
     from trainshed.cluster.sandbox.net.dnswire import Question
 
     Reply: TypeAlias = Callable[[bytes], None]

@@ -14,11 +14,11 @@ import os
 import select
 import socket
 
-from trainshed.cluster.sandbox.daemon.loop import READ
+from trainshed.cluster.sandbox.loop import READ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from trainshed.cluster.sandbox.daemon.loop import Loop
+    from trainshed.cluster.sandbox.loop import Loop
 
 _MAX_HEAD = 65536
 _MAX_CONNECTIONS = 512

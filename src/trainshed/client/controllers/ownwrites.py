@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from trainshed.client.informer import Informer
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 
 K = TypeVar("K", bound=Hashable)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainshed.cluster.controllers.ownership import controller_reference
-from trainshed.kube.builtin.defaults import copy_tree
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object, copy_tree
+from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.times import parse_time
 
 FINISHED = ("Succeeded", "Failed")

@@ -7,8 +7,9 @@ from typing import Any
 
 from trainshed.client.client import Client
 from trainshed.client.informer import Index, Informer
-from trainshed.cluster.controllers.ownership import controller_group
-from trainshed.kube.meta.resources import Object, Resource
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.ownership import controller_group
+from trainshed.kube.meta.resources import Resource
 
 
 def key_of(obj: Object | dict[str, Any]) -> tuple[str, str]:

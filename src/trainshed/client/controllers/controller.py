@@ -13,8 +13,8 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from trainshed.client.controllers.workqueue import QueueClosed, WorkQueue
 from trainshed.client.transport import TransportError
-from trainshed.client.workqueue import QueueClosed, WorkQueue
 from trainshed.kube.meta.errors import ApiError
 
 K = TypeVar("K", bound=Hashable)

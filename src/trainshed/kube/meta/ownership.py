@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import LabelSelector
 
 

@@ -6,7 +6,7 @@ import heapq
 import select
 import time
 
-from trainshed.cluster.sandbox.daemon import crash
+from trainshed.cluster.sandbox import crash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from trainshed.client.informer import Informer, Key
-from trainshed.kube.meta.objects import is_terminating, name_of, namespace_of, uid_of
-from trainshed.kube.meta.resources import Object
+from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of, uid_of
 
 PATIENCE_SECONDS = 30.0
 """An expectation that old is given up: the write was undone by someone else, or never became visible."""

@@ -1,0 +1,1 @@
+"""The controller kit: shared informers, work queue, the loop around a reconciler, own writes, slow start."""
