@@ -330,6 +330,46 @@ async def test_dns(boxes: Sandboxes) -> None:
     assert await waiting == (0, f"{state.ip}\n".encode())
 
 
+FETCH = """
+import sys, urllib.request
+proxy = urllib.request.ProxyHandler({"http": "http://10.88.0.1:3128"})
+print(urllib.request.build_opener(proxy).open(sys.argv[1], timeout=10).read().decode(), end="")
+"""
+
+
+async def test_the_proxy_leads_to_pods_by_name_and_address_and_outlives_sandboxd(boxes: Sandboxes) -> None:
+    server = await boxes.pod("server", namespace="models")
+    await boxes.start(
+        "server", "sh", "-c", "cd /tmp && echo here > index.html && exec python3 -m http.server 8000"
+    )
+    await boxes.pod("client", namespace="models")
+    await boxes.start("client", "sleep", "60")
+    await boxes.pod("stranger", namespace="other")
+    await boxes.start("stranger", "sleep", "60")
+    await boxes.runtime.set_records(DnsRecords(services={"web.models.svc.cluster.local": (server.ip,)}))
+
+    async def fetches(uid: str, host: str) -> bool:
+        return await boxes.exec(uid, "python3", "-c", FETCH, f"http://{host}:8000/") == (0, b"here\n")
+
+    await until("the server answers", lambda: fetches("client", server.ip))
+    for uid, host, found in (
+        ("client", "web", True),
+        ("client", "web.models", True),
+        ("client", "web.models.svc.cluster.local", True),
+        ("stranger", "web.models", True),
+        ("stranger", "web", False),
+    ):
+        assert await fetches(uid, host) is found, (uid, host)
+
+    connection = Connection(str(boxes.home / "run" / "sandboxd.sock"))
+    os.kill(connection.peer_pid, signal.SIGKILL)
+    await connection.receive()
+    connection.close()
+    await boxes.runtime.start()
+    for _ in range(20):  # more than were opened in advance
+        assert await fetches("client", "web")
+
+
 async def test_cluster_listener_is_the_same_after_a_restart(boxes: Sandboxes) -> None:
     await boxes.pod("api")
     await boxes.start("api", "sleep", "60")

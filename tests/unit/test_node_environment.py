@@ -165,4 +165,8 @@ def test_proxy_variables_only_when_egress_is_by_proxy():
     assert proxy_environment(Egress()) == {}
     env = proxy_environment(Egress("http://10.88.0.1:3128"))
     assert env["https_proxy"] == env["HTTPS_PROXY"] == "http://10.88.0.1:3128"
-    assert ".svc" in env["NO_PROXY"]
+    assert env["no_proxy"] == env["NO_PROXY"]
+    bypassed = env["NO_PROXY"].split(",")
+    assert {"localhost", "127.0.0.1", "10.88.0.0/16", "10.96.0.0/16", "10.96.0.1"} <= set(bypassed)
+    assert {"kubernetes.default", "kubernetes.default.svc"} <= set(bypassed)
+    assert {".svc", ".svc.cluster.local", ".cluster.local"} <= set(bypassed)

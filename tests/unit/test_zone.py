@@ -14,6 +14,31 @@ ZONE = Zone(
 )
 
 
+@pytest.mark.parametrize(
+    ("host", "namespace", "expected"),
+    [
+        ("web", "default", ("10.88.0.2", "10.88.0.3")),
+        ("WEB", "default", ("10.88.0.2", "10.88.0.3")),
+        ("web.default", "other", ("10.88.0.2", "10.88.0.3")),
+        ("web.default.svc", "other", ("10.88.0.2", "10.88.0.3")),
+        ("web.default.svc.cluster.local", "", ("10.88.0.2", "10.88.0.3")),
+        ("web.default.svc.cluster.local.", "", ("10.88.0.2", "10.88.0.3")),
+        ("slow", "default", ()),
+        ("nobody.default.svc.cluster.local", "default", ()),
+        ("web", "other", None),
+        ("web", "", None),
+        ("web.", "default", None),
+        ("web.default.", "default", None),
+        ("example.org", "default", None),
+        ("10.88.0.2", "default", None),
+    ],
+)
+def test_a_name_is_found_along_the_search_path_of_a_namespace(
+    host: str, namespace: str, expected: tuple[str, ...] | None
+) -> None:
+    assert ZONE.find(host, namespace) == expected
+
+
 def ask(name: str, kind: str = "A") -> tuple[str, list[str]]:
     """Return the response code and the records' data."""
     question = dnswire.parse_query(bytes(dnslib.DNSRecord.question(name, kind).pack()))

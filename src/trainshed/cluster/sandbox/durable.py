@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 
+SANDBOX = "sandbox.json"
+"""In a pod's `sandbox` directory: what its shim last said of it."""
+
+
 def write_atomic(path: str, data: bytes, mode: int = 0o600) -> None:
     """Replace the file at `path`: whatever is killed when, a reader finds the old or the new content, whole.
 

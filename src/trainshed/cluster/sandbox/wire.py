@@ -26,7 +26,7 @@ OUT = 1
 ERR = 2
 
 _HEADER = struct.Struct("!IB")
-_MAX_DESCRIPTORS = 8
+MAX_DESCRIPTORS = 8
 MAX_FRAME = 16 << 20
 
 
@@ -77,7 +77,7 @@ class FrameReader:
 
 def receive(sock: socket.socket, size: int = 65536) -> tuple[bytes, list[int]]:
     """Return the next bytes and descriptors (close-on-exec). Empty bytes: the peer has closed."""
-    space = socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4)
+    space = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
     data, ancillary, _, _ = sock.recvmsg(size, space, socket.MSG_CMSG_CLOEXEC)
     numbers = array.array("i")
     for level, kind, payload in ancillary:

@@ -40,7 +40,13 @@ class Egress(msgspec.Struct, frozen=True):
         "127.0.0.1",
         "10.88.0.0/16",
         "10.96.0.0/16",
+        # Not every client knows networks, or that `.svc` covers `a.svc`. Who looks past this list is served by
+        # the proxy, so it has no names of Services: some clients would take `db` for the end of any host's name.
+        "10.96.0.1",
+        "kubernetes.default",
+        "kubernetes.default.svc",
         ".svc",
+        ".svc.cluster.local",
         ".cluster.local",
     )
 

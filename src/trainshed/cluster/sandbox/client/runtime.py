@@ -100,7 +100,8 @@ class Runtime:
             async with connected(self._netd, timeout=5) as connection:
                 answer, _ = await connection.ask({"op": "ping"})
         except RuntimeLost:
-            started = await launch.launch(launch.NETD, [str(self.paths.run)], self.paths.log / "netd.log")
+            arguments = [str(self.paths.run), str(self.paths.pods)]
+            started = await launch.launch(launch.NETD, arguments, self.paths.log / "netd.log")
             if "failure" in started:
                 raise RuntimeLost(f"netd did not start: {started['failure']}") from None
             async with connected(self._netd, timeout=5) as connection:

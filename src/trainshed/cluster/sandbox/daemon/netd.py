@@ -22,7 +22,8 @@ from trainshed.cluster.sandbox import crash, durable, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.loop import READ, Loop
-from trainshed.cluster.sandbox.net import clusternet, egress
+from trainshed.cluster.sandbox.net import clusternet, egress, ipam
+from trainshed.cluster.sandbox.net.inside import Inside
 from trainshed.cluster.sandbox.net.nameserver import NameServer
 from trainshed.cluster.sandbox.net.proxy import Proxy
 from trainshed.cluster.sandbox.net.zone import Zone
@@ -41,12 +42,12 @@ _EGRESS_POLL = 0.02
 
 
 def main(argv: list[str]) -> int:
-    """Launch the daemon: `netd <run directory>`. One line of JSON tells the outcome."""
-    (run,) = argv
+    """Launch the daemon: `netd <run directory> <pods directory>`. One line of JSON tells the outcome."""
+    run, pods = argv
     read, write = os.pipe()
     if os.fork() == 0:
         os.close(read)
-        _daemon(run, write)
+        _daemon(run, pods, write)
     os.close(write)
     with open(read, "rb") as answers:
         answer = answers.readline() or b'{"failure": "it ended without a word"}'
@@ -54,7 +55,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _daemon(run: str, report: int) -> NoReturn:
+def _daemon(run: str, pods: str, report: int) -> NoReturn:
     try:
         os.setsid()
         syscalls.set_process_name("trainshed-netd")
@@ -63,7 +64,7 @@ def _daemon(run: str, report: int) -> NoReturn:
         os.dup2(null, 1)
         lock = os.open(f"{run}/netd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        daemon = Daemon(run)
+        daemon = Daemon(run, pods)
         os.write(report, json.dumps({"pid": os.getpid()}).encode() + b"\n")
         os.close(report)
         daemon.run()
@@ -80,14 +81,16 @@ def _daemon(run: str, report: int) -> NoReturn:
 class Daemon:
     """Serves `netd.sock`, DNS and the proxy."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, pods: str) -> None:
         self._run = run
         self._loop = Loop()
         self._listeners: dict[tuple[str, int], int] = {}
         self._namespaces = self._ask({"op": "namespaces"})
         udp, tcp = (self._open(clusternet.GATEWAY, clusternet.DNS_PORT, kind) for kind in ("udp", "tcp"))
         self._dns = NameServer(self._loop, wire.adopt(udp), wire.adopt(tcp))
-        Proxy(self._loop, wire.adopt(self._open(clusternet.GATEWAY, clusternet.PROXY_PORT, "tcp")))
+        self._inside = Inside(f"{run}/{ipam.DIRECTORY}", pods, lambda: self._ask({"op": "sockets"}))
+        listener = wire.adopt(self._open(clusternet.GATEWAY, clusternet.PROXY_PORT, "tcp"))
+        Proxy(self._loop, listener, self._inside)
         self._load(durable.read_state(f"{run}/{RECORDS}") or {})
         self._route = False
         self._start_egress()
@@ -149,7 +152,9 @@ class Daemon:
         return False
 
     def _load(self, records: Message) -> None:
-        self._dns.set_zone(Zone(records.get("services", {}), records.get("pending", ())))
+        zone = Zone(records.get("services", {}), records.get("pending", ()))
+        self._inside.zone = zone
+        self._dns.set_zone(zone)
 
     def _request(self, peer: Peer, message: Message) -> None:
         operation = message.get("op")

@@ -18,7 +18,7 @@ import socket
 
 from trainshed.cluster.sandbox import crash, durable, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
-from trainshed.cluster.sandbox.daemon.shim import SANDBOX, SOCKET, Shim
+from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim
 from trainshed.cluster.sandbox.linux import netlink, syscalls, userns
 from trainshed.cluster.sandbox.loop import Loop
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 NAME = "sandboxd.sock"
-ADDRESSES = "addresses"
 _REMOVAL_NICE = 10  # deleting what is over must not slow down what starts
 
 
@@ -193,7 +192,7 @@ class Daemon:
         self._user = user
         self._cluster = cluster
         self._loop = Loop()
-        self._pool = ipam.AddressPool(f"{run}/{ADDRESSES}", pods)
+        self._pool = ipam.AddressPool(f"{run}/{ipam.DIRECTORY}", pods)
         self._server = Server(self._loop, f"{run}/{NAME}", self._request)
 
     def run(self) -> None:
@@ -214,6 +213,8 @@ class Daemon:
             self._run_sandbox(peer, message["spec"])
         elif operation == "listen":
             self._in_child(peer, lambda: self._listen(message))
+        elif operation == "sockets":
+            self._in_child(peer, self._open_sockets)
         elif operation == "forward":
             self._in_child(peer, self._forward)
         elif operation == "interface":
@@ -271,6 +272,10 @@ class Daemon:
         syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)
         return [clusternet.open_listener(message["ip"], message["port"], message["kind"]).detach()]
 
+    def _open_sockets(self) -> list[int]:
+        syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)
+        return clusternet.open_sockets(wire.MAX_DESCRIPTORS)
+
     def _forward(self) -> list[int]:
         syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)
         egress.forward()
@@ -283,9 +288,9 @@ class Daemon:
 
     def _remove(self, uid: str) -> list[int]:
         pod = f"{self._pods}/{uid}"
-        state = durable.read_state(f"{pod}/sandbox/{SANDBOX}")
+        state = durable.read_state(f"{pod}/sandbox/{durable.SANDBOX}")
         if state and state["ip"]:
-            ipam.release(f"{self._run}/{ADDRESSES}", state["ip"], uid)
+            ipam.release(f"{self._run}/{ipam.DIRECTORY}", state["ip"], uid)
         os.nice(_REMOVAL_NICE)
         durable.remove_tree(f"{pod}/containers")
         durable.remove_tree(f"{pod}/sandbox")
@@ -318,7 +323,7 @@ class Daemon:
 
     def _be_shim(self, sock: socket.socket, spec: Message, ip: str) -> None:
         os.setsid()
-        addresses = f"{self._run}/{ADDRESSES}"
+        addresses = f"{self._run}/{ipam.DIRECTORY}"
         pod = f"{self._pods}/{spec['uid']}"
         durable.make_directory(pod)
         shim = Shim(spec, pod, ip, addresses, self._cluster, self._user)

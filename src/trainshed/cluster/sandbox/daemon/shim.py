@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.daemon.peers import Peer
     from trainshed.cluster.sandbox.wire import Message
 
-SANDBOX = "sandbox.json"
 SOCKET = "shim.sock"
 LOCK = "lock"
 
@@ -85,7 +84,7 @@ class Shim:
     def _write(self, stopped: bool) -> None:
         state = {key: self._spec[key] for key in ("uid", "namespace", "name", "host_network")}
         state |= {"ip": self._ip, "pid": os.getpid(), "stopped": stopped}
-        durable.write_state(f"{self._directory}/{SANDBOX}", state)
+        durable.write_state(f"{self._directory}/{durable.SANDBOX}", state)
 
     def _state(self) -> Message:
         running = [one.state() for one in self._containers.values() if one.running]

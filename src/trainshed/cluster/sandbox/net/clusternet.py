@@ -54,6 +54,11 @@ def enter_new_pod_network(cluster: int, ip: str) -> None:
     inside.close()
 
 
+def open_sockets(count: int) -> list[int]:
+    """Return descriptors of unconnected TCP sockets of this process's namespace. Raises OSError."""
+    return [socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach() for _ in range(count)]
+
+
 def open_listener(ip: str, port: int, kind: str) -> socket.socket:
     """Return a TCP listener or a UDP socket on an address of this process's namespace. Raises OSError."""
     udp = kind == "udp"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+DIRECTORY = "addresses"
 _FIRST = 2  # 10.88.0.0 is the network, 10.88.0.1 the gateway
 _LAST = 65534
 
@@ -49,12 +50,19 @@ def release(directory: str, ip: str, uid: str) -> None:
     """Free `ip` if it is the pod's. Safe to repeat."""
     path = f"{directory}/{ip}"
     try:
-        with open(path) as file:
-            owner = file.read()
-        if owner == uid:
+        if owner(directory, ip) == uid:
             os.unlink(path)
     except FileNotFoundError:
         return
+
+
+def owner(directory: str, ip: str) -> str:
+    """Return the uid of the pod that has `ip`; empty when none has."""
+    try:
+        with open(f"{directory}/{ip}") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
 
 
 def _number(ip: str) -> int:

@@ -2,8 +2,11 @@
 
 The agent points `HTTP_PROXY` and `HTTPS_PROXY` of pods at it. One thread per connection: connections are
 few and long, names are resolved by the host's C library (which blocks), and a thread costs 60 kB.
-Addresses of the host's loopback, of link-local services and of the cluster are refused: what listens on
-127.0.0.1 of the host often trusts every caller.
+Addresses of the host's loopback and of link-local services are refused: what listens on 127.0.0.1 of the
+host often trusts every caller.
+
+Many clients know no NO_PROXY, or no networks in it, so what pods reach by themselves is reached through the
+proxy too: names are first those of the cluster, and pods and the API are dialled inside its network.
 """
 
 from __future__ import annotations
@@ -15,10 +18,14 @@ import select
 import socket
 
 from trainshed.cluster.sandbox.loop import READ
+from trainshed.cluster.sandbox.net.clusternet import API_SERVICE, GATEWAY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from trainshed.cluster.sandbox.loop import Loop
+    from trainshed.cluster.sandbox.net.inside import Inside
 
 _MAX_HEAD = 65536
 _MAX_CONNECTIONS = 512
@@ -27,6 +34,7 @@ _IDLE = 3600.0  # seconds without a byte
 _STACK = 256 * 1024  # bytes; the default of 8 MiB is address space only, but limits may count it
 _HOP_HEADERS = (b"proxy-connection", b"proxy-authorization", b"connection", b"keep-alive")
 _FORBIDDEN = ("127.", "0.", "169.254.", "10.88.", "10.96.")
+_POD_NETWORK = "10.88."
 
 
 class Refused(Exception):
@@ -49,9 +57,10 @@ class Target:
 
 
 class Proxy:
-    """Accepts on `listener`, a socket inside the cluster network, and connects from the host's."""
+    """Accepts on `listener`, a socket inside the cluster network, and connects there or from the host's."""
 
-    def __init__(self, loop: Loop, listener: socket.socket) -> None:
+    def __init__(self, loop: Loop, listener: socket.socket, inside: Inside) -> None:
+        self._inside = inside
         self._listener = listener
         self._connections = 0
         _thread.stack_size(_STACK)
@@ -59,7 +68,7 @@ class Proxy:
 
     def _accept(self, events: int) -> None:
         try:
-            client, _ = self._listener.accept()
+            client, address = self._listener.accept()
         except OSError:
             return
         if self._connections >= _MAX_CONNECTIONS:
@@ -67,17 +76,17 @@ class Proxy:
             return
         self._connections += 1
         try:
-            _thread.start_new_thread(self._serve, (client,))
+            _thread.start_new_thread(self._serve, (client, str(address[0])))
         except RuntimeError:
             self._connections -= 1
             client.close()
 
-    def _serve(self, client: socket.socket) -> None:
+    def _serve(self, client: socket.socket, address: str) -> None:
         try:
             with client:
                 client.settimeout(_TIMEOUT)
                 try:
-                    _serve_one(client)
+                    _serve_one(client, address, self._inside)
                 except Refused as refused:
                     body = f"{refused.reason}\n".encode()
                     head = f"HTTP/1.1 {refused.status}\r\nContent-Type: text/plain\r\n"
@@ -89,10 +98,10 @@ class Proxy:
             self._connections -= 1
 
 
-def _serve_one(client: socket.socket) -> None:
+def _serve_one(client: socket.socket, address: str, inside: Inside) -> None:
     head, rest = _read_head(client)
     target = parse_request(head)
-    with _connect(target.host, target.port) as server:
+    with _connect(target, address, inside) as server:
         if target.tunnel:
             client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
         server.sendall(target.head + rest)
@@ -139,36 +148,71 @@ def _authority(raw: bytes, default: int) -> tuple[str, int]:
         port = port.removeprefix(":")
     else:
         host, _, port = text.partition(":")
-    if not host or (port and not port.isdigit()):
+    if not host or (port and not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536)):
         raise Refused("400 Bad Request", f"not a host and port: {text!r}")
     return host, int(port) if port else default
 
 
+def is_inside(address: str) -> bool:
+    """Whether pods reach the IPv4 address by themselves: a pod's, or the API's, but not the gateway's."""
+    return address == API_SERVICE or (address.startswith(_POD_NETWORK) and address != GATEWAY)
+
+
 def is_forbidden(address: str) -> bool:
-    """Whether pods may not go there: the host's loopback, link-local, and the cluster's own networks."""
+    """Whether the proxy may not go there from the host: its loopback, link-local, the cluster's networks."""
     address = address.removeprefix("::ffff:").lower()
     return address.startswith(_FORBIDDEN) or address in ("::1", "::") or address.startswith("fe80:")
 
 
-def _connect(host: str, port: int) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise Refused("502 Bad Gateway", f"cannot resolve {host}: {error}") from None
+def _connect(target: Target, client: str, inside: Inside) -> socket.socket:
+    host, port = target.host, target.port
     failure = "no address"
-    for family, kind, protocol, _, address in found:
-        if is_forbidden(str(address[0])):
-            raise Refused("403 Forbidden", f"{host} is an address of this machine or of the cluster")
-        sock = socket.socket(family, kind, protocol)
-        sock.settimeout(_TIMEOUT)
+    for family, address in _resolve(host, port, client, inside):
+        ip = str(address[0]).removeprefix("::ffff:")
         try:
-            sock.connect(address)
+            if is_inside(ip):
+                return inside.dial(ip, port, _TIMEOUT)
+            if is_forbidden(ip):
+                raise Refused("403 Forbidden", f"{host} is {ip}: {_why_forbidden(ip)}")
+            return _dial(family, address)
         except OSError as error:
             failure = str(error)
-            sock.close()
-            continue
-        return sock
     raise Refused("502 Bad Gateway", f"cannot connect to {host}:{port}: {failure}")
+
+
+def _resolve(host: str, port: int, client: str, inside: Inside) -> list[tuple[int, tuple[Any, ...]]]:
+    """Return (family, socket address) of each address, in the one spelling that the kernel has for it."""
+    known = inside.find(host, client)
+    if known == ():
+        raise Refused(
+            "502 Bad Gateway", f"{host} has no address: no such Service, or none of its pods is ready"
+        )
+    flags = socket.AI_NUMERICHOST if known else 0
+    found: list[tuple[int, tuple[Any, ...]]] = []
+    for name in known or (host,):
+        try:
+            entries = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=flags)
+        except (OSError, ValueError) as error:
+            raise Refused("502 Bad Gateway", f"cannot resolve {host}: {error}") from None
+        found += [(family, address) for family, _, _, _, address in entries]
+    return found
+
+
+def _why_forbidden(address: str) -> str:
+    if address.startswith("10.96."):
+        return "cluster IPs are not routed; its Service needs equal port and targetPort, and a ready pod"
+    return "an address of this machine"
+
+
+def _dial(family: int, address: tuple[Any, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(_TIMEOUT)
+        sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _relay(client: socket.socket, server: socket.socket) -> None:

@@ -40,6 +40,19 @@ class Zone:
         address = _reversed_address(name)
         return address is not None and address.startswith(("10.88.", "10.96."))
 
+    def find(self, host: str, namespace: str) -> tuple[str, ...] | None:
+        """Return the addresses that `host` has for a pod of `namespace`, along its search path.
+
+        Empty: the name is the cluster's and has none; None: whoever resolves other names knows.
+        """
+        name = host.lower().removesuffix(".")
+        domains = () if host.endswith(".") else (f".{namespace}.svc.{DOMAIN}", f".svc.{DOMAIN}", f".{DOMAIN}")
+        for domain in ("", *domains):
+            candidate = name + domain
+            if candidate in self._services or candidate in self._pending:
+                return self._services.get(candidate, ())
+        return () if self.covers(name) else None
+
     def must_wait(self, question: Question) -> bool:
         """Whether an address may arrive soon: the name is known and has none yet."""
         if question.kind not in (dnswire.TYPE_A, dnswire.TYPE_ANY):
