@@ -1,15 +1,16 @@
-"""Jobs do not meet: each pod has its own address and ports, each job its own names.
+"""Jobs do not meet: each pod has its own address and ports, each job its own names. Ordinary clients meet by them.
 
 Left out: reachability between all pairs of pods and DNS itself (tests/cluster/test_runtime.py).
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.cluster_fixture import Cluster, as_list, until
-from tests.e2e.jobs import job, pod_spec
+from tests.e2e.jobs import job, pod, pod_spec
 
 PORT = 23456
 
@@ -92,3 +93,89 @@ def test_a_job_of_the_same_name_in_another_namespace_is_another_job(
         wait = ("wait", "--for=condition=Succeeded", "pytorchjob/same", "--timeout=30s", "-n", namespace)
         cluster.kubectl(*wait).ok()
     cluster.kubectl("delete", "namespace", other, "--wait=false").ok()
+
+
+VISITOR = """
+import json, os, subprocess, sys, urllib.request
+import requests
+from kubernetes import client, config
+
+def by_urllib(url):
+    return urllib.request.urlopen(url, timeout=20).read().decode().strip()
+
+def by_curl(url):
+    command = ["curl", "-sS", "--max-time", "20", url]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+def by_requests(url):
+    return requests.get(url, timeout=20).text.strip()
+
+seen = {}
+for host in sys.argv[1:]:
+    for visit in (by_urllib, by_curl, by_requests):
+        try:
+            seen[f"{visit.__name__} {host}"] = visit(f"http://{host}:8000/")
+        except Exception as error:
+            seen[f"{visit.__name__} {host}"] = repr(error)
+
+config.load_incluster_config()
+pods = client.CoreV1Api().list_namespaced_pod(os.environ["NAMESPACE"]).items
+seen["pods"] = sorted(pod.metadata.name for pod in pods)
+account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+for api in ("kubernetes.default", "kubernetes.default.svc", os.environ["KUBERNETES_SERVICE_HOST"]):
+    answer = requests.get(
+        f"https://{api}/version",
+        headers={"Authorization": "Bearer " + open(account + "token").read()},
+        verify=account + "ca.crt",
+        timeout=20,
+    )
+    seen[api] = answer.status_code
+print(json.dumps(seen))
+"""
+
+
+def test_clients_in_a_pod_reach_services_pods_and_the_api_with_the_variables_that_every_pod_gets(
+    cluster: Cluster, shared_folder: Path
+) -> None:
+    here, there = cluster.namespace, f"{cluster.namespace}-b"
+    cluster.kubectl("create", "namespace", there).ok()
+    for namespace in (here, there):
+        serve = f"cd /tmp && echo {namespace} > index.html && exec python3 -m http.server 8000"
+        probe = {"httpGet": {"port": 8000}, "periodSeconds": 1}
+        server = pod("web", serve, readinessProbe=probe)
+        server["metadata"]["labels"] = {"app": "web"}
+        service = {"selector": {"app": "web"}, "ports": [{"port": 8000}]}
+        web = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": service}
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=as_list(server, web)).ok()
+    for namespace in (here, there):
+        wait = ("wait", "--for=condition=Ready", "pod/web", "--timeout=30s", "-n", namespace)
+        cluster.kubectl(*wait).ok()
+    cluster.kubectl("create", "role", "look", "--verb=list", "--resource=pods").ok()
+    binding = ("create", "rolebinding", "look", "--role=look", f"--serviceaccount={here}:default")
+    cluster.kubectl(*binding).ok()
+
+    address = cluster.pods()["web"]["status"]["podIP"]
+    served = {
+        "web": here,
+        f"web.{here}": here,
+        f"web.{there}": there,
+        f"web.{there}.svc": there,
+        f"web.{there}.svc.cluster.local": there,
+        address: here,
+    }
+    visitor = pod("visitor", "")
+    visitor["spec"]["containers"][0]["command"] = ["python3", "-c", VISITOR, *served]
+    own = {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    visitor["spec"]["containers"][0]["env"] = [{"name": "NAMESPACE", "valueFrom": own}]
+    cluster.apply(visitor)
+    until(
+        lambda: cluster.pods()["visitor"]["status"]["phase"] in ("Succeeded", "Failed"), "the visits end", 60
+    )
+
+    seen = json.loads(cluster.logs("visitor")[-1])
+    assert seen.pop("pods") == ["visitor", "web"]
+    for api in ("kubernetes.default", "kubernetes.default.svc", "10.96.0.1"):
+        assert seen.pop(api) == 200
+    ways = ("by_urllib", "by_curl", "by_requests")
+    assert seen == {f"{way} {host}": page for host, page in served.items() for way in ways}
+    cluster.kubectl("delete", "namespace", there, "--wait=false").ok()
