@@ -116,7 +116,7 @@ class Draft(msgspec.Struct):
                 return time_or_none(ended.get("lastTransitionTime"))
         return time_or_none(self.completion_time)
 
-    def format_time(self) -> Object:
+    def to_object(self) -> Object:
         """Return the status object; parts without content are left out."""
         parts = {
             "conditions": self.conditions,
@@ -129,13 +129,13 @@ class Draft(msgspec.Struct):
 
     def changed(self) -> bool:
         """Say whether the status differs from the stored one."""
-        return self.format_time() != {k: v for k, v in self.job.status.items() if v not in (None, [], {})}
+        return self.to_object() != {k: v for k, v in self.job.status.items() if v not in (None, [], {})}
 
     def plan(self, actions: Iterable[Action] = (), requeue_after: float | None = None) -> Plan:
         """Return the plan with this status, written only if it differs from the stored one."""
         return Plan(
             actions=tuple(actions),
-            status=self.format_time() if self.changed() else None,
+            status=self.to_object() if self.changed() else None,
             events=tuple(self.events),
             counters=tuple(self.counters),
             requeue_after=requeue_after,
