@@ -58,12 +58,8 @@ def test_go_syntax(dash: str) -> None:
 
 
 def test_environment(tmp_path: Path) -> None:
-    flags = parse(
-        [],
-        {"KUBEFLOW_NAMESPACE": "team", "MY_POD_NAMESPACE": "ops", "CUSTOM_CLUSTER_DOMAIN": "example.org"},
-    )
+    flags = parse([], {"KUBEFLOW_NAMESPACE": "team", "MY_POD_NAMESPACE": "ops"})
     assert (flags.namespace, flags.operator_namespace) == ("team", "ops")
-    assert flags.jobs.cluster_domain == "example.org"
     assert parse(["--namespace="], {"KUBEFLOW_NAMESPACE": "team"}).namespace == ""
 
 

@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Flags:
             "operator; leave the flag away"
         )
     try:
-        jobs = _job_options(found, environment)
+        jobs = _job_options(found)
     except (OSError, ValueError) as error:
         parser.error(f"--pytorch-init-container-template-file: {error}")
     return Flags(
@@ -77,14 +77,12 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Flags:
     )
 
 
-def _job_options(found: argparse.Namespace, environment: Mapping[str, str]) -> OperatorOptions:
+def _job_options(found: argparse.Namespace) -> OperatorOptions:
     """What the pure part needs. The default template file may be absent; one that was named may not."""
     chosen: dict[str, object] = {}
     template = Path(found.pytorch_init_container_template_file or "/etc/config/initContainer.yaml")
     if found.pytorch_init_container_template_file or template.is_file():
         chosen["init_container_template"] = template.read_text()
-    if domain := environment.get("CUSTOM_CLUSTER_DOMAIN", "").strip("."):
-        chosen["cluster_domain"] = domain
     return msgspec.convert(
         {
             "legacy_labels": found.legacy_labels,

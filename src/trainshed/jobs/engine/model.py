@@ -19,7 +19,6 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     init_container_max_tries: look-ups of the master's name before the worker gives up; 2 seconds apart.
     init_container_template: YAML list of containers with `{{.MasterAddr}}`, `{{.InitContainerImage}}`
         and `{{.MaxTries}}` to fill in.
-    cluster_domain: DNS suffix of the cluster, without a leading dot.
 
     Raises ValueError when the template renders to no list of containers, so that a wrong one stops
     the operator at its start instead of every job later.
@@ -29,7 +28,6 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     init_container_image: str = DEFAULT_IMAGE
     init_container_max_tries: int = DEFAULT_MAX_TRIES
     init_container_template: str = DEFAULT_TEMPLATE
-    cluster_domain: str = "cluster.local"
 
     def __post_init__(self) -> None:
         self.init_containers("job-master-0")
