@@ -38,8 +38,6 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    # Pods of the operator are started with this environment's marker, so that `status` finds them.
-    os.environ["TRAINSHED_HOME"] = str(args.home)
     report = _reporter(args.report_fd)
     options = Options(
         nodes=args.nodes,

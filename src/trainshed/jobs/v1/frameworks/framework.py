@@ -1,6 +1,6 @@
 """What a framework has to say about a job, as values: it never touches a pod or a status itself.
 
-A kind costs one class with the four methods below, a row in `api.kinds`, its types, and a line in `FRAMEWORKS`.
+A kind costs one class with the five methods below, a row in `api.kinds`, its types, and a line in `FRAMEWORKS`.
 """
 
 from __future__ import annotations
