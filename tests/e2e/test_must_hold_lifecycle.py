@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -188,3 +189,41 @@ def test_run_starts_the_cluster(make_cluster: Callable[..., Cluster]) -> None:
     assert done.rc == 0, done
     assert "[master-0] hello" in done.out
     assert json.loads((cluster.home / "controlplane.json").read_text())["pid"] == cluster.facts["pid"]
+
+
+def test_no_command_edits_the_kubeconfig_of_a_cluster(make_cluster: Callable[..., Cluster]) -> None:
+    """KUBECONFIG names it, as after `eval "$(trainshed up)"`; the user's is ~/.kube/config."""
+    cluster, other = make_cluster(), make_cluster()
+    cluster.up()
+    before = cluster.kubeconfig.read_bytes()
+    users = cluster.scratch / ".kube" / "config"
+    users.parent.mkdir()
+    users.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: mine\ncontexts: [{name: mine, context: {}}]\n"
+    )
+
+    merged = cluster.trainshed("up", "--merge")
+    assert merged.rc == 0 and f"is never edited: using {users}" in merged.err, merged
+    scope = (f"--kubeconfig={users}", "--context=trainshed")
+    config = [cluster.kubectl_path, "config", f"--kubeconfig={users}"]
+    subprocess.run([*config, "set-context", "trainshed", "--namespace=team"], check=True)  # rewrites the file
+    cluster.kubectl("get", "namespaces", *scope).ok()
+
+    # Another state directory, in the same shell and with the same home.
+    environment = {**cluster.environment, "TRAINSHED_HOME": str(other.home)}
+    other.home.mkdir(mode=0o700)
+    for arguments in (("kubeconfig", "--unmerge"), ("down", "--purge", "--yes")):
+        done = subprocess.run(
+            cluster.trainshed_command(*arguments), env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done
+    assert cluster.kubeconfig.read_bytes() == before
+    cluster.kubectl("get", "namespaces", *scope).ok()
+
+    cluster.trainshed("kubeconfig", "--unmerge").ok()
+    assert cluster.kubeconfig.read_bytes() == before
+    assert subprocess.check_output([*config, "current-context"]) == b"mine\n"
+
+    cluster.kubeconfig.write_text("")
+    assert f"{cluster.kubeconfig} was damaged: written again" in cluster.up().err
+    assert cluster.kubeconfig.read_bytes() == before

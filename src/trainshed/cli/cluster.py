@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import typer
@@ -60,7 +62,8 @@ def up(
 def ensure_up(arguments: list[str] | None = None) -> StatePaths:
     """Return the paths of the running cluster, starting it if need be. Raises UserError or StateError."""
     paths = StatePaths.default().prepare()
-    if launcher.running(paths) is not None:
+    if (info := launcher.running(paths)) is not None:
+        _mend_kubeconfig(paths, info.port)
         return paths
     started = time.monotonic()
     try:
@@ -74,6 +77,14 @@ def ensure_up(arguments: list[str] | None = None) -> StatePaths:
         raise UserError(str(error), error.hint, UNAVAILABLE) from error
     note(f"cluster started in {time.monotonic() - started:.1f} s, state in {escape(str(paths.root))}")
     return paths
+
+
+def _mend_kubeconfig(paths: StatePaths, port: int) -> None:
+    """Write the running cluster's own kubeconfig again if somebody emptied or broke it."""
+    config = kubeconfigs.of_cluster(paths, port)
+    if not kubeconfigs.leads_to(paths.kubeconfig, config):
+        kubeconfigs.write(paths.kubeconfig, config)
+        note(f"{escape(str(paths.kubeconfig))} was damaged: written again")
 
 
 def down(
@@ -103,9 +114,18 @@ def down(
         asyncio.run(_stop_pods(paths))
         note("cluster stopped" if was_running else "the cluster was not running")
         if purge:
-            kubeconfigs.unmerge(kubeconfigs.user_file())
+            _forget(paths)
             asyncio.run(_purge(paths))
             note(f"deleted {escape(str(paths.root))}")
+
+
+def _forget(paths: StatePaths) -> None:
+    """Take the context of this state directory out of the user's kubeconfig, if it is there."""
+    file = kubeconfigs.user_file()
+    try:
+        kubeconfigs.unmerge(file, paths.root)
+    except (ValueError, OSError) as error:
+        note(f"{escape(str(file))} stays as it is: {escape(str(error))}")
 
 
 async def _stop_pods(paths: StatePaths) -> None:
@@ -220,13 +240,21 @@ def kubeconfig(
         bool, typer.Option("--use", help="With --merge: also make it the current context.")
     ] = False,
 ) -> None:
-    """Print where the kubeconfig is, or merge it into yours. Yours is what KUBECONFIG names, or ~/.kube/config."""
+    """Print where the kubeconfig is, or merge it into yours. Yours is what KUBECONFIG names, or ~/.kube/config.
+
+    A cluster's own file is never edited. --unmerge removes the context of this state directory's cluster only, and
+    makes the one that was current before it current again.
+    """
     with user_errors():
         paths = StatePaths.default()
         if unmerge:
-            file = kubeconfigs.user_file()
-            gone = _editing(lambda: kubeconfigs.unmerge(file))
-            note(f"context trainshed {'removed from' if gone else 'was not in'} {escape(str(file))}")
+            file = _user_file()
+            gone = _editing(lambda: kubeconfigs.unmerge(file, paths.root))
+            note(
+                f"context trainshed removed from {escape(str(file))}"
+                if gone
+                else f"no context of {escape(str(paths.root))} was in {escape(str(file))}"
+            )
             return
         if not paths.kubeconfig.is_file():
             raise UserError("there is no cluster yet", "trainshed up")
@@ -237,12 +265,24 @@ def kubeconfig(
 
 
 def _merge(paths: StatePaths, *, make_current: bool) -> None:
-    import yaml
-
-    file = kubeconfigs.user_file()
-    config = yaml.safe_load(paths.kubeconfig.read_text())
+    file = _user_file()
+    config = kubeconfigs.own(paths)
+    if config is None:
+        raise UserError(f"{paths.kubeconfig} is damaged", "trainshed up writes it again")
     _editing(lambda: kubeconfigs.merge(file, config, make_current=make_current))
     note(f"context trainshed merged into {escape(str(file))} (trainshed kubeconfig --unmerge takes it out)")
+
+
+def _user_file() -> Path:
+    """Return the kubeconfig to edit; says so when KUBECONFIG names a cluster's own, which is not."""
+    file = kubeconfigs.user_file()
+    named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    for own in filter(kubeconfigs.is_of_a_cluster, named):
+        note(
+            f"KUBECONFIG names {escape(str(own))}, a cluster's own file, which is never edited: "
+            f"using {escape(str(file))} (unset KUBECONFIG to see its contexts)"
+        )
+    return file
 
 
 def _editing(edit: Callable[[], T]) -> T:

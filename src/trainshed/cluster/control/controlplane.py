@@ -174,8 +174,7 @@ async def _serve(
     for agent in node_agents(client, runtime, paths, names, nodes):
         parts.append(agent)
     inside = await runtime.cluster_listener(SERVICE_IP, 443)
-    config = kubeconfig.document(f"https://{LOOPBACK}:{port}", pki.ca_pem, pki.admin_token)
-    kubeconfig.write(paths.kubeconfig, config)
+    kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
