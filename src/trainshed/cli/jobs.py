@@ -65,23 +65,34 @@ def run(
 
 async def _run(target: Target, objects: list[Object], detach: bool) -> int:
     async with connected(target) as client:
-        if not any(jobstate.is_of_training(obj) for obj in objects):
-            await applying.try_all(client, objects, client.namespace)  # what is wrong with them comes first
-            raise UserError(
-                "there is no training job to follow, so nothing was applied",
-                "kubectl apply -f applies objects of any kind",
-            )
-        await _remove_finished(client, objects)
-        applied = await applying.apply_all(client, objects, client.namespace)
-        for each in applied:
-            note(f"{each.resource.group_resource}/{escape(each.obj['metadata']['name'])} {each.change}")
-        jobs = [each for each in applied if jobstate.is_training_job(each.obj)]
-        if detach:
-            for job in jobs:
-                note(_how_to_go_on(job.resource, job.obj))
-            return 0
-        results = [await _follow(client, job.resource, job.obj) for job in jobs]
-        return max(results)
+        return await apply_and_follow(client, objects, detach=detach)
+
+
+async def apply_and_follow(client: Client, objects: list[Object], *, detach: bool) -> int:
+    """Apply the objects and, unless `detach`, follow their jobs to the end; return the exit code.
+
+    Raises:
+        ApiError, UserError: something is refused. Then nothing was applied.
+    """
+    if not any(jobstate.is_of_training(obj) for obj in objects):
+        await applying.try_all(client, objects, client.namespace)  # what is wrong with them comes first
+        raise UserError(
+            "there is no training job to follow, so nothing was applied",
+            "kubectl apply -f applies objects of any kind",
+        )
+    for obj in objects:
+        jobstate.require_replicas(obj)
+    await _remove_finished(client, objects)
+    applied = await applying.apply_all(client, objects, client.namespace)
+    for each in applied:
+        note(f"{each.resource.group_resource}/{escape(each.obj['metadata']['name'])} {each.change}")
+    jobs = [each for each in applied if jobstate.is_training_job(each.obj)]
+    if detach:
+        for job in jobs:
+            note(_how_to_go_on(job.resource, job.obj))
+        return 0
+    results = [await _follow(client, job.resource, job.obj) for job in jobs]
+    return max(results, default=0)
 
 
 async def _remove_finished(client: Client, objects: list[Object]) -> None:

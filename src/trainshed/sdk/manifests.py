@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -78,8 +79,19 @@ def _objects(document: Any, where: str) -> list[Object]:
         if not isinstance(document.get(field), str) or not document[field]:
             raise UserError(f"{where}: {field}: Required value", "a manifest starts with apiVersion and kind")
     metadata = document.get("metadata")
-    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
-        raise UserError(f"{where}: metadata.name: Required value")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        raise UserError(
+            f"{where}: metadata.name: Required value",
+            "an object is applied by its name; generateName is for kubectl create"
+            if isinstance(metadata, dict) and metadata.get("generateName")
+            else "",
+        )
+    for field in ("name", "namespace"):
+        value = metadata.get(field)
+        if value is not None and not isinstance(value, str):
+            raise UserError(
+                f"{where}: metadata.{field}: Invalid value: {json.dumps(value, default=str)}: must be a string"
+            )
     return [document]
 
 

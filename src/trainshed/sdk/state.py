@@ -9,6 +9,7 @@ import msgspec
 
 from trainshed.jobs.engine.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
 from trainshed.kube.meta.objects import Object
+from trainshed.sdk.errors import UserError
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -23,10 +24,35 @@ class Replica(msgspec.Struct, frozen=True):
 
 def replica_specs(job: Object) -> Mapping[str, Any]:
     """Return the map from replica type to its spec; empty for a kind without one."""
-    for name, value in (job.get("spec") or {}).items():
+    spec = job.get("spec")
+    for name, value in spec.items() if isinstance(spec, dict) else ():
         if name.endswith("ReplicaSpecs") and isinstance(value, dict):
             return value
     return {}
+
+
+def require_replicas(job: Object) -> None:
+    """Refuse a training job with a replica type that is empty, or with none at all.
+
+    Servers drop an empty entry and take the rest; a job that is left without replicas stays Created for ever.
+
+    Raises:
+        UserError: with the path of what is missing.
+    """
+    spec = job.get("spec")
+    if not is_of_training(job) or not isinstance(spec, dict):
+        return
+    for field, replicas in spec.items():
+        if not field.endswith("ReplicaSpecs") or not isinstance(replicas, dict):
+            continue
+        empty = [f"[{kind}]" for kind, replica in replicas.items() if not replica] or (
+            [] if replicas else [""]
+        )
+        for which in empty:
+            raise UserError(
+                f"{job['kind']} {job['metadata']['name']}: spec.{field}{which}: Required value",
+                "a replica type needs a template with a container",
+            )
 
 
 def is_of_training(obj: Object) -> bool:
