@@ -5,8 +5,8 @@
     ```console wait=N      the block's commands are tried again for up to N seconds until the output fits
 
 Output is compared word by word; `…` stands for anything. Commands run in one bash each, sharing variables that are
-assigned at the start of a line, in the working directory; a command that fails ends the tutorial unless the
-expected lines still match (a tutorial may show an error).
+assigned at the start of a line and what `source` and `eval` did, in the working directory; a command that fails ends
+the tutorial unless the expected lines still match (a tutorial may show an error).
 """
 
 from __future__ import annotations
@@ -78,12 +78,14 @@ def _pattern(line: str) -> re.Pattern[str]:
 
 
 class Tutorial:
-    """One run of a tutorial. `environment` holds PATH, HOME, KUBECONFIG and the like."""
+    """One run of a tutorial. `environment` holds PATH, HOME, KUBECONFIG and the like; `left_out` is not run."""
 
-    def __init__(self, path: Path, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, path: Path, folder: Path, environment: dict[str, str], *, left_out: str = "") -> None:
         self._path = path
+        self._left_out = left_out
         self._folder = folder
         self._environment = environment
+        self._shell: list[str] = []
         self.transcript: list[str] = []
 
     def run(self) -> None:
@@ -98,6 +100,8 @@ class Tutorial:
     def _console(self, block: Block) -> None:
         deadline = time.monotonic() + float(block.options.get("wait", 0))
         for command in commands(block.text):
+            if command.text.partition(" ")[0] == self._left_out:
+                continue
             while True:
                 output = self._execute(command.text)
                 lacking = missing_line(command.expected, output)
@@ -113,8 +117,9 @@ class Tutorial:
     def _execute(self, text: str) -> str:
         assignment = re.match(r"^([A-Z_]+)=\$\((.*)\)$", text)
         script = f'{text}\necho "${assignment[1]}"' if assignment else text
+        before = "".join(f"{line} >/dev/null 2>&1\n" for line in self._shell)
         done = subprocess.run(
-            ["bash", "-c", script],
+            ["bash", "-c", before + script],
             cwd=self._folder,
             env=self._environment,
             stdout=subprocess.PIPE,
@@ -125,6 +130,8 @@ class Tutorial:
         self.transcript.append(f"$ {text}\n{done.stdout}")
         if assignment:
             self._environment[assignment[1]] = done.stdout.strip()
+        if re.match(r"(source|eval) ", text):
+            self._shell.append(text)
         return done.stdout
 
 
