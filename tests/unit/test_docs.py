@@ -155,3 +155,11 @@ def test_commands_of_the_docs_exist(page: Path) -> None:
         for line in commands(block.text):
             for used in re.findall(r"(?:^|&& |\$\()trainshed ((?:image )?[a-z]+)", line.text):
                 assert used in known, f"line {block.line}: trainshed {used}"
+
+
+@pytest.mark.parametrize("word", ["TFJob", "MPIJob", "TrainJob", "notebooks", "pipelines", "Katib", "KServe"])
+def test_what_of_kubeflow_is_missing_is_found_by_its_name(word: str) -> None:
+    """Who looks for a part searches for its name, in the README and in the limits."""
+    for page in (ROOT / "README.md", DOCS / "reference/limits.md"):
+        rows = re.split(r"\n\n|\n(?=\|)", page.read_text())
+        assert any(word in row and re.search(r"not yet|not there|refused", row) for row in rows), page
