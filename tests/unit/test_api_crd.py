@@ -69,6 +69,7 @@ def test_the_schema_is_structural(kind: str) -> None:
         assert not {"properties", "additionalProperties"} <= set(schema), path
         assert ("items" in schema) == (schema["type"] == "array"), path
         assert set(schema.get("required", ())) <= set(schema.get("properties", {})), path
+    assert at(kind, ".metadata") == {"type": "object"}, "an API server refuses everything else"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -181,7 +182,12 @@ def test_our_fields_are_documented_and_core_ones_are_not() -> None:
         for path, schema in walk(schema_of("PyTorchJob"))
         if path and path[-1] not in "]}" and not schema.get("description")
     ]
-    inside = (TEMPLATE + ".", ".spec.elasticPolicy.metrics[].", ".status.replicaStatuses{}.labelSelector.")
+    inside = (
+        ".metadata",
+        TEMPLATE + ".",
+        ".spec.elasticPolicy.metrics[].",
+        ".status.replicaStatuses{}.labelSelector.",
+    )
     assert [path for path in undocumented if not path.startswith(inside)] == []
     assert not any(s.get("description") for p, s in walk(schema_of("PyTorchJob")) if p.startswith(inside))
 

@@ -72,6 +72,16 @@ def inside(**spec):
     return {"type": "object", "properties": {"spec": spec}}
 
 
+def root(**properties):
+    return {"type": "object", "properties": properties}
+
+
+METADATA_IS_IMPLIED = (
+    f"{ROOT}.properties[metadata]: Forbidden: must not specify anything other than name and generateName, "
+    "but metadata is implicitly specified"
+)
+
+
 @pytest.mark.parametrize(
     ("schema", "text"),
     [
@@ -122,6 +132,37 @@ def inside(**spec):
             inside(type="object", **{"x-kubernetes-preserve-unknown-fields": False}),
             f"{ROOT}.properties[spec].x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true",
         ),
+        (root(metadata={"type": "object", "description": "standard"}), METADATA_IS_IMPLIED),
+        (
+            root(metadata={"type": "object", "properties": {"labels": {"type": "object"}}}),
+            METADATA_IS_IMPLIED,
+        ),
+        (root(metadata={"type": "object", "required": ["name"]}), METADATA_IS_IMPLIED),
+        (root(metadata={"type": "object", "minProperties": 0}), METADATA_IS_IMPLIED),
+        (
+            root(metadata={"type": "string"}),
+            f'{ROOT}.properties[metadata].type: Invalid value: "string": must be object',
+        ),
+        (
+            root(kind={"type": "object"}),
+            f'{ROOT}.properties[kind].type: Invalid value: "object": must be string',
+        ),
+        (
+            {"type": "object", "additionalProperties": {"type": "string"}},
+            f"{ROOT}.additionalProperties: Forbidden: must not be used at the root",
+        ),
+        (
+            inside(type="array", items={"type": "object"}, **{"x-kubernetes-list-type": "set"}),
+            f"{ROOT}.properties[spec].items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of",
+        ),
+        (
+            inside(
+                type="array",
+                items={"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+                **{"x-kubernetes-list-type": "set"},
+            ),
+            f'{ROOT}.properties[spec].items.x-kubernetes-list-type: Invalid value: "set": must be atomic as item',
+        ),
     ],
 )
 def test_schemas_that_are_not_structural(schema, text):
@@ -138,6 +179,41 @@ def test_schemas_that_are():
     assert texts(build(inside(**int_or_string))) == []
     assert texts(build(inside(**{"x-kubernetes-preserve-unknown-fields": True}))) == []
     assert texts(build({**SCHEMA, "oneOf": [{"required": ["spec"]}, {"required": ["status"]}]})) == []
+    restricted = {"name": {"type": "string", "maxLength": 9}, "generateName": {"type": "string"}}
+    assert texts(build(root(metadata={"type": "object", "properties": restricted}))) == []
+    assert texts(build(root(metadata={"type": "object"}, kind={"type": "string"}))) == []
+    atomic = {"type": "object", "x-kubernetes-map-type": "atomic"}
+    assert texts(build(inside(type="array", items=atomic, **{"x-kubernetes-list-type": "set"}))) == []
+
+
+def test_a_null_default_is_none():
+    crd = build(inside(type="object", properties={"a": {"type": "string", "default": None}}))
+    assert texts(crd) == []
+    (version,) = crd["spec"]["versions"]
+    assert apply_defaults({"spec": {}}, from_crd(version["schema"]["openAPIV3Schema"])) == {"spec": {}}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("", "jsonPath: Required value"),
+        ("spec.size", 'jsonPath: Invalid value: "spec.size": is an invalid path'),
+        (".spec.shape", 'jsonPath: Invalid value: ".spec.shape": is an invalid path'),
+        (".metadata.name", 'jsonPath: Invalid value: ".metadata.name": must not point to fields in metadata'),
+        (
+            ".spec",
+            'jsonPath: Invalid value: ".spec": must point to a field of type string, boolean or integer',
+        ),
+    ],
+)
+def test_selectable_fields_are_simple_fields_of_the_schema(path, text):
+    size, wrong = {"jsonPath": ".spec.size"}, {"jsonPath": path}
+    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "metadata": {"type": "object"}}}
+    (found,) = texts(build(schema, version={"selectableFields": [size, wrong]}))
+    assert found.startswith(f"spec.versions[0].selectableFields[1].{text}")
+    assert texts(build(schema, version={"selectableFields": [size]})) == []
+    (twice,) = texts(build(schema, version={"selectableFields": [size, size]}))
+    assert twice == 'spec.versions[0].selectableFields[1].jsonPath: Duplicate value: ".spec.size"'
 
 
 @pytest.mark.parametrize(
@@ -175,6 +251,10 @@ def test_schemas_that_are():
         (
             {"version": {"additionalPrinterColumns": [{**COLUMN, "type": "text"}]}},
             'spec.versions[0].additionalPrinterColumns[0].type: Invalid value: "text": must be one of boolean',
+        ),
+        (
+            {"version": {"additionalPrinterColumns": [{**COLUMN, "jsonPath": "spec.size"}]}},
+            'spec.versions[0].additionalPrinterColumns[0].jsonPath: Invalid value: "spec.size": must be a simple',
         ),
     ],
 )

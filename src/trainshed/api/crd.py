@@ -55,7 +55,12 @@ def crd(kind: str) -> Object:
 
 def schema_of(root: type[msgspec.Struct]) -> Object:
     """Return the structural schema of a declared type."""
-    return _schema(inspect.type_info(root))
+    out = _schema(inspect.type_info(root))
+    if "metadata" in out["properties"]:
+        out["properties"]["metadata"] = {
+            "type": "object"
+        }  # implied: API servers refuse a schema that says more
+    return out
 
 
 def _subresources(row: Kind) -> Object:

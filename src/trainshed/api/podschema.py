@@ -59,6 +59,18 @@ _WRITTEN_BY_HAND: dict[str, dict[str, Any]] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time": {"type": "string", "format": "date-time"},
 }
 
+_ATOMIC = frozenset(
+    f"io.k8s.api.core.v1.{name}"
+    for name in (
+        "ConfigMapEnvSource",
+        "ConfigMapProjection",
+        "ConfigMapVolumeSource",
+        "SecretEnvSource",
+        "SecretProjection",
+    )
+)
+"""Types that embed LocalObjectReference: a CRD generated from the Go types inherits its map type, theirs does not."""
+
 _KEY_DEFAULTS = {"protocol": "TCP"}
 """Default of a list-map key that its type leaves optional; any other key is an empty string."""
 
@@ -86,7 +98,11 @@ def _definitions() -> dict[str, Any]:
 @cache
 def _expand(name: str) -> dict[str, Any]:
     # The types that templates are made of do not contain themselves, so this ends.
-    return _WRITTEN_BY_HAND.get(name) or _structural(_definitions()[name])
+    written = _WRITTEN_BY_HAND.get(name)
+    if written is not None:
+        return written
+    out = _structural(_definitions()[name])
+    return {**out, "x-kubernetes-map-type": "atomic"} if name in _ATOMIC else out
 
 
 def _structural(source: dict[str, Any]) -> dict[str, Any]:

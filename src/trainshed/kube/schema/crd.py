@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trainshed.kube.meta import causes, names
+from trainshed.kube.meta import causes, jsonpath, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
@@ -142,6 +142,7 @@ def _versions(versions: list[Object]) -> Iterator[Cause]:
         yield from _subresources(version.get("subresources") or {}, f"{at}.subresources")
         for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
             yield from _column(column, f"{at}.additionalPrinterColumns[{number}]")
+        yield from _selectable(version.get("selectableFields") or [], schema or {}, f"{at}.selectableFields")
 
 
 def _subresources(subresources: Object, path: str) -> Iterator[Cause]:
@@ -174,6 +175,45 @@ def _column(column: Object, path: str) -> Iterator[Cause]:
         yield causes.invalid(f"{path}.type", column["type"], text)
     if not column.get("jsonPath"):
         yield causes.required(f"{path}.jsonPath")
+    elif not column["jsonPath"].startswith("."):
+        text = "must be a simple json path starting with ."
+        yield causes.invalid(f"{path}.jsonPath", column["jsonPath"], text)
+
+
+def _selectable(fields: list[Object], schema: Object, path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, field in enumerate(fields):
+        at, json_path = f"{path}[{index}].jsonPath", field.get("jsonPath") or ""
+        if not json_path:
+            yield causes.required(at)
+            continue
+        if json_path in seen:
+            yield causes.duplicate(at, json_path)
+        seen.add(json_path)
+        try:
+            steps = jsonpath.field_names(json_path)
+        except ValueError as error:
+            yield causes.invalid(at, json_path, f"is an invalid path: {error}")
+            continue
+        if steps[0] == "metadata":
+            yield causes.invalid(at, json_path, "must not point to fields in metadata")
+            continue
+        found = _field_schema(schema, steps)
+        if found is None:
+            yield causes.invalid(at, json_path, "is an invalid path: does not refer to a valid field")
+        elif found.get("type") not in ("boolean", "integer", "string"):
+            text = (
+                "must point to a field of type string, boolean or integer. "
+                "Enum string fields and strings with formats are allowed."
+            )
+            yield causes.invalid(at, json_path, text)
+
+
+def _field_schema(schema: Any, steps: tuple[str, ...]) -> Object | None:
+    for name in steps:
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        schema = properties.get(name) if isinstance(properties, dict) else None
+    return schema if isinstance(schema, dict) else None
 
 
 def _changes(obj: Object, old: Object) -> Iterator[Cause]:

@@ -60,7 +60,31 @@ def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
         yield causes.invalid(f"{path}.type", kind, "must be object at the root")
     if schema.get("nullable"):
         yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
+    yield from _root(schema, path)
     yield from _place(schema, path)
+
+
+def _root(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Yield where the root describes what every object has: it may only restrict its names."""
+    if schema.get("additionalProperties") is not None:
+        yield causes.forbidden(f"{path}.additionalProperties", "must not be used at the root")
+    properties = schema.get("properties") or {}
+    for name, wanted in (("apiVersion", "string"), ("kind", "string"), ("metadata", "object")):
+        kind = properties.get(name, {}).get("type", "")
+        if name in properties and kind != wanted:
+            yield causes.invalid(f"{path}.properties[{name}].type", kind, f"must be {wanted}")
+    metadata = {key: value for key, value in properties.get("metadata", {}).items() if not _is_empty(value)}
+    if metadata.get("properties", {}).keys() <= {"name", "generateName"}:
+        metadata.pop("properties", None)
+    if metadata.keys() - {"type", "default"}:
+        text = (
+            "must not specify anything other than name and generateName, but metadata is implicitly specified"
+        )
+        yield causes.forbidden(f"{path}.properties[metadata]", text)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value is False or value in ("", [], {})
 
 
 def _malformed(schema: Any, path: str) -> Iterator[Cause]:
@@ -128,7 +152,7 @@ def _place(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
             yield from _logical(part, at, types_allowed=int_or_string)
     if isinstance(get("not"), Mapping):
         yield from _logical(get("not"), f"{path}.not", types_allowed=False)
-    if "default" in schema:
+    if schema.get("default") is not None:
         yield from _default(schema, path)
 
 
@@ -178,6 +202,8 @@ def _list_type(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     if list_type and schema.get("type") != "array":
         text = "must be array if x-kubernetes-list-type is specified"
         yield causes.invalid(f"{path}.type", schema.get("type") or "", text)
+    elif list_type == "set":
+        yield from _set_items(schema.get("items"), f"{path}.items")
     if list_type != "map":
         if keys:
             text = "must be map if x-kubernetes-list-map-keys is non-empty"
@@ -196,6 +222,18 @@ def _list_type(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         elif key not in (items.get("required") or ()) and "default" not in properties[key]:
             text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
             yield causes.required(f"{path}.items.properties[{key}].default", text)
+
+
+def _set_items(items: Any, path: str) -> Iterator[Cause]:
+    """Yield where items of a set could be merged: they are compared, and applied, as a whole."""
+    if not isinstance(items, Mapping):
+        return
+    text = "must be atomic as item of a list with x-kubernetes-list-type=set"
+    map_type, list_type = items.get("x-kubernetes-map-type"), items.get("x-kubernetes-list-type")
+    if items.get("type") == "object" and map_type != "atomic":
+        yield causes.invalid(f"{path}.x-kubernetes-map-type", map_type, text)
+    elif items.get("type") == "array" and list_type not in (None, "atomic"):
+        yield causes.invalid(f"{path}.x-kubernetes-list-type", list_type, text)
 
 
 def _logical(part: Any, path: str, *, types_allowed: bool) -> Iterator[Cause]:

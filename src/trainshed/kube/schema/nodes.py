@@ -71,7 +71,7 @@ class SchemaNode:
             `MicroTime` or empty.
         preserve_unknown: unknown fields stay; `keeps_all` when no known field below needs a look either.
         verbatim: the Python type whose every value fits as it is, or None when values need a look.
-        default: `msgspec.UNSET` when there is none (None is a default).
+        default: `msgspec.UNSET` when there is none; null is none.
         builtin: whether this is part of a built-in definition; `name` is set where it is one by itself.
     """
 
@@ -250,7 +250,8 @@ def _fill(node: SchemaNode, raw: Mapping[str, Any], name: str) -> None:
         checked = node.time or node.format == "byte"
         node.verbatim = str if node.type == "string" and not checked else None
     node.description = "" if name else get("description") or ""
-    node.default = get("default", UNSET)
+    default = get("default")
+    node.default = UNSET if default is None else default  # upstream cannot tell a default of null from none
     enum = get("enum")
     node.enum = tuple(enum) if enum else None
     node.required = tuple(get("required") or ())
