@@ -7,9 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cluster.api_world import MERGE, World, open_world
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.body import MAX_DEPTH
 
+APPLY = "application/apply-patch+yaml"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 V1 = "/apis/kapi.test/v1/namespaces/default/widgets"
 V2 = "/apis/kapi.test/v2/namespaces/default/widgets"
@@ -129,3 +133,53 @@ async def test_invalid_definitions(world: World) -> None:
     twice = definition(version("v1", storage=True), version("v2", storage=True))
     await world.refused(422, "POST", CRDS, twice)
     assert json.loads((await world.raw("GET", CRDS)).body)["items"] == []
+
+
+def nest(levels: int, inside: Any = 1) -> Any:
+    for _ in range(levels):
+        inside = {"a": inside}
+    return inside
+
+
+def nested_schema(levels: int) -> Object:
+    schema: Object = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+async def test_the_deepest_objects_and_deeper_ones(world: World) -> None:
+    """Whatever fits into a body is served in every way; what does not is the client's fault."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await world.ok("POST", CRDS, definition(version("v1", storage=True, a=anything)))
+    path = f"{V1}/w"
+    body = widget(**nest(MAX_DEPTH - 8))  # managed fields are deeper than their object
+    await world.ok("POST", V1, body)
+    await world.ok("PUT", path, await world.ok("GET", path))
+    for content_type in (MERGE, APPLY):
+        query = {"fieldManager": "me", "force": "true"} if "apply" in content_type else {}
+        await world.ok("PATCH", path, body, content_type=content_type, **query)
+    for accept in ("application/yaml", "application/json;as=Table;v=v1;g=meta.k8s.io"):
+        assert (await world.raw("GET", V1, accept=accept)).status == 200
+    async with world.lines(V1) as watched:
+        assert (await watched.next())["object"]["spec"] == body["spec"]
+    deeper = widget(**nest(MAX_DEPTH))
+    await world.refused(400, "POST", V1, deeper)
+    await world.refused(400, "PATCH", path, deeper, content_type=MERGE)
+    await world.refused(400, "PATCH", path, deeper, content_type=APPLY, fieldManager="me")
+    grow = [{"op": "copy", "from": "/spec", "path": "/spec" + "/a" * 20 + "/b"}]
+    status = await world.refused(400, "PATCH", path, grow, content_type="application/json-patch+json")
+    assert "nested too deeply" in status["message"]
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH // 2 - 10, MAX_DEPTH // 2, MAX_DEPTH])
+async def test_deep_schemas(world: World, depth: int) -> None:
+    crd = definition(version("v1", storage=True, a=nested_schema(depth - 1)))
+    if 2 * depth >= MAX_DEPTH:
+        await world.refused(400, "POST", CRDS, crd)
+        return
+    await world.ok("POST", CRDS, crd)
+    body = widget(**nest(depth, "x"))
+    await world.ok("POST", V1, body)
+    await world.ok("PATCH", f"{V1}/w", body, content_type=APPLY, fieldManager="me", force="true")
+    await world.ok("GET", "/openapi/v3/apis/kapi.test/v1")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trainshed.kube.meta.errors import ApiError, bad_request
+from trainshed.kube.wire.body import TOO_DEEP, is_too_deep
 
 MAX_OPERATIONS = 10_000
 """More are answered with 413, as upstream does."""
@@ -40,6 +41,8 @@ def json_patch(target: Any, operations: Any) -> Any:
             # The exact words matter: clients such as kopf show or compare them.
             message = "the server rejected our request due to an error in our request"
             raise ApiError(422, "Invalid", message) from None
+    if is_too_deep(document):
+        raise bad_request(f"error applying patch: {TOO_DEEP}")
     return document
 
 

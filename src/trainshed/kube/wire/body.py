@@ -17,8 +17,14 @@ import msgspec
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.objects import Object
 
-MAX_YAML_NODES = 1_000_000
+MAX_YAML_NODES = 250_000
 """A YAML document may expand to this many values: aliases can make a small body unboundedly large."""
+
+MAX_DEPTH = 200
+"""How many lists and objects a body may hold within one another. Upstream stops at 10,000, which no walk of ours
+survives; the deepest schemas in use, twice as deep as the objects that they describe, stay below 100."""
+
+TOO_DEEP = f"the document is nested too deeply: more than {MAX_DEPTH} levels"
 
 
 def decode_body(
@@ -38,7 +44,7 @@ def decode_body(
         if is_yaml(content_type) and not _is_json(data):
             value, duplicates = _decode_yaml(data)
         else:
-            value = msgspec.json.decode(data)
+            value = _decode_json(data)
             duplicates = json_duplicates(data) if find_duplicates else []
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
         raise _unrecognized(kind, str(error)) from error
@@ -56,9 +62,32 @@ def decode_value(data: bytes, content_type: str = "") -> Any:
     try:
         if is_yaml(content_type) and not _is_json(data):
             return _decode_yaml(data)[0]
-        return msgspec.json.decode(data)
+        return _decode_json(data)
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
         raise errors.bad_request(f"error decoding patch: {error}") from error
+
+
+def _decode_json(data: bytes) -> Any:
+    try:
+        value = msgspec.json.decode(data)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and is_too_deep(value):
+        raise ValueError(TOO_DEEP)
+    return value
+
+
+def is_too_deep(value: Any) -> bool:
+    """Whether lists and objects are nested more than `MAX_DEPTH` levels. Does not recurse."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for held in level
+            for item in (held.values() if isinstance(held, dict) else held)
+            if isinstance(item, dict | list)
+        ]
+    return bool(level)
 
 
 def is_yaml(content_type: str) -> bool:
@@ -143,12 +172,33 @@ def field_path(parent: str, key: str) -> str:
 # ------------------------------------------------------------------------------------------------- YAML
 
 
+_YAML_ERROR = "error converting YAML to JSON"
+
+
 @functools.cache
 def _loader() -> Any:
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Kubernetes YAML is JSON in disguise: there are no dates, only strings."""
+        """Kubernetes YAML is JSON in disguise: there are no dates, only strings.
+
+        The composer, recursive and written in C, calls `descend_resolver` for each node before it goes into it:
+        the only place to stop it before its stack is full.
+        """
+
+        depth = 0
+        nodes = 0
+
+        def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+            self.depth += 1
+            self.nodes += 1
+            if self.depth > MAX_DEPTH + 1:  # a scalar has a level of its own
+                raise ValueError(f"{_YAML_ERROR}: {TOO_DEEP}")
+            if self.nodes > MAX_YAML_NODES:
+                raise ValueError(f"{_YAML_ERROR}: the document has more than {MAX_YAML_NODES} values")
+
+        def ascend_resolver(self) -> None:
+            self.depth -= 1
 
     Loader.yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
@@ -168,20 +218,23 @@ def _decode_yaml(data: bytes) -> tuple[Any, list[str]]:
         duplicates: list[str] = []
         budget = [MAX_YAML_NODES]
         _inspect(node, "", duplicates, budget)
-        return _plain(loader.construct_document(node)), duplicates
+        value = _plain(loader.construct_document(node))
     except yaml.YAMLError as error:
-        raise ValueError(f"error converting YAML to JSON: {error}") from error
-    except RecursionError as error:
-        raise ValueError("error converting YAML to JSON: the document is nested too deeply") from error
+        raise ValueError(f"{_YAML_ERROR}: {error}") from error
+    except RecursionError:  # by aliases
+        raise ValueError(f"{_YAML_ERROR}: {TOO_DEEP}") from None
     finally:
         loader.dispose()
+    if is_too_deep(value):
+        raise ValueError(f"{_YAML_ERROR}: {TOO_DEEP}")
+    return value, duplicates
 
 
 def _inspect(node: Any, path: str, duplicates: list[str], budget: list[int]) -> None:
     """Collect repeated keys; raise ValueError for a document whose aliases expand without end."""
     budget[0] -= 1
     if budget[0] < 0:
-        raise ValueError("error converting YAML to JSON: the document has excessive aliasing")
+        raise ValueError(f"{_YAML_ERROR}: the document has excessive aliasing")
     if node.id == "mapping":
         seen: set[str] = set()
         for key, value in node.value:
@@ -204,7 +257,7 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if value is None or isinstance(value, str | int | float):
         return value
-    raise ValueError(f"error converting YAML to JSON: a {type(value).__name__} has no JSON form")
+    raise ValueError(f"{_YAML_ERROR}: a {type(value).__name__} has no JSON form")
 
 
 def _key(key: Any) -> str:
@@ -212,4 +265,4 @@ def _key(key: Any) -> str:
         return "true" if key else "false"
     if isinstance(key, str | int | float):
         return str(key)
-    raise ValueError("error converting YAML to JSON: a key must be a scalar")
+    raise ValueError(f"{_YAML_ERROR}: a key must be a scalar")
