@@ -161,3 +161,26 @@ def test_controller_requeues_and_reports_results() -> None:
         assert results == ["requeue_after", "error", "success"]
 
     run_virtual(main())
+
+
+def test_a_key_that_comes_back_at_once_leaves_time_for_others() -> None:
+    rounds = 0
+
+    async def reconcile(key: str) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds < 1_000:
+            controller.enqueue(key)
+
+    controller = Controller("test", reconcile)
+
+    async def scenario() -> None:
+        controller.enqueue("a")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(controller.run())
+            while not rounds:
+                await asyncio.sleep(0)
+            assert rounds == 1, "reconciled again before anyone else had a turn"
+            controller.stop()
+
+    run_virtual(scenario())

@@ -74,6 +74,8 @@ class Controller(Generic[K]):
                 await self._one(key)
             finally:
                 self.queue.done(key)
+            # A reconcile that never has to wait gives nobody else a turn, and neither does a queue that is not empty.
+            await asyncio.sleep(0)
 
     async def _one(self, key: K) -> None:
         started = time.perf_counter()
