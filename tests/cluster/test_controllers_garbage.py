@@ -162,6 +162,43 @@ async def test_foreground_through_three_levels_and_past_one_that_does_not_block(
     assert gone(world, "held")
 
 
+async def circle(world: World, size: int) -> list[str]:
+    """Make ConfigMaps each of which is owned by the next, the last one by the first."""
+    made = [await make(world, f"circle-{number}") for number in range(size)]
+    for number, obj in enumerate(made):
+        patch = {"metadata": {"ownerReferences": [controller_reference(made[(number + 1) % size])]}}
+        await world.client.patch(CONFIGMAPS, obj["metadata"]["name"], "default", patch)
+    return [obj["metadata"]["name"] for obj in made]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("policy", ["Foreground", "Background"])
+async def test_a_circle_of_owners_does_not_wait_for_itself(world: World, size: int, policy: str) -> None:
+    """Kubernetes e2e: Garbage collector should not be blocked by dependency circle."""
+    names = await circle(world, size)
+    await world.client.delete(CONFIGMAPS, names[0], "default", propagation_policy=policy)
+    await world.until("the circle is gone", lambda: gone(world, *names))
+
+
+async def test_a_circle_all_of_which_is_deleted_while_nobody_looks(world: World) -> None:
+    names = await circle(world, 3)
+    above = await make(world, "above")
+    reference = {
+        "metadata": {
+            "ownerReferences": [
+                *((world.stored(CONFIGMAPS, names[0]) or {})["metadata"]["ownerReferences"]),
+                {**controller_reference(above), "controller": False},
+            ]
+        }
+    }
+    await world.client.patch(CONFIGMAPS, names[0], "default", reference)
+    await world.stop()
+    for name in ("above", *names):
+        await world.client.delete(CONFIGMAPS, name, "default", propagation_policy="Foreground")
+    await world.start()
+    await world.until("all gone", lambda: gone(world, "above", *names))
+
+
 async def test_orphans_stay(world: World) -> None:
     a = await make(world, "a")
     await make(world, "child", a)

@@ -4,7 +4,8 @@ Follows the store's own event stream rather than one watch per kind: it knows ev
 CRDs created a moment ago, and needs no second copy of the objects. Writes go through the API like anyone's.
 
     owner gone            dependents without another owner are deleted, others drop the reference
-    owner foreground      its dependents are deleted; when none that blocks is left, it goes
+    owner foreground      its dependents are deleted; when none that blocks is left, or all that is left is a
+                          circle of owners waiting for one another, it goes
     owner orphaning       its dependents drop the reference; then it goes
     owner cannot be told  nothing happens: its kind is not served, or a cluster-scoped object names an owner
                           that lives in a namespace
@@ -147,13 +148,36 @@ class GarbageCollector:
                 await self._patch(dependent, patch)
             await self._patch(stored, without_finalizer(stored.obj, ORPHAN))
             return
-        if any(_blocks(dependent, uid) for dependent in dependents):
+        if any(_blocks(dependent, uid) for dependent in dependents) and not self._waits_for_itself(stored):
             for dependent in dependents:
-                self._controller.enqueue(dependent.key)  # it finds its owner waiting; its end brings us back
+                if not _waits(dependent):  # who waits comes by itself
+                    self._controller.enqueue(
+                        dependent.key
+                    )  # it finds its owner waiting; its end brings us back
             return
         for dependent in dependents:
             self._controller.enqueue(dependent.key)
         await self._patch(stored, without_finalizer(stored.obj, FOREGROUND))
+
+    def _waits_for_itself(self, stored: Stored) -> bool:
+        """Whether blocking dependents that wait for theirs lead back to the object.
+
+        The last one to be deleted of such a circle sees it whole: its own change brings it here.
+        """
+        seen: set[str] = set()
+        ahead = [stored]
+        while ahead:
+            uid = ahead.pop().obj["metadata"]["uid"]
+            for key in self._graph.dependents(uid):
+                dependent = self._store.get(key)
+                if key in seen or dependent is None or not _has(dependent, FOREGROUND):
+                    continue
+                if _blocks(dependent, uid):
+                    if key == stored.key:
+                        return True
+                    seen.add(key)
+                    ahead.append(dependent)
+        return False
 
     async def _delete(self, stored: Stored, policy: str) -> None:
         metadata = stored.obj["metadata"]
