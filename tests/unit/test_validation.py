@@ -63,6 +63,7 @@ VALID = [
             "subjects": [
                 {"kind": "User", "name": "u"},
                 {"kind": "ServiceAccount", "name": "s", "namespace": "n"},
+                {"kind": "ServiceAccount", "name": "of-the-same-namespace"},
             ],
         },
     ),
@@ -184,8 +185,11 @@ INVALID = [
     ),
     (r.ROLEBINDINGS, {"roleRef": {"kind": "Rolle", "name": "x"}}, 'roleRef.kind: Unsupported value: "Rolle"'),
     (
-        r.ROLEBINDINGS,
-        {"roleRef": {"kind": "Role", "name": "x"}, "subjects": [{"kind": "ServiceAccount", "name": "s"}]},
+        r.CLUSTERROLEBINDINGS,
+        {
+            "roleRef": {"kind": "ClusterRole", "name": "x"},
+            "subjects": [{"kind": "ServiceAccount", "name": "s"}],
+        },
         "subjects[0].namespace: Required value",
     ),
     (

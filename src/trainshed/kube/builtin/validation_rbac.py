@@ -54,13 +54,14 @@ def binding_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
         yield causes.unsupported("roleRef.kind", role.get("kind") or "", kinds)
     if not role.get("name"):
         yield causes.required("roleRef.name")
+    namespaced = obj.get("kind") != "ClusterRoleBinding"
     for index, subject in enumerate(obj.get("subjects") or ()):
-        yield from _subject(subject, f"subjects[{index}]")
+        yield from _subject(subject, f"subjects[{index}]", namespaced=namespaced)
     if old is not None and role != (old.get("roleRef") or {}):
         yield causes.invalid("roleRef", role, "cannot change roleRef")
 
 
-def _subject(subject: Object, path: str) -> Iterator[Cause]:
+def _subject(subject: Object, path: str, *, namespaced: bool) -> Iterator[Cause]:
     kind, name, group = subject.get("kind"), subject.get("name"), subject.get("apiGroup") or ""
     if not name:
         yield causes.required(f"{path}.name")
@@ -69,7 +70,7 @@ def _subject(subject: Object, path: str) -> Iterator[Cause]:
             yield causes.invalid(f"{path}.name", name, why)
         if group:
             yield causes.unsupported(f"{path}.apiGroup", group, ("",))
-        if not subject.get("namespace"):
+        if not subject.get("namespace") and not namespaced:  # in a namespace that of the binding is meant
             yield causes.required(f"{path}.namespace")
     elif kind in ("User", "Group"):
         if group != _GROUP:
