@@ -12,6 +12,8 @@ import pytest
 
 from tests.cluster.api_world import ADMIN_TOKEN, MERGE, World, config_map, open_world, pod
 from trainshed.client.asgi import AsgiTransport
+from trainshed.client.client import warning_text
+from trainshed.client.transport import Response
 
 NS = "/api/v1/namespaces/default"
 CMS = f"{NS}/configmaps"
@@ -349,6 +351,89 @@ async def test_metrics(tmp_path: Path) -> None:
         one = await world.ok("GET", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/p")
         assert one["containers"] == [{"name": "c", "usage": {"cpu": "1m", "memory": "2Mi"}}]
         await world.refused(404, "GET", "/apis/metrics.k8s.io/v1beta1/nodes/gone")
+
+
+AUTHZ, AUTHN = "/apis/authorization.k8s.io/v1", "/apis/authentication.k8s.io/v1"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", f"{AUTHZ}/selfsubjectaccessreviews", {"spec": "x"}, 400),
+        ("POST", f"{AUTHZ}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": ["x"]}}, 400),
+        ("POST", f"{AUTHZ}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": {"verb": {}}}}, 400),
+        ("POST", f"{AUTHZ}/subjectaccessreviews", {"spec": {"user": {"a": 1}}}, 400),
+        ("POST", f"{AUTHZ}/subjectaccessreviews", {"spec": {"user": "x", "groups": [[]]}}, 400),
+        ("POST", f"{AUTHZ}/namespaces/default/localsubjectaccessreviews", {"spec": 1}, 400),
+        ("POST", f"{AUTHZ}/selfsubjectrulesreviews", {"spec": {"namespace": []}}, 400),
+        ("POST", f"{AUTHN}/tokenreviews", {"spec": {"token": {}}}, 400),
+        ("POST", f"{AUTHN}/tokenreviews", {"metadata": "x", "spec": {"token": "x"}}, 400),
+        ("POST", f"{AUTHN}/tokenreviews", {"kind": "Pod", "spec": {"token": "x"}}, 400),
+        ("POST", f"{AUTHN}/tokenreviews", {"spec": {"token": "x", "audiences": "x"}}, 400),
+        ("POST", f"{AUTHN}/selfsubjectreviews", {"metadata": []}, 400),
+        ("DELETE", f"{CMS}/a", {"preconditions": "x"}, 400),
+        ("DELETE", f"{CMS}/a", {"preconditions": {"uid": 1}}, 400),
+        ("DELETE", f"{CMS}/a", {"dryRun": 1}, 400),
+        ("DELETE", f"{CMS}/a", {"propagationPolicy": {}}, 400),
+        ("DELETE", f"{CMS}/a", {"orphanDependents": "x"}, 400),
+        ("DELETE", f"{CMS}/a", {"gracePeriodSeconds": "x"}, 400),
+    ],
+)
+async def test_fields_of_a_wrong_type(world: World, method: str, path: str, body: Any, status: int) -> None:
+    await world.ok("POST", CMS, config_map("a"))
+    error = await world.refused(status, method, path, body)
+    assert error["reason"] == "BadRequest"
+
+
+@pytest.mark.parametrize("metadata", ["x", ["x"], 1, True])
+async def test_an_applied_configuration_whose_metadata_is_no_object(world: World, metadata: Any) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    options = {"content_type": "application/apply-patch+yaml", "fieldManager": "me"}
+    await world.refused(400, "PATCH", f"{CMS}/a", body, **options)
+
+
+@pytest.mark.parametrize("seconds", ["x", "1e3", "9" * 30, "9" * 400])
+async def test_a_watch_whose_timeout_is_no_number(world: World, seconds: str) -> None:
+    await world.refused(400, "GET", CMS, watch="1", timeoutSeconds=seconds)
+
+
+@pytest.mark.parametrize("name", ["x", "x:", ":x", "", "x:y:z"])
+async def test_a_name_that_only_begins_like_that_of_a_service_account(world: World, name: str) -> None:
+    """It is a user's, as upstream has it."""
+    user = f"system:serviceaccount:{name}"
+    denied = await call(world, CMS, headers={"impersonate-user": user})
+    assert denied.status == 403 and 'resource \\"users\\"' in denied.body.decode()
+    asked = await call(
+        world,
+        f"{AUTHN}/selfsubjectreviews",
+        method="POST",
+        body=b"{}",
+        headers={"impersonate-user": user, "content-type": "application/json"},
+        token=ADMIN_TOKEN,
+    )
+    assert json.loads(asked.body)["status"]["userInfo"] == {
+        "username": user,
+        "groups": ["system:authenticated"],
+    }
+
+
+def texts(response: Response) -> list[str]:
+    return [warning_text(header) for header in response.warnings]
+
+
+async def test_warnings_are_headers_that_clients_can_read(world: World) -> None:
+    """No control characters, no more headers than Python's client reads (100), no longer than aiohttp's (8190)."""
+    odd = {**config_map("odd"), "a\r\nX: y\x00": 1}
+    response = await world.raw("POST", CMS, odd)
+    assert response.status == 201 and texts(response) == ['unknown field "a\\u000d\\u000aX: y\\u0000"']
+    many = {**config_map("many"), **{f"field-{number}": 1 for number in range(1_000)}, "x" * 100_000: 1}
+    response = await world.raw("POST", CMS, many)
+    assert response.status == 201 and len(texts(response)) == 50
+    assert texts(response)[0] == 'unknown field "field-0"'
+    assert texts(response)[-1] == "952 more warnings"
+    long = {**config_map("long"), "x" * 100_000: 1}
+    (warning,) = texts(await world.raw("POST", CMS, long))
+    assert len(warning) == 1_000 and warning.endswith("...")
 
 
 @pytest.mark.parametrize("path", ["/healthz", CMS])

@@ -118,6 +118,32 @@ def test_json_patch_body_that_is_no_patch_is_400(body: Any) -> None:
     assert caught.value.code == 400
 
 
+@pytest.mark.parametrize("path", ["/b/-", "/b/0"])
+def test_json_patch_that_copies_too_much_is_413(path: str) -> None:
+    """Each copy doubles what the next one copies."""
+    bomb = [
+        {"op": "add", "path": "/b", "value": ["x" * 10]},
+        *[{"op": "copy", "from": "/b", "path": path}] * 60,
+    ]
+    with pytest.raises(ApiError) as caught:
+        json_patch({}, bomb)
+    assert (caught.value.code, caught.value.reason) == (413, "RequestEntityTooLarge")
+    fair = [{"op": "copy", "from": "/a", "path": f"/b{number}"} for number in range(1_000)]
+    assert len(json_patch({"a": "x" * 1_000}, fair)) == 1_001
+
+
+def test_json_patch_that_nests_too_deeply_is_400() -> None:
+    """Whether the walk along a path overflows or only the result is too deep."""
+    for levels in range(12):
+        grow = [{"op": "copy", "from": "", "path": "/a" * 2**number} for number in range(levels)]
+        if levels < 8:
+            json_patch({}, grow)
+            continue
+        with pytest.raises(ApiError, match="nested too deeply") as caught:
+            json_patch({}, grow)
+        assert caught.value.code == 400
+
+
 def test_json_patch_with_too_many_operations_is_413() -> None:
     with pytest.raises(ApiError) as caught:
         json_patch({"a": 1}, [{"op": "test", "path": "/a", "value": 1}] * 10_001)

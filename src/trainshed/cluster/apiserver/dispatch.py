@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from trainshed.cluster.apiserver import metrics, reviews, route
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, Request, Result
-from trainshed.cluster.apiserver.identity import AUTHENTICATED, NOBODY, User
+from trainshed.cluster.apiserver.identity import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
 from trainshed.cluster.apiserver.route import Route
 from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, token
@@ -169,8 +169,9 @@ class Dispatcher:
                 raise ApiError(400, "BadRequest", "requested groups without impersonating a user")
             return user
         wanted = [("users", name, ""), *(("groups", group, "") for group in groups)]
-        if name.startswith("system:serviceaccount:"):
-            _, _, namespace, account = name.split(":", 3)
+        parts = name.split(":")
+        if name.startswith(SERVICE_ACCOUNT_PREFIX) and len(parts) == 4 and all(parts):
+            _, _, namespace, account = parts
             wanted[0] = ("serviceaccounts", account, namespace)
             if not groups:
                 groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]

@@ -19,20 +19,24 @@ Header: TypeAlias = tuple[bytes, bytes]
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's limit: 3 MiB (`--max-resource-write-bytes`, etcd's request limit doubled)."""
 
+MAX_WARNINGS = 50
+"""Python's http.client refuses an answer with more than 100 headers, aiohttp one longer than 8,190 bytes."""
+_MAX_WARNING_CHARACTERS = 1_000
+
 encode_json = msgspec.json.Encoder().encode
 
 
 class Request:
     """One HTTP request, or the opening of a WebSocket."""
 
-    __slots__ = ("_headers", "_query", "method", "path", "receive", "scope", "warnings")
+    __slots__ = ("_headers", "_query", "_warnings", "method", "path", "receive", "scope")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
         self.receive = receive
         self.method: str = scope.get("method", "GET")
         self.path: str = scope["path"]
-        self.warnings: list[str] = []
+        self._warnings: dict[str, None] = {}
         self._headers: dict[str, str] | None = None
         self._query: dict[str, list[str]] | None = None
 
@@ -70,8 +74,15 @@ class Request:
 
     def warn(self, text: str) -> None:
         """Add a `Warning` header to the answer; repeats are dropped."""
-        if text not in self.warnings:
-            self.warnings.append(text)
+        self._warnings[text] = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to warn of, as headers can hold it: no control characters, at most `MAX_WARNINGS`, none too long."""
+        texts = list(self._warnings)
+        if len(texts) > MAX_WARNINGS:
+            texts[MAX_WARNINGS - 1 :] = [f"{len(texts) - MAX_WARNINGS + 1} more warnings"]
+        return [_printable(text) for text in texts]
 
     async def body(self) -> bytes:
         """Return the whole body. Raises `ApiError` 413 beyond `MAX_BODY_BYTES`."""
@@ -98,11 +109,20 @@ class Request:
         if not text:
             return None
         try:
-            return int(text)
+            value = int(text)
+            if not -(1 << 63) <= value < 1 << 63:
+                raise ValueError
+            return value
         except ValueError:
             raise bad_request(
                 f'strconv.ParseInt: parsing "{text}": invalid syntax (query parameter {name})'
             ) from None
+
+
+def _printable(text: str) -> str:
+    if len(text) > _MAX_WARNING_CHARACTERS:
+        text = text[: _MAX_WARNING_CHARACTERS - 3] + "..."
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 class Disconnected(Exception):

@@ -12,7 +12,8 @@ import msgspec
 from trainshed.cluster.apiserver.http import Request
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause, bad_request, conflict, invalid
-from trainshed.kube.schema.decode import Mode
+from trainshed.kube.schema.decode import Mode, conform
+from trainshed.kube.schema.nodes import definition
 from trainshed.kube.wire.body import decode_body
 from trainshed.kube.wire.negotiate import body_format
 from trainshed.kube.wire.protobuf import decode as decode_protobuf
@@ -20,6 +21,7 @@ from trainshed.kube.wire.protobuf import decode as decode_protobuf
 META = "meta.k8s.io"
 MAX_MANAGER_CHARACTERS = 128
 _MODES: dict[str, Mode] = {"": "warn", "Ignore": "ignore", "Warn": "warn", "Strict": "strict"}
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 POLICIES = ("Orphan", "Background", "Foreground")
 
 
@@ -97,6 +99,9 @@ async def delete_options(request: Request) -> DeleteOptions:
             raise bad_request("the body is not a protobuf message")
         else:
             given, _ = decode_body(data, content_type, kind="DeleteOptions", find_duplicates=False)
+            given, _ = conform(
+                given, definition(_DELETE_OPTIONS), mode="ignore", what="DeleteOptions", builtin=True
+            )
     found: list[Cause] = []
     dry_run = _dry_run(request, found)
     for value in given.get("dryRun") or ():

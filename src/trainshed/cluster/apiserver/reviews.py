@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from trainshed.cluster.apiserver.body import read_raw
+from trainshed.cluster.apiserver.body import read_object
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.identity import User
@@ -108,7 +108,7 @@ _REVIEWS: dict[str, Callable[[Core, Call, Object], Awaitable[Object]]] = {
 async def create(core: Core, call: Call) -> Answer:
     """Answer a review: the question comes back with its status."""
     resource = call.kind.resource
-    review, _ = await read_raw(call, resource.kind)
+    review = await read_object(call, "ignore")
     answered = await _REVIEWS[resource.plural](core, call, review)
     out = {
         "kind": resource.kind,

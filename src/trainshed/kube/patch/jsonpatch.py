@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.wire.body import TOO_DEEP, is_too_deep
 
 MAX_OPERATIONS = 10_000
 """More are answered with 413, as upstream does."""
+
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""What all copies of a JSON patch may add: each can double the document, so that a short patch has no end."""
 
 _MISSING: Any = object()
 
@@ -22,8 +27,9 @@ def json_patch(target: Any, operations: Any) -> Any:
     """Return `target` with the list of `operations` applied in order; all of them or none.
 
     Raises:
-        ApiError: 400 when `operations` is no list of operations, 413 when there are too many, 422 when one of
-            them fails; a failed `test` is such a failure.
+        ApiError: 400 when `operations` is no list of operations or leaves a document that is nested too deeply,
+            413 when there are too many or they copy too much, 422 when one of them fails; a failed `test` is such
+            a failure.
     """
     if not isinstance(operations, list):
         raise bad_request("a JSON patch must be a list of operations")
@@ -34,9 +40,18 @@ def json_patch(target: Any, operations: Any) -> Any:
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}",
         )
     document = target
+    copied = 0
     for operation in operations:
         try:
+            if isinstance(operation, dict) and operation.get("op") == "copy":
+                copied += _size(_get(document, _pointer(operation.get("from"))))
+                if copied > MAX_COPIED_BYTES:
+                    text = f"Unable to complete the copy, the accumulated size increase of copy is {copied}"
+                    text += f", exceeding the limit {MAX_COPIED_BYTES}"
+                    raise ApiError(413, "RequestEntityTooLarge", text)
             document = _apply(document, operation)
+        except RecursionError:
+            raise bad_request(f"error applying patch: {TOO_DEEP}") from None
         except _Refused:
             # The exact words matter: clients such as kopf show or compare them.
             message = "the server rejected our request due to an error in our request"
@@ -79,6 +94,10 @@ def _apply(document: Any, operation: Any) -> Any:
             document = _edit(document, source, _remove, _MISSING)
         return _edit(document, path, _add, value)
     raise bad_request(f'unknown JSON patch operation "{name}"')
+
+
+def _size(value: Any) -> int:
+    return 0 if value is _MISSING else len(msgspec.json.encode(value))
 
 
 def _value(operation: dict[str, Any]) -> Any:

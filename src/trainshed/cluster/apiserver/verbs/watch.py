@@ -133,10 +133,8 @@ class _Stream:
         self._first = True
         # sendInitialEvents=false means: no initial events, whatever the resourceVersion.
         self._silent_start = "sendInitialEvents" in call.request.query
-
-    def _seconds(self) -> float:
-        asked = self._call.request.integer("timeoutSeconds")
-        return float(asked) if asked else random.uniform(*DEFAULT_SECONDS)  # noqa: S311
+        asked = call.request.integer("timeoutSeconds")
+        self._seconds = float(asked) if asked else random.uniform(*DEFAULT_SECONDS)  # noqa: S311
 
     async def lines(self, at: int | None, initial: bool) -> AsyncIterator[bytes]:
         """Yield the body until the time is over, the watch falls behind, or the store closes."""
@@ -148,7 +146,7 @@ class _Stream:
             items = self._chosen.of(found) if synthetic else []
         else:
             since = at
-        deadline = asyncio.get_running_loop().time() + self._seconds()
+        deadline = asyncio.get_running_loop().time() + self._seconds
         try:
             watch = self._core.store.watch(prefix, since)
         except Compacted as error:

@@ -177,6 +177,7 @@ def _applied(call: Call, raw: Object) -> Object:
             raise bad_request(
                 f"Object '{field.title() if field == 'kind' else field}' is missing in the patch"
             )
-    if (raw.get("metadata") or {}).get("managedFields") is not None:
+    metadata = raw.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     return typed(call.kind, raw)
