@@ -1,0 +1,197 @@
+"""Probes against real sockets on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.unit.node_builders import make_container
+from trainshed.cluster.node.pod.handlers import Outcome, Target, act, port_number
+from trainshed.cluster.node.pod.observed import Health
+from trainshed.cluster.node.pod.probes import Prober, initial_health
+
+
+class Connection:
+    """A TCP connection as the runtime's `dial` gives it."""
+
+    def __init__(self, reader, writer):
+        self._reader, self._writer = reader, writer
+
+    async def read(self):
+        return await self._reader.read(4096)
+
+    async def write(self, data):
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close(self):
+        self._writer.close()
+
+
+class Dialler:
+    """A runtime that can only connect to loopback."""
+
+    async def dial(self, uid, port):
+        return Connection(*await asyncio.open_connection("127.0.0.1", port))
+
+
+def target(container=None):
+    return Target(Dialler(), "u1", "10.88.0.7", container or make_container())
+
+
+@pytest.fixture
+async def server():
+    """Return a function that serves an answer and returns its port."""
+    servers, requests = [], []
+
+    async def serve(answer: bytes, context=None):
+        async def handle(reader, writer):
+            requests.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(answer)
+            writer.close()
+
+        started = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+        servers.append(started)
+        return started.sockets[0].getsockname()[1]
+
+    serve.requests = requests
+    yield serve
+    for started in servers:
+        started.close()
+        await started.wait_closed()
+
+
+@pytest.fixture
+def tls(tmp_path):
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "anyone")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+        .not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    pem = certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (tmp_path / "pem").write_bytes(pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pem")
+    return context
+
+
+@pytest.mark.parametrize(
+    "status, ok", [(200, True), (204, True), (302, True), (399, True), (404, False), (500, False)]
+)
+async def test_http_status_codes(server, status, ok):
+    port = await server(f"HTTP/1.1 {status} Text\r\nContent-Length: 0\r\n\r\n".encode())
+    handler = {"httpGet": {"port": port, "path": "/healthz", "httpHeaders": [{"name": "x-a", "value": "1"}]}}
+    outcome = await act(target(), handler, 5)
+    assert outcome.ok is ok
+    assert ok or outcome.message == f"HTTP probe failed with statuscode: {status}"
+    assert server.requests[0].startswith(b"GET /healthz HTTP/1.1\r\n") and b"X-A: 1\r\n" in server.requests[0]
+
+
+async def test_https_without_verification(server, tls):
+    port = await server(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", tls)
+    assert await act(target(), {"httpGet": {"port": port, "scheme": "HTTPS"}}, 5) == Outcome(True)
+
+
+async def test_garbage_and_silence(server):
+    port = await server(b"SSH-2.0-OpenSSH\r\n")
+    outcome = await act(target(), {"httpGet": {"port": port}}, 5)
+    assert not outcome.ok and "malformed" in outcome.message
+
+
+async def test_tcp_by_name_and_refusal(server):
+    port = await server(b"")
+    named = make_container(ports=[{"name": "web", "containerPort": port}])
+    assert await act(target(named), {"tcpSocket": {"port": "web"}}, 5) == Outcome(True)
+    assert port_number(named, "web") == port
+    refused = await act(target(), {"tcpSocket": {"port": 1}}, 5)
+    assert refused == Outcome(False, "dial tcp 10.88.0.7:1: connect: connection refused")
+    unknown = await act(target(), {"tcpSocket": {"port": "nope"}}, 5)
+    assert not unknown.ok and "couldn't find port" in unknown.message
+
+
+async def test_a_probe_that_hangs_times_out():
+    outcome = await act(target(), {"sleep": {"seconds": 60}}, 0.01)
+    assert not outcome.ok and "timed out" in outcome.message
+
+
+async def test_startup_then_readiness_then_liveness(server):
+    """The startup probe holds the others; a port that closes makes the container unready, then unhealthy."""
+    port = await server(b"")
+    probe = {"tcpSocket": {"port": port}, "periodSeconds": 0.01, "failureThreshold": 2}
+    container = make_container(
+        startupProbe=probe, readinessProbe=probe, livenessProbe={**probe, "failureThreshold": 4}
+    )
+    seen: list[Health] = []
+    failures: list[str] = []
+    changed = asyncio.Event()
+
+    def on_health(health):
+        seen.append(health)
+        changed.set()
+
+    prober = Prober(
+        Target(Dialler(), "u1", "10.88.0.7", container),
+        health=initial_health(container),
+        on_health=on_health,
+        on_failure=lambda kind, message: failures.append(kind),
+    )
+    prober.start()
+
+    async def until(true, what):
+        async with asyncio.timeout(5):
+            while not true():
+                changed.clear()
+                await changed.wait()
+
+    try:
+        await until(lambda: seen and seen[-1].ready, "ready")
+        assert [(h.started, h.ready) for h in seen] == [(True, False), (True, True)]
+        probe["tcpSocket"]["port"] = 1
+        await until(lambda: seen[-1].failure, "unhealthy")
+        assert Health(started=True, ready=False) in seen
+        assert seen[-1].failure == "Container main failed liveness probe, will be restarted"
+        assert {"Readiness", "Liveness"} <= set(failures)
+    finally:
+        prober.stop()
+
+
+async def test_a_server_that_takes_a_moment_is_ready_before_the_next_period():
+    """It is looked at between the tries that count; looks that fail are no failures of the container."""
+    looks: list[int] = []
+    ready = asyncio.Event()
+    failures: list[str] = []
+
+    class Slow(Dialler):
+        async def dial(self, uid, port):
+            looks.append(port)
+            if len(looks) < 3:
+                raise ConnectionRefusedError(111, "refused")
+            return await super().dial(uid, port)
+
+    async with await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        container = make_container(readinessProbe={"tcpSocket": {"port": port}, "periodSeconds": 3600})
+        prober = Prober(
+            Target(Slow(), "u1", "10.88.0.7", container),
+            health=initial_health(container),
+            on_health=lambda health: ready.set() if health.ready else None,
+            on_failure=lambda kind, message: failures.append(message),
+        )
+        prober.start()
+        try:
+            await asyncio.wait_for(ready.wait(), 5)
+        finally:
+            prober.stop()
+    assert len(looks) == 4 and not failures

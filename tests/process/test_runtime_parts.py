@@ -1,0 +1,107 @@
+"""The small parts of the sandbox runtime that need sockets, real time or an interpreter of their own."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trainshed.cluster.sandbox import bare, wire
+from trainshed.cluster.sandbox.loop import Loop
+
+
+class TestFrames:
+    def test_descriptors_arrive_with_their_frame(self) -> None:
+        ours, theirs = socket.socketpair()
+        read, write = os.pipe()
+        with ours, theirs:
+            wire.send_all(theirs, wire.message_frame({"a": 1}), [write])
+            os.close(write)
+            answer, descriptors = wire.ask(ours, {})
+            assert answer == {"a": 1}
+            (received,) = descriptors
+            os.write(received, b"through")
+            os.close(received)
+        assert os.read(read, 10) == b"through"
+        os.close(read)
+
+    def test_socket_paths_may_be_long(self, tmp_path: Path) -> None:
+        directory = tmp_path / ("d" * 100) / ("e" * 100)
+        directory.mkdir(parents=True)
+        path = str(directory / "name.sock")
+        listener = wire.listen(path)
+        assert os.stat(path).st_mode & 0o777 == 0o600  # noqa: PTH116
+        connection = wire.connect(path)
+        accepted, _ = listener.accept()
+        assert wire.is_same_user(accepted)
+        for sock in (accepted, connection, listener):
+            sock.close()
+
+
+class TestLoop:
+    def test_timers_run_in_order_and_can_be_cancelled(self) -> None:
+        loop = Loop()
+        seen: list[str] = []
+        loop.later(0.02, lambda: seen.append("second"))
+        loop.later(0.0, lambda: seen.append("first"))
+        loop.later(0.01, lambda: seen.append("never")).cancel()
+        loop.later(0.03, loop.stop)
+        loop.run()
+        loop.close()
+        assert seen == ["first", "second"]
+
+    def test_a_callback_that_raises_costs_itself_only(self, capfd: pytest.CaptureFixture[str]) -> None:
+        loop = Loop()
+        read, write = os.pipe()
+        os.write(write, b"x")
+
+        def fail(events: int) -> None:
+            raise RuntimeError("a bug")
+
+        loop.watch(read, 1, fail)
+        loop.later(0.05, loop.stop)
+        begin = time.monotonic()
+        loop.run()
+        assert time.monotonic() - begin >= 0.04
+        assert capfd.readouterr().err.count("RuntimeError: a bug") == 1
+        for fd in (read, write):
+            os.close(fd)
+        loop.close()
+
+
+DAEMON_MODULES = ("trainshed.cluster.sandbox.daemon.sandboxd", "trainshed.cluster.sandbox.daemon.netd")
+
+
+@pytest.mark.parametrize("module", DAEMON_MODULES)
+def test_daemons_import_the_standard_library_only(module: str) -> None:
+    """They run with `python -I -S`; and what costs memory in every pod stays out."""
+    source = bare.source_directory()
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(bare.__file__).parent)!r}); import bare\n"
+        f"bare.enter_packages({source!r}); __import__({module!r})\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert not loaded & {
+        "asyncio",
+        "msgspec",
+        "pathlib",
+        "typing",
+        "threading",
+        "subprocess",
+        "logging",
+        "re._x",
+    }
+    ours = {name for name in loaded if name.startswith("trainshed")}
+    assert module in ours
+    for name in ours:
+        importlib.import_module(name)
