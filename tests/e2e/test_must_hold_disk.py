@@ -1,7 +1,8 @@
 """A disk that is full, read-only or was damaged: a clear message, and a store that keeps what it acknowledged.
 
 The full disk is a small tmpfs in a mount namespace of its own, which takes root. Without root these tests are not
-run; with CI=true that is a failure. Left out: power loss in the middle of a write (tests/process/test_store_durability.py).
+run; with CI=true that is a failure. Left out: power loss in the middle of a write
+(tests/process/test_store_durability.py).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.tutorial import blocks, commands
+from tests.tutorial import blocks, commands
 from trainshed.api.kinds import KINDS
 from trainshed.cli.main import app
 from trainshed.cluster.apiserver.inert import INERT

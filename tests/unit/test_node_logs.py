@@ -125,21 +125,23 @@ async def test_following_shows_what_is_appended_and_ends_with_the_container(log)
 async def test_following_survives_rotation(log):
     ended = False
     blocks = []
+    started = asyncio.Event()
 
     async def follow():
-        async for block in read_logs(log, LogOptions("main", follow=True, tail_lines=0), ended=lambda: ended):
+        async for block in read_logs(log, LogOptions("main", follow=True, tail_lines=1), ended=lambda: ended):
             blocks.append(block)
+            started.set()
 
     task = asyncio.create_task(follow())
     async with asyncio.timeout(5):
-        await asyncio.sleep(0.01)
+        await started.wait()
         with log.open("ab") as file:
             file.write(line("before"))
         log.rename(log.with_name("0.log.1"))
         log.write_bytes(line("after"))
         ended = True
         await task
-    assert b"".join(blocks) == b"before\nafter\n"
+    assert b"".join(blocks) == b"l4\nbefore\nafter\n"
 
 
 async def test_following_a_log_that_does_not_exist_yet(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.tutorial import blocks, commands, missing_line
+from tests.tutorial import blocks, commands, missing_line
 
 TEXT = """
 ```yaml file=a.yaml

@@ -1,0 +1,164 @@
+"""Tests lie where CONTRIBUTING says: `tests/unit` holds plain functions of data, whatever they import."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+UNIT = sorted((TESTS / "unit").rglob("*.py"))
+
+REASONS = {
+    "socket": "opens sockets",
+    "socketserver": "opens sockets",
+    "http.server": "opens sockets",
+    "aiohttp": "opens sockets",
+    "uvicorn": "opens sockets",
+    "asyncio.start_server": "opens sockets",
+    "asyncio.start_unix_server": "opens sockets",
+    "asyncio.open_connection": "opens sockets",
+    "asyncio.open_unix_connection": "opens sockets",
+    "subprocess": "starts processes",
+    "multiprocessing": "starts processes",
+    "concurrent.futures": "starts threads or processes",
+    "asyncio.create_subprocess_exec": "starts processes",
+    "asyncio.create_subprocess_shell": "starts processes",
+    "os.fork": "starts processes",
+    "os.system": "starts processes",
+    "os.popen": "starts processes",
+    "os.posix_spawn": "starts processes",
+    "pty": "starts processes",
+    "threading": "runs threads, whose order no test decides",
+    "asyncio.to_thread": "runs threads, whose order no test decides",
+    "time.sleep": "sleeps",
+}
+"""What plain functions of data have no need of, and why it is no unit test then."""
+
+VIRTUAL = "tests.fakes.virtual_time"
+
+
+def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line, dotted name) of everything that is imported or taken from a module, `from` imports as `a.b`."""
+    modules: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                modules[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.lineno, node.module
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            yield node.lineno, f"{modules[node.value.id]}.{node.attr}"
+
+
+@functools.cache
+def faults(source: str) -> list[tuple[int, str]]:
+    """Return (line, reason) of what no unit test does itself, in order."""
+    tree = ast.parse(source)
+    names = list(names_of(tree))
+    found = {
+        (line, f"`{name}` {REASONS[part]}")
+        for line, name in names
+        for part in (name, name.rpartition(".")[0], name.partition(".")[0])
+        if part in REASONS
+    }
+    if all(name != VIRTUAL for _, name in names):
+        found |= {(line, "`asyncio.sleep` outside of virtual time sleeps") for line in _real_sleeps(tree)}
+    return sorted(found)
+
+
+def _real_sleeps(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines of `asyncio.sleep(…)` with anything but 0, which only lets others run."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.sleep":
+            argument = node.args[0]
+            if not (isinstance(argument, ast.Constant) and argument.value == 0):
+                yield node.lineno
+
+
+def imported_tests(path: Path, seen: set[Path]) -> set[Path]:
+    """Return `path` and all files of `tests` that it imports, directly or not."""
+    if path in seen:
+        return seen
+    seen.add(path)
+    for _, name in names_of(ast.parse(path.read_text())):
+        file = ROOT / (name.replace(".", "/") + ".py")
+        if name.startswith("tests.") and file.is_file():
+            imported_tests(file, seen)
+    return seen
+
+
+@pytest.mark.parametrize("path", UNIT, ids=lambda path: path.stem)
+def test_unit_tests_are_plain_functions_of_data(path: Path) -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {reason}"
+        for file in sorted(imported_tests(path, set()))
+        for line, reason in faults(file.read_text())
+        if file in UNIT or "asyncio.sleep" not in reason
+    ]
+    assert not found, "no unit test: move it to tests/process\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("path", UNIT, ids=lambda path: path.stem)
+def test_unit_tests_do_not_lean_on_the_larger_suites(path: Path) -> None:
+    rooms = {p.relative_to(TESTS).parts[0] for p in imported_tests(path, set())}
+    assert not rooms & {"process", "cluster", "conformance", "e2e"}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import socket", "`socket` opens sockets"),
+        ("from socket import create_server", "`socket` opens sockets"),
+        (
+            "import asyncio as a\nasync def f(): await a.start_server(g)",
+            "`asyncio.start_server` opens sockets",
+        ),
+        ("from time import sleep", "`time.sleep` sleeps"),
+        ("def f():\n    import time\n    time.sleep(1)", "`time.sleep` sleeps"),
+        ("import os.path\nos.fork()", "`os.fork` starts processes"),
+        ("import concurrent.futures", "`concurrent.futures` starts threads or processes"),
+        ("import aiohttp.web", "`aiohttp.web` opens sockets"),
+        (
+            "import asyncio\nasync def f(): await asyncio.sleep(0.1)",
+            "`asyncio.sleep` outside of virtual time",
+        ),
+    ],
+)
+def test_faults_are_seen(source: str, expected: str) -> None:
+    assert any(expected in reason for _, reason in faults(source)), faults(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import asyncio\nasync def f(): await asyncio.sleep(0)",
+        "import asyncio\nfrom tests.fakes.virtual_time import run_virtual\nasync def f(): await asyncio.sleep(100)",
+        "import time\ntime.monotonic()",
+        "import os\nos.open('x', 0)",
+        "socket = 'a word'\nprint(socket)",
+    ],
+)
+def test_what_is_no_fault(source: str) -> None:
+    assert faults(source) == []
+
+
+def test_every_room_of_the_tests_is_described() -> None:
+    """The table in CONTRIBUTING lists the folders with tests or goldens, and no other."""
+    rows = re.findall(r"^\| `tests/([a-z0-9/]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    present = {
+        p.parent.relative_to(TESTS).parts[0]
+        for p in (*TESTS.rglob("test_*.py"), *TESTS.rglob("*.output.yaml"))
+    }
+    assert {row.partition("/")[0] for row in rows} == present
