@@ -261,13 +261,42 @@ def test_defaulting_is_idempotent(spec):
         ("^[]a]$", "]", "b"),
         ("(?i)^abc$", "ABC", "x"),
         (r"^\$[a[]$", "$[", "$b"),
+        ("^(?i)[a-z]+$", "ABC", "1"),
+        (r"^\p{L}\pL$", "äß", "1a"),
+        ("^[[:^alpha:]]$", "1", "a"),
+        (r"^\Qa.b\E$", "a.b", "axb"),
+        (r"^\x{41}$", "A", "B"),
+        ("^(?s)a.b$", "a\nb", "ab"),
     ],
 )
 def test_re2_patterns(pattern, yes, no):
-    assert compile_re2(pattern).search(yes) and not compile_re2(pattern).search(no)
+    assert compile_re2(pattern).matches(yes) and not compile_re2(pattern).matches(no)
 
 
-def test_bad_patterns():
-    for pattern in ("(", "[z-a]", "*"):
-        with pytest.raises(ValueError):
-            compile_re2(pattern)
+def test_matches_as_text():
+    pattern = compile_re2("[a-c]+")
+    assert pattern.find("xxabyc") == "ab" and list(pattern.find_all("xxabyc")) == ["ab", "c"]
+    assert pattern.find("xyz") == "" and list(pattern.find_all("xyz")) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(", r"missing \)"),
+        ("[z-a]", "invalid character class range"),
+        ("*", "no argument for repetition operator"),
+        ("(?=a)", "invalid perl operator"),
+        ("a{1001}", "invalid repetition size"),
+        ("((a{100}){100}){100}", "too large|repetition"),
+    ],
+)
+def test_bad_patterns(pattern, why):
+    with pytest.raises(ValueError, match=why):
+        compile_re2(pattern)
+
+
+@pytest.mark.timeout(5)
+def test_matching_takes_linear_time():
+    """A backtracking engine needs 2^n steps for each of these."""
+    for pattern in ("^([a-z0-9]+-?)+$", "(a*)*b", "(a|aa)+$"):
+        assert not compile_re2(pattern).matches("a" * 100_000 + "_")

@@ -235,11 +235,6 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:end]
 
 
-def _find(text: str, pattern: str) -> str:
-    match = compile_re2(pattern).search(text)
-    return match[0] if match else ""
-
-
 def _index_of(where: Any, what: Any) -> int:
     return where.find(what) if isinstance(where, str) else where.index(what) if what in where else -1
 
@@ -257,8 +252,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "indexOf": _index_of,
     "lastIndexOf": lambda text, what: text.rfind(what),
     "join": lambda items, separator="": separator.join(items),
-    "find": _find,
-    "findAll": lambda text, pattern: [match[0] for match in compile_re2(pattern).finditer(text)],
+    "find": lambda text, pattern: compile_re2(pattern).find(text),
+    "findAll": lambda text, pattern: list(compile_re2(pattern).find_all(text)),
     "isSorted": lambda items: all(a <= b for a, b in itertools.pairwise(items)),
     "sum": lambda items: sum(items),
     "min": lambda *items: min(items[0] if isinstance(items[0], list) else items),

@@ -141,7 +141,7 @@ def _check_string(value: str, node: SchemaNode, path: str, causes: list[Cause]) 
 
 def _matches(pattern: str, value: str) -> bool:
     try:
-        return compile_re2(pattern).search(value) is not None
+        return compile_re2(pattern).matches(value)
     except ValueError:
         return False  # validate_crd refuses such patterns; a CRD stored before that must not crash us
 
