@@ -36,6 +36,9 @@ def test_merge_then_unmerge_leaves_others_as_they_were(tmp_path: Path) -> None:
     assert merged["current-context"] == "trainshed"
     assert [c["name"] for c in merged["clusters"]] == ["prod", "trainshed"]
     assert merged["users"][0] == THEIRS["users"][0]
+    assert merged["users"][1]["user"] == {"tokenFile": str(HOME / "pki/admin.token")}, (
+        "pods can read this file"
+    )
     assert path.stat().st_mode & 0o777 == 0o600
     newer = kubeconfig.document("https://127.0.0.1:7777", "CA", "token", home=HOME)
     kubeconfig.merge(path, newer, make_current=False)

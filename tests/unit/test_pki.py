@@ -7,6 +7,7 @@ import ipaddress
 import ssl
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
@@ -70,3 +71,14 @@ def test_a_serving_certificate_near_its_end_is_renewed(tmp_path: Path) -> None:
     after = contents(ensure_pki(tmp_path, NOW + VALID_FOR - RENEW_BEFORE / 2))
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"server.crt", "server.key"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"\n", b"token\n"])
+def test_the_token_file_holds_a_token_and_nothing_else(tmp_path: Path, damage: bytes) -> None:
+    """Clients read it by `tokenFile`, some of them with its newline; an empty one would let nobody in."""
+    pki = ensure_pki(tmp_path)
+    pki.admin_token_file.write_bytes(damage)
+    pki = ensure_pki(tmp_path)
+    held = pki.admin_token_file.read_bytes()
+    assert held and held == held.strip() and pki.admin_token.encode() == held
+    assert not damage.strip() or held == damage.strip(), "a token that was given out stays valid"

@@ -97,8 +97,7 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
         write_private(pki.server_certificate, _serving(key, ca, ca_key, now))
     if not pki.service_account_key.exists():
         write_private(pki.service_account_key, _pem(ec.generate_private_key(ec.SECP256R1())))
-    if not pki.admin_token_file.exists():
-        write_private(pki.admin_token_file, secrets.token_urlsafe(32).encode() + b"\n")
+    _ensure_token(pki.admin_token_file)
     return pki
 
 
@@ -179,3 +178,11 @@ def _machine_name() -> tuple[str, ...]:
     """Return the host name when it can stand in a certificate."""
     name = socket.gethostname()
     return (name,) if name.isascii() and 0 < len(name) <= 63 else ()
+
+
+def _ensure_token(path: Path) -> None:
+    """Make the file hold a token and nothing else: the Python clients send a newline after it, too."""
+    held = path.read_bytes() if path.exists() else b""
+    token = held.strip() or secrets.token_urlsafe(32).encode()
+    if token != held:
+        write_private(path, token)

@@ -18,6 +18,7 @@ from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.kube.meta.objects import Object
 
 NAME = "trainshed"
+CREDENTIAL_FILE = "admin.token"
 _LISTS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
 
 
@@ -45,7 +46,7 @@ def of_cluster(paths: StatePaths, port: int) -> Object:
         OSError: the cluster has no certificate or token yet.
     """
     # By file name: `cluster.pki` would bring a tenth of a second of cryptography into every command.
-    ca, token = (paths.pki / name for name in ("ca.crt", "admin.token"))
+    ca, token = (paths.pki / name for name in ("ca.crt", CREDENTIAL_FILE))
     return document(f"https://127.0.0.1:{port}", ca.read_text(), token.read_text().strip(), home=paths.root)
 
 
@@ -107,6 +108,8 @@ def user_file(environ: Mapping[str, str] | None = None) -> Path:
 def merge(path: Path, config: Object, *, make_current: bool) -> None:
     """Add the entries of `config` to the kubeconfig at `path`, replacing ours; others stay untouched.
 
+    The token stays in the state directory, which no pod sees; pods may read everything else of the user's home.
+
     Args:
         make_current: also switch to our context; otherwise only when the file names no current context.
 
@@ -127,6 +130,8 @@ def merge(path: Path, config: Object, *, make_current: bool) -> None:
     mark = {**_mark(config), "previousContext": current}
     cluster = {**_ours(config, "clusters", "cluster"), "extensions": [{"name": NAME, "extension": mark}]}
     held["clusters"][-1] = {"name": NAME, "cluster": cluster}
+    token = StatePaths(Path(mark["home"])).pki / CREDENTIAL_FILE
+    held["users"][-1] = {"name": NAME, "user": {"tokenFile": str(token)}}
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_private(path.resolve(), _dump(held))
 
