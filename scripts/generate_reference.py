@@ -2,7 +2,7 @@
 
     docs/reference/cli.md           from the commands of the CLI
     docs/reference/api-support.md   from the registry of served resources
-    docs/reference/pytorchjob.md    from the declared types of the API
+    docs/reference/<kind>.md        from the declared types of the API, one page for each kind
 
 `--check` writes nothing and exits with 1 when a page is not what the code says.
 """
@@ -19,7 +19,8 @@ import typer
 from typer.models import ArgumentInfo
 
 from trainshed.api.crd import crd
-from trainshed.api.kinds import KINDS
+from trainshed.api.registry import KINDS
+from trainshed.api.v1.common import JobKind
 from trainshed.cli.main import app
 from trainshed.kube.builtin.builtins import BUILTINS
 from trainshed.kube.meta.resourceinfo import ResourceInfo
@@ -246,15 +247,13 @@ def subresources(info: ResourceInfo) -> str:
 def kind_page(name: str) -> str:
     """Return the page of one kind's fields."""
     row = KINDS[name]
-    schema = crd(name)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = crd(row)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     parts = [
         MARK,
         f"# {name}\n",
         f"`{row.api_version}`, `kubectl get {row.plural}`. The same text is in the CustomResourceDefinition:"
         f" `kubectl explain {row.singular}.spec`.\n",
-        f"Replica types: {', '.join(f'`{t}`' for t in row.replica_types)}. The training container of a template is the"
-        f" one named `{row.container_name}`; it gets\nthe port {row.port} (`{row.port_name}`) and the environment of"
-        f" its rank. Default restart policy: {row.default_restart_policy}.\n",
+        *(replicas_of(row) if isinstance(row, JobKind) else ()),
     ]
     for title, path, node in sections(schema):
         parts.append(f"## {title}\n")
@@ -267,6 +266,16 @@ def kind_page(name: str) -> str:
             parts.append(f"| `{path}{field}`{mark} | {type_of(child)} | {text} |")
         parts.append("")
     return "\n".join(parts).rstrip() + "\n"
+
+
+def replicas_of(kind: JobKind) -> Iterator[str]:
+    """Yield what there is to say about the pods of a kind of replicated job."""
+    gets = "" if kind.port is None else f"the port {kind.port.number} (`{kind.port.name}`) and "
+    yield (
+        f"Replica types: {', '.join(f'`{name}`' for name in kind.type_names)}. The training container of a template is"
+        f" the one named `{kind.container_name}`; it gets\n{gets}the environment of"
+        f" its rank. Default restart policy: {kind.default_restart_policy}.\n"
+    )
 
 
 _CORE = {"template": "PodTemplateSpec", "labelSelector": "LabelSelector"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.api_world import MERGE, START, World, config_map, open_world, pod
+from trainshed.cluster.apiserver.core import Admission
 from trainshed.cluster.apiserver.expiry import EVENT_SECONDS, sweep
 from trainshed.cluster.store import StoreError
 from trainshed.kube.meta.errors import Cause
@@ -319,9 +320,10 @@ async def test_ephemeral_containers(world: World) -> None:
 async def test_custom_admission(tmp_path: Path) -> None:
     seen: list[tuple[str, bool]] = []
 
-    def check(obj: Object, old: Object | None, operation: str) -> list[Cause]:
+    def check(obj: Object, old: Object | None, operation: str) -> Admission:
         seen.append((operation, old is None))
-        return [Cause("FieldValueInvalid", "no bad data", "data.bad")] if "bad" in obj["data"] else []
+        bad = [Cause("FieldValueInvalid", "no bad data", "data.bad")] if "bad" in obj["data"] else []
+        return Admission(causes=bad)
 
     async with open_world(tmp_path, admission={"configmaps": check}) as world:
         await world.ok("POST", CMS, config_map("a"))

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.cluster.test_transports import make_certificate
 from tests.fakes.api import FakeApi
 from tests.fakes.training import conditions, make_job
-from trainshed.api.kinds import PYTORCHJOB
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.cluster.apiserver.app import ApiServer

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.api.kinds import PYTORCHJOB
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.model import Observed, OperatorOptions
-from trainshed.jobs.engine.plan import CreatePod, CreateService, Plan
+from trainshed.jobs.engine.plan import Apply, Create, Delete, Plan
 from trainshed.jobs.v1.decide import decide
-from trainshed.jobs.v1.frameworks import FRAMEWORKS
+from trainshed.jobs.v1.read import read as read_as
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES
 from trainshed.kube.meta.times import format_time
 
 NOW = 1_700_000_000.0
@@ -67,7 +68,7 @@ def make_job(
 
 def read(document: Object) -> Job:
     """Return the job as policies see it."""
-    return FRAMEWORKS["PyTorchJob"].read(document)[0]
+    return read_as(PYTORCHJOB, document)[0]
 
 
 def make_child(kind: str, type_: str, index: int | str, *, name: str = "train", **metadata: Any) -> Object:
@@ -145,26 +146,33 @@ def plan_for(
     pods = pods or []
     if services is None:
         services = [make_service(_label(p, "replica-type"), _label(p, "replica-index")) for p in pods]
-    return decide(
-        Observed(
-            job=job, pods=pods, services=services, hpa=hpa, now=now, options=options or OperatorOptions()
-        )
-    )
+    owned = {PODS: pods, SERVICES: services, HORIZONTALPODAUTOSCALERS: [] if hpa is None else [hpa]}
+    return decide(Observed(job=job, owned=owned, now=now, options=options or OperatorOptions()))
 
 
-def created(plan: Plan, type_: type = CreatePod) -> list[str]:
-    """Return the names of the pods (or services) that the plan creates, in order."""
-    return [_manifest(a)["metadata"]["name"] for a in plan.actions if isinstance(a, type_)]
+def made(plan: Plan, kind: str) -> list[Object]:
+    """Return the objects of a kind that the plan creates or applies, in order."""
+    return [a.object for a in plan.actions if isinstance(a, Create | Apply) and a.resource.kind == kind]
 
 
-def deleted(plan: Plan, type_: type) -> list[str]:
-    """Return the names that the plan deletes by actions of this type, in order."""
-    return [a.name for a in plan.actions if isinstance(a, type_)]  # type: ignore[attr-defined]
+def created(plan: Plan, kind: str = "Pod") -> list[str]:
+    """Return the names of the objects of a kind that the plan creates, in order."""
+    return [obj["metadata"]["name"] for obj in made(plan, kind)]
+
+
+def deleted(plan: Plan, kind: str) -> list[str]:
+    """Return the names of the objects of a kind that the plan deletes, in order."""
+    return [a.name for a in plan.actions if isinstance(a, Delete) and a.resource.kind == kind]
 
 
 def created_pods(plan: Plan) -> dict[str, Object]:
     """Return the pods that the plan creates, by name."""
-    return {a.pod["metadata"]["name"]: a.pod for a in plan.actions if isinstance(a, CreatePod)}
+    return {pod["metadata"]["name"]: pod for pod in made(plan, "Pod")}
+
+
+def kinds_of(plan: Plan) -> list[str]:
+    """Return verb and kind of every action in order, e.g. `CreatePod`."""
+    return [type(action).__name__ + action.resource.kind for action in plan.actions]
 
 
 def env_of(pod: Object, container: int = 0) -> list[tuple[str, str]]:
@@ -185,7 +193,3 @@ def reasons(plan: Plan) -> list[str]:
 
 def _label(obj: Object, key: str) -> str:
     return str(obj["metadata"]["labels"][PREFIX + key])
-
-
-def _manifest(action: CreatePod | CreateService) -> Object:
-    return action.pod if isinstance(action, CreatePod) else action.service

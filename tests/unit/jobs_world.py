@@ -10,20 +10,12 @@ from __future__ import annotations
 import copy
 from itertools import count
 
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.jobs.engine.model import Observed
-from trainshed.jobs.engine.plan import (
-    Action,
-    ApplyHPA,
-    CreatePod,
-    CreateService,
-    DeleteHPA,
-    DeleteJob,
-    DeletePod,
-    DeleteService,
-    Plan,
-)
+from trainshed.jobs.engine.plan import Action, Apply, Create, Delete, Plan
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object, controller_uid, name_of, uid_of
+from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES
 from trainshed.kube.meta.times import format_time
 
 
@@ -51,9 +43,11 @@ class World:
         pods, services = copy.deepcopy(self._cache)
         return Observed(
             job=copy.deepcopy(self.job),
-            pods=pods,
-            services=services,
-            hpa=copy.deepcopy(self.hpa),
+            owned={
+                PODS: pods,
+                SERVICES: services,
+                HORIZONTALPODAUTOSCALERS: [] if self.hpa is None else [copy.deepcopy(self.hpa)],
+            },
             now=self.now,
         )
 
@@ -77,32 +71,33 @@ class World:
         raise AssertionError(f"did not settle in {passes} passes: {plan}")
 
     def _execute(self, action: Action) -> None:
-        if isinstance(action, CreatePod):
-            name = name_of(action.pod)
-            if name not in self.pods:
-                again = name in self.incarnations and name not in self.excused
-                assert not again, f"{name} runs again although nothing happened to it"
-                self.excused.discard(name)
-                self.pods[name] = self._stored(action.pod, {"phase": "Pending"})
-                self.incarnations[name] = self.incarnations.get(name, 0) + 1
-        elif isinstance(action, CreateService):
-            self.services.setdefault(name_of(action.service), self._stored(action.service))
-        elif isinstance(action, DeletePod):
-            pod = self.pods.get(action.name)
-            if pod is not None and uid_of(pod) == action.uid:
-                pod["metadata"].setdefault("deletionTimestamp", format_time(self.now))
-        elif isinstance(action, DeleteService):
-            service = self.services.get(action.name)
-            if service is not None and uid_of(service) == action.uid:
-                del self.services[action.name]
-        elif isinstance(action, ApplyHPA):
-            self.hpa = self._stored(action.hpa)
-        elif isinstance(action, DeleteHPA):
-            self.hpa = None
-        elif isinstance(action, DeleteJob):
-            self.job = None
-        else:
-            raise AssertionError(f"unknown action {action}")
+        match action:
+            case Create(resource=resource, object=pod) if resource == PODS:
+                name = name_of(pod)
+                if name not in self.pods:
+                    again = name in self.incarnations and name not in self.excused
+                    assert not again, f"{name} runs again although nothing happened to it"
+                    self.excused.discard(name)
+                    self.pods[name] = self._stored(pod, {"phase": "Pending"})
+                    self.incarnations[name] = self.incarnations.get(name, 0) + 1
+            case Create(resource=resource, object=service) if resource == SERVICES:
+                self.services.setdefault(name_of(service), self._stored(service))
+            case Delete(resource=resource, name=name, uid=uid) if resource == PODS:
+                pod = self.pods.get(name)
+                if pod is not None and uid_of(pod) == uid:
+                    pod["metadata"].setdefault("deletionTimestamp", format_time(self.now))
+            case Delete(resource=resource, name=name, uid=uid) if resource == SERVICES:
+                service = self.services.get(name)
+                if service is not None and uid_of(service) == uid:
+                    del self.services[name]
+            case Apply(resource=resource, object=hpa) if resource == HORIZONTALPODAUTOSCALERS:
+                self.hpa = self._stored(hpa)
+            case Delete(resource=resource) if resource == HORIZONTALPODAUTOSCALERS:
+                self.hpa = None
+            case Delete(resource=resource) if resource == PYTORCHJOB.resource:
+                self.job = None
+            case _:
+                raise AssertionError(f"unknown action {action}")
 
     def _stored(self, manifest: Object, status: Object | None = None) -> Object:
         obj = copy.deepcopy(manifest)

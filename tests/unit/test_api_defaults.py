@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from trainshed.api.v1.defaults import default_pytorchjob
+from trainshed.api.v1.pytorch import default_pytorchjob
 
 PORT = {"name": "pytorchjob-port", "containerPort": 23456}
 

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from trainshed.api.crd import ROOTS
-from trainshed.api.kinds import KINDS
+from trainshed.api.registry import KINDS
 from trainshed.kube.meta.objects import Object
 
 UNITS = {"second", "minute", "hour", "deadline", "timeout", "ttl", "period", "delay"}
@@ -30,7 +29,7 @@ def structs(type_: inspect.Type) -> Iterator[inspect.StructType]:
         yield from structs(member)
 
 
-STRUCTS = {s.cls: s for root in ROOTS.values() for s in structs(inspect.type_info(root))}
+STRUCTS = {s.cls: s for kind in KINDS.values() for s in structs(inspect.type_info(kind.root))}
 FIELDS = [
     pytest.param(field, id=f"{cls.__name__}.{field.encode_name}")
     for cls, s in STRUCTS.items()
@@ -131,7 +130,7 @@ def test_a_document_goes_through_its_type_unchanged() -> None:
         "nprocPerNode": "auto",
     }
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "x"}, "spec": spec}
-    assert msgspec.to_builtins(msgspec.convert(job, ROOTS["PyTorchJob"])) == job
+    assert msgspec.to_builtins(msgspec.convert(job, KINDS["PyTorchJob"].root)) == job
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from trainshed.api.crd import crd
-from trainshed.api.kinds import KINDS
+from trainshed.api.registry import KINDS
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.crd import validate_crd
 from trainshed.kube.schema.decode import conform
@@ -21,12 +22,12 @@ JOBS = [next(yaml.safe_load_all(path.read_text())) for path in sorted(GOLDEN.glo
 
 
 def schema() -> Any:
-    return from_crd(crd("PyTorchJob")["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    return from_crd(crd(PYTORCHJOB)["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_definition_is_accepted(kind: str) -> None:
-    assert validate_crd(crd(kind), None) == []
+    assert validate_crd(crd(KINDS[kind]), None) == []
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job["metadata"]["name"])

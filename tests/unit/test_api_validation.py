@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainshed.api.v1.validation import NPROC_DEPRECATED, denied, text, validate_pytorchjob
+from trainshed.api.v1.pytorch import NPROC_DEPRECATED, PYTORCHJOB, validate_pytorchjob
+from trainshed.api.verdict import text
 from trainshed.kube.meta.objects import Object
 
 MAP = "spec.pytorchReplicaSpecs"
@@ -148,7 +149,7 @@ def test_texts(obj: Object, expected: str) -> None:
 
 
 def test_a_refusal_reads_as_the_api_server_passes_it_on() -> None:
-    assert denied(validate_pytorchjob(make(replicas={"Master": replica(2)}), None).errors) == (
+    assert PYTORCHJOB.denied(validate_pytorchjob(make(replicas={"Master": replica(2)}), None).errors) == (
         'admission webhook "validator.pytorchjob.training-operator.kubeflow.org" denied the request: '
         "spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1"
     )

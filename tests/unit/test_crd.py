@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.api.crd import crd as own_crd
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.kube.meta.resources import CRDS, Resource
 from trainshed.kube.schema.crd import crd_defaults, established, infos, is_established, validate_crd
 from trainshed.kube.schema.crd_schema import schema_causes
@@ -60,7 +61,7 @@ def test_valid():
 
 
 def test_our_own_crds_are_valid():
-    crd = own_crd("PyTorchJob")
+    crd = own_crd(PYTORCHJOB)
     crd_defaults(crd)
     assert texts(crd) == []
 

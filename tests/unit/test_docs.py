@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.tutorial import blocks, commands
-from trainshed.api.kinds import KINDS
+from trainshed.api.registry import KINDS
 from trainshed.cli.main import app
 from trainshed.cluster.apiserver.inert import INERT
 from trainshed.kube.builtin.builtins import BUILTINS

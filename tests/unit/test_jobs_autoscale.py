@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from tests.unit.jobs_builders import NOW, UID, make_condition, make_job, plan_for
-from trainshed.jobs.engine.plan import ApplyHPA, DeleteHPA
+from tests.unit.jobs_builders import NOW, UID, deleted, kinds_of, made, make_condition, make_job, plan_for
+from trainshed.jobs.engine.plan import Delete
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 
@@ -23,7 +23,7 @@ def elastic_job(**more: object) -> Object:
 
 
 def applied(job: Object, live: Object | None) -> list[Object]:
-    return [a.hpa for a in plan_for(job, hpa=live).actions if isinstance(a, ApplyHPA)]
+    return made(plan_for(job, hpa=live), "HorizontalPodAutoscaler")
 
 
 def live_hpa() -> Object:
@@ -51,7 +51,7 @@ def test_it_scales_the_workers_of_the_job() -> None:
 def test_without_metrics_there_is_none_and_an_old_one_goes() -> None:
     job = make_job(workers=2, spec={"elasticPolicy": {"minReplicas": 1}})
     assert applied(job, None) == []
-    assert isinstance(plan_for(job, hpa=live_hpa()).actions[0], DeleteHPA)
+    assert kinds_of(plan_for(job, hpa=live_hpa()))[0] == "DeleteHorizontalPodAutoscaler"
 
 
 def test_one_that_says_the_same_is_left_alone() -> None:
@@ -66,7 +66,11 @@ def test_one_that_differs_is_brought_back() -> None:
 
 def test_it_goes_while_the_job_is_suspended() -> None:
     job = elastic_job(suspend=True)
-    assert plan_for(job, hpa=live_hpa()).actions == (DeleteHPA("train", "ns", "hpa-uid"),)
+    plan = plan_for(job, hpa=live_hpa())
+    assert deleted(plan, "HorizontalPodAutoscaler") == ["train"]
+    (action,) = plan.actions
+    assert isinstance(action, Delete) and action.uid == "hpa-uid"
+    assert not action.succeeded() and not action.failed("no"), "nobody is told of an autoscaler"
     assert plan_for(job).actions == ()
 
 

@@ -7,13 +7,13 @@ import pytest
 from tests.unit.jobs_builders import (
     NOW,
     deleted,
+    kinds_of,
     make_condition,
     make_job,
     make_pod,
     make_service,
     plan_for,
 )
-from trainshed.jobs.engine.plan import DeleteJob, DeletePod, DeleteService
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 
@@ -44,20 +44,20 @@ def test_clean_pod_policy(outcome: str, policy: str | None, gone: list[str]) -> 
         master=1, workers=3, status=finished(outcome), **({"cleanPodPolicy": policy} if policy else {})
     )
     plan = plan_for(job, PODS)
-    assert deleted(plan, DeletePod) == gone
-    assert deleted(plan, DeleteService) == gone
+    assert deleted(plan, "Pod") == gone
+    assert deleted(plan, "Service") == gone
 
 
 def test_a_suspended_job_loses_all_pods_whatever_the_policy() -> None:
     plan = plan_for(make_job(master=1, workers=3, suspend=True, cleanPodPolicy="None"), PODS)
-    assert deleted(plan, DeletePod) == ALL
+    assert deleted(plan, "Pod") == ALL
 
 
 def test_the_service_goes_before_its_pod_and_services_without_pods_stay() -> None:
     job = make_job(workers=2, status=finished(), cleanPodPolicy="All")
     services = [make_service("Worker", 0), make_service("Worker", 1)]
     plan = plan_for(job, [make_pod("Worker", 0, "Running")], services=services)
-    assert [type(a) for a in plan.actions] == [DeleteService, DeletePod]
+    assert kinds_of(plan) == ["DeleteService", "DeletePod"]
 
 
 def test_what_is_already_going_is_skipped() -> None:
@@ -103,24 +103,23 @@ def test_counts_are_frozen_when_the_job_failed() -> None:
 def test_time_to_live(ttl: int | None, ago: int, gone: bool, timer: float | None, outcome: str) -> None:
     policy = {} if ttl is None else {"ttlSecondsAfterFinished": ttl}
     plan = plan_for(make_job(workers=1, status=finished(outcome, NOW - ago), **policy))
-    assert plan.delete_job is gone
+    assert (deleted(plan, "PyTorchJob") == ["train"]) is gone
     assert plan.requeue_after == timer
     if gone:
         (action,) = plan.actions
-        assert isinstance(action, DeleteJob)
         (event,) = action.succeeded()
         assert (event.reason, event.message) == ("SuccessfulDeletePod", "Deleted job: train")
 
 
 def test_a_job_that_runs_has_no_time_to_live() -> None:
     plan = plan_for(make_job(workers=1, ttlSecondsAfterFinished=0), [make_pod("Worker", 0, "Running")])
-    assert (plan.delete_job, plan.requeue_after) == (False, None)
+    assert (deleted(plan, "PyTorchJob"), plan.requeue_after) == ([], None)
 
 
 def test_a_suspended_finished_job_is_kept() -> None:
     job = make_job(workers=1, status=finished(at=NOW - 99), ttlSecondsAfterFinished=1, suspend=True)
     plan = plan_for(job)
-    assert (plan.delete_job, plan.requeue_after) == (False, None)
+    assert (deleted(plan, "PyTorchJob"), plan.requeue_after) == ([], None)
 
 
 def test_a_failure_without_completion_time_counts_from_its_condition() -> None:
@@ -132,5 +131,5 @@ def test_a_failure_without_completion_time_counts_from_its_condition() -> None:
 def test_the_last_status_is_written_before_the_job_is_deleted() -> None:
     status = {**finished(), "replicaStatuses": {"Worker": {"active": 1}}}
     plan = plan_for(make_job(workers=1, status=status, ttlSecondsAfterFinished=0))
-    assert (plan.delete_job, plan.requeue_after) == (False, 0.0)
+    assert (deleted(plan, "PyTorchJob"), plan.requeue_after) == ([], 0.0)
     assert plan.status is not None

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from trainshed.jobs.engine.conditions import find, is_finished, is_true, set_condition
+from trainshed.jobs.engine.conditions import find, is_true, set_condition
 
 T0, T1 = "2023-11-14T22:13:20Z", "2023-11-14T22:13:21Z"
 
@@ -74,20 +74,6 @@ def test_the_last_change_is_last() -> None:
     """`kubectl get` prints the last one as the state."""
     steps = [("Created", "True"), ("Suspended", "True"), ("Running", "True"), ("Suspended", "False")]
     assert [type_ for type_, _ in shape(after(*steps))] == ["Created", "Running", "Suspended"]
-
-
-@pytest.mark.parametrize(
-    ("conditions", "finished"),
-    [
-        ([], False),
-        ([("Created", "True"), ("Running", "True")], False),
-        ([("Succeeded", "True")], True),
-        ([("Failed", "True")], True),
-        ([("Failed", "False")], False),
-    ],
-)
-def test_is_finished(conditions: list[tuple[str, str]], finished: bool) -> None:
-    assert is_finished([{"type": t, "status": s} for t, s in conditions]) is finished
 
 
 @given(

@@ -9,6 +9,8 @@ import pytest
 from tests.unit.jobs_builders import (
     NOW,
     conditions_of,
+    created,
+    kinds_of,
     make_condition,
     make_job,
     make_pod,
@@ -18,7 +20,7 @@ from tests.unit.jobs_builders import (
     reasons,
 )
 from tests.unit.jobs_world import World
-from trainshed.jobs.engine.plan import CreatePod, CreateService, Plan
+from trainshed.jobs.engine.plan import Create, Plan
 from trainshed.kube.meta.times import format_time
 
 
@@ -145,7 +147,7 @@ def test_a_missing_service_is_made_for_a_pod_that_is_there() -> None:
     plan = plan_for(
         make_job(workers=2), [make_pod("Worker", 0, "Running")], services=[make_service("Worker", 1)]
     )
-    assert [type(a) for a in plan.actions] == [CreatePod, CreateService]
+    assert kinds_of(plan) == ["CreatePod", "CreateService"]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_no_document_makes_it_raise(spec: dict[str, Any]) -> None:
     job = make_job(workers=1)
     job["spec"] = spec
     plan = plan_for(job, [make_pod("Worker", 0, "Failed", exit_code=1), make_pod("Worker", -1, "Running")])
-    runs = any(isinstance(a, CreatePod | CreateService) for a in plan.actions)
+    runs = any(isinstance(a, Create) for a in plan.actions)
     assert runs or plan.events or plan.status is not None
 
 
@@ -194,4 +196,4 @@ def test_an_invalid_job_can_still_be_suspended() -> None:
 
 def test_other_spellings_of_a_replica_type_run_when_there_was_no_webhook() -> None:
     plan = plan_for(make_job(replicas={"worker": make_replica(1)}))
-    assert [a.pod["metadata"]["name"] for a in plan.actions if isinstance(a, CreatePod)] == ["train-worker-0"]
+    assert created(plan) == ["train-worker-0"]

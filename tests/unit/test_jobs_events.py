@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.jobs_builders import NOW, make_job, make_pod, plan_for
-from trainshed.jobs.engine.plan import Action, CreatePod, CreateService, DeleteJob, DeletePod, DeleteService
+from tests.unit.jobs_builders import NOW, make_job, make_pod, plan_for, read
+from trainshed.jobs.engine.cleanup import delete_job
+from trainshed.jobs.engine.owned import POD_EVENTS, SERVICE_EVENTS
+from trainshed.jobs.engine.plan import Action, Create, Delete
+from trainshed.kube.meta.resources import PODS, SERVICES
 from trainshed.kube.meta.times import format_time
 
 ENDED = {"name": "pytorch", "state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "boom"}}}
@@ -97,30 +100,34 @@ def test_the_exit_code_of_a_failed_pod_is_told_until_its_delete_is_under_way() -
     assert exits(plan_for(job, [pod]).events) == []
 
 
-CHILD = {"metadata": {"name": "x"}}
+CHILD = {"metadata": {"name": "x", "namespace": "ns", "uid": "u"}}
 
 
 @pytest.mark.parametrize(
     ("action", "done", "undone"),
     [
-        (CreatePod(CHILD), "SuccessfulCreatePod: Created pod: x", "FailedCreatePod: Error creating: no"),
         (
-            CreateService(CHILD),
+            Create(resource=PODS, object=CHILD, told=POD_EVENTS.created("x")),
+            "SuccessfulCreatePod: Created pod: x",
+            "FailedCreatePod: Error creating: no",
+        ),
+        (
+            Create(resource=SERVICES, object=CHILD, told=SERVICE_EVENTS.created("x")),
             "SuccessfulCreateService: Created service: x",
             "FailedCreateService: Error creating: no",
         ),
         (
-            DeletePod("x", "ns", "u"),
+            Delete.of(PODS, CHILD, POD_EVENTS),
             "SuccessfulDeletePod: Deleted pod: x",
             "FailedDeletePod: Error deleting: no",
         ),
         (
-            DeleteService("x", "ns", "u"),
+            Delete.of(SERVICES, CHILD, SERVICE_EVENTS),
             "SuccessfulDeleteService: Deleted service: x",
             "FailedDeleteService: Error deleting: no",
         ),
         (
-            DeleteJob("x", "ns", "u"),
+            delete_job(read(make_job(name="x", workers=1))),
             "SuccessfulDeletePod: Deleted job: x",
             "FailedDeletePod: Error deleting: no",
         ),

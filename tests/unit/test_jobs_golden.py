@@ -16,8 +16,9 @@ import yaml
 
 from tests.unit.jobs_builders import NOW
 from trainshed.jobs.engine.model import Observed
-from trainshed.jobs.engine.plan import ApplyHPA, CreatePod, CreateService
+from trainshed.jobs.engine.plan import Apply, Create
 from trainshed.jobs.v1.decide import decide
+from trainshed.kube.meta.resources import PODS
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 INPUTS = sorted(GOLDEN.glob("*.input.yaml"))
@@ -33,14 +34,15 @@ class _Plain(yaml.SafeDumper):
 def render(path: Path) -> str:
     """Return the output of one case."""
     job, *pods = yaml.safe_load_all(path.read_text())
-    plan = decide(Observed(job=job, pods=pods, services=[], now=NOW))
+    plan = decide(Observed(job=job, owned={PODS: pods}, now=NOW))
     documents: list[Any] = []
     for action in plan.actions:
         match action:
-            case CreatePod(pod=made) | CreateService(service=made) | ApplyHPA(hpa=made):
+            case Create(object=made) | Apply(object=made):
                 documents.append(made)
             case _:
-                documents.append({"action": type(action).__name__, "name": action.name})  # type: ignore[attr-defined]
+                verb = type(action).__name__ + action.resource.kind
+                documents.append({"action": verb, "name": action.name})  # type: ignore[attr-defined]
     documents.append({"status": plan.status})
     documents.append({"events": [f"{e.type} {e.reason}: {e.message}" for e in plan.events]})
     return yaml.dump_all(documents, Dumper=_Plain, sort_keys=True, width=110, explicit_start=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.v1.initcontainer import render
+from trainshed.jobs.v1.containertemplate import render
+from trainshed.jobs.v1.frameworks.pytorch import PyTorchOptions
 
 
 def rendered(template: str) -> list[dict[str, object]]:
-    return render(template, master_addr="m-0", image='a<b>"', max_tries=5)
+    return render(template, MasterAddr="m-0", InitContainerImage='a<b>"', MaxTries="5")
 
 
 def test_fields_are_filled_in_with_go_spacing_and_trim_markers() -> None:
@@ -39,4 +39,4 @@ def test_values_are_html_escaped() -> None:
 )
 def test_a_wrong_template_stops_the_operator_at_its_start(template: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        OperatorOptions(init_container_template=template)
+        PyTorchOptions(template=template)

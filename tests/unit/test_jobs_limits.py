@@ -14,7 +14,6 @@ from tests.unit.jobs_builders import (
     plan_for,
     reasons,
 )
-from trainshed.jobs.engine.plan import DeletePod, DeleteService
 from trainshed.kube.meta.times import format_time
 
 STARTED = {
@@ -102,6 +101,6 @@ def test_the_failure_is_written_before_any_pod_goes(clean: str) -> None:
     assert [(e.type, e.reason) for e in first.events] == [("Normal", "PyTorchJobFailed")]
     job["status"] = first.status
     second = plan_for(job, pods)
-    assert deleted(second, DeletePod) == ["train-worker-0", "train-worker-1"], "whatever cleanPodPolicy says"
-    assert deleted(second, DeleteService) == ["train-worker-0", "train-worker-1"]
+    assert deleted(second, "Pod") == ["train-worker-0", "train-worker-1"], "whatever cleanPodPolicy says"
+    assert deleted(second, "Service") == ["train-worker-0", "train-worker-1"]
     assert second.status is None

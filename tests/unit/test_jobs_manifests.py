@@ -7,16 +7,17 @@ import pytest
 from tests.unit.jobs_builders import (
     UID,
     created_pods,
+    kinds_of,
+    made,
     make_job,
     make_replica,
     make_template,
     plan_for,
-    read,
 )
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.engine.plan import CreatePod, CreateService
-from trainshed.jobs.v1.services import service
+from trainshed.jobs.engine.plan import Create
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS
 
 CURRENT = {
     "training.kubeflow.org/operator-name": "pytorchjob-controller",
@@ -80,15 +81,15 @@ def test_a_restart_policy_in_the_template_is_overridden_with_a_warning(policy: s
     if policy:
         template["spec"]["restartPolicy"] = policy
     plan = plan_for(make_job(replicas={"Worker": make_replica(1, "ExitCode", template=template)}))
-    (action,) = (a for a in plan.actions if isinstance(a, CreatePod))
-    assert action.pod["spec"]["restartPolicy"] == "Never"
+    (action,) = (a for a in plan.actions if isinstance(a, Create) and a.resource == PODS)
+    assert action.object["spec"]["restartPolicy"] == "Never"
     reasons = [event.reason for event in action.succeeded()]
     assert reasons == [*(["SetPodTemplateRestartPolicy"] if policy else []), "SuccessfulCreatePod"]
 
 
 def test_the_service_is_headless_and_selects_one_replica() -> None:
-    job = read(make_job(workers=1))
-    assert service(job, job.replicas[0], 0) == {
+    (service,) = made(plan_for(make_job(workers=1)), "Service")
+    assert service == {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
@@ -112,8 +113,9 @@ def test_service_ports_are_sorted_by_name_and_unnamed_ones_collapse() -> None:
         {"containerPort": 3},
         {"name": "pytorchjob-port", "containerPort": 4},
     ]
-    job = read(make_job(replicas={"Worker": make_replica(1, template=make_template(ports=ports))}))
-    assert service(job, job.replicas[0], 0)["spec"]["ports"] == [
+    job = make_job(replicas={"Worker": make_replica(1, template=make_template(ports=ports))})
+    (service,) = made(plan_for(job), "Service")
+    assert service["spec"]["ports"] == [
         {"port": 3},
         {"name": "pytorchjob-port", "port": 4},
         {"name": "z", "port": 2},
@@ -122,13 +124,9 @@ def test_service_ports_are_sorted_by_name_and_unnamed_ones_collapse() -> None:
 
 def test_children_are_made_type_by_type_master_first_pods_before_services() -> None:
     plan = plan_for(make_job(replicas={"Worker": make_replica(2), "Master": make_replica(1)}))
-    made = [
-        (type(a).__name__, (a.pod if isinstance(a, CreatePod) else a.service)["metadata"]["name"])
-        for a in plan.actions
-        if isinstance(a, CreatePod | CreateService)
-    ]
+    names_made = [a.object["metadata"]["name"] for a in plan.actions if isinstance(a, Create)]
     workers = ["train-worker-0", "train-worker-1"]
-    assert made == [
+    assert list(zip(kinds_of(plan), names_made)) == [
         (kind, name)
         for names in (["train-master-0"], workers)
         for kind in ("CreatePod", "CreateService")

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.jobs_builders import NOW, created_pods, env_of, make_job, plan_for
 from tests.unit.jobs_world import World
 from trainshed.jobs.v1.decide import decide
+from trainshed.kube.meta.resources import PODS
 
 POLICIES = st.sampled_from(["OnFailure", "Always", "ExitCode", "Never"])
 WHICH = st.integers(0, 3)
@@ -266,9 +267,9 @@ def test_a_view_without_some_pods_repeats_their_creation_unchanged(
     world = World(job, NOW)
     first = created_pods(world.reconcile())
     observed = world.observe()
-    kept = [pod for i, pod in enumerate(observed.pods) if i not in missing]
+    kept = [pod for i, pod in enumerate(observed.owned[PODS]) if i not in missing]
     again = created_pods(plan_for(world.job or {}, kept, now=NOW - 1))
-    gone = {pod["metadata"]["name"] for i, pod in enumerate(observed.pods) if i in missing}
+    gone = {pod["metadata"]["name"] for i, pod in enumerate(observed.owned[PODS]) if i in missing}
     assert again == {name: first[name] for name in gone}
 
 
@@ -280,6 +281,6 @@ def test_decide_changes_nothing_that_it_is_given(job: dict[str, Any]) -> None:
     for name in world.pods:
         world.start(name)
     observed = world.observe()
-    before = copy.deepcopy((observed.job, observed.pods, observed.services))
+    before = copy.deepcopy((observed.job, observed.owned))
     decide(observed)
-    assert before == (observed.job, observed.pods, observed.services)
+    assert before == (observed.job, observed.owned)

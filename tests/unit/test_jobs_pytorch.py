@@ -16,9 +16,10 @@ from tests.unit.jobs_builders import (
     plan_for,
     read,
 )
+from trainshed.jobs.engine.children import Tally, classify
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.v1.frameworks import FRAMEWORKS
-from trainshed.jobs.v1.frameworks.framework import Judgement, Tally
+from trainshed.jobs.v1.frameworks.base import Seen
+from trainshed.jobs.v1.frameworks.pytorch import PyTorch, PyTorchOptions
 
 ELASTIC = {"minReplicas": 1, "maxReplicas": 3}
 FULL_ELASTIC = {
@@ -131,7 +132,7 @@ def test_the_wait_comes_after_the_init_containers_of_the_template() -> None:
     template = make_template()
     template["spec"]["initContainers"] = [{"name": "mine", "image": "i"}]
     job = make_job(replicas={"Master": make_replica(1), "Worker": make_replica(1, template=template)})
-    options = OperatorOptions(init_container_image="busybox:1", init_container_max_tries=7)
+    options = OperatorOptions(by_kind={"PyTorchJob": PyTorchOptions(image="busybox:1", max_tries=7)})
     init = created_pods(plan_for(job, options=options))["train-worker-0"]["spec"]["initContainers"]
     assert [container["name"] for container in init] == ["mine", "init-pytorch"]
     assert init[1] == {
@@ -197,7 +198,8 @@ def test_judgement(
         for type_, counts in (("Master", master), ("Worker", worker))
         if counts is not None
     }
-    judgement: Judgement = FRAMEWORKS["PyTorchJob"].judge(read(job), tallies)
+    seen = Seen(children=classify(read(job), [], []), tallies=tallies)
+    judgement = PyTorch().judge(read(job), seen)
     assert (judgement.running, judgement.succeeded) == (running, succeeded)
     assert [(f.replica_type, f.restarts) for f in judgement.failing] == failing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.unit.jobs_builders import NOW, make_job
 from tests.unit.jobs_world import World
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.times import format_time
 
 
@@ -118,7 +119,7 @@ def test_a_resume_that_finds_pods_alive_finishes_the_suspension_first() -> None:
     before = world.observe()
     world.reconcile()
     set_suspend(world, False)
-    for pod in before.pods:
+    for pod in before.owned[PODS]:
         world.pods[pod["metadata"]["name"]] = pod
     world.reconcile()
     assert conditions(world)[-1] == SUSPENDED

@@ -30,7 +30,8 @@ from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.transport import Transport
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.engine.plan import DeletePod, Plan
+from trainshed.jobs.engine.plan import Delete, Plan
+from trainshed.kube.meta import resources
 from trainshed.kube.meta.objects import Object
 from trainshed.operator.manager import Operator
 
@@ -286,10 +287,11 @@ def test_a_pod_that_has_taken_the_name_of_a_deleted_one_is_not_hit() -> None:
         await world.start()
         await world.api.put(f"{JOBS}/job", **make_job())
         await world.until("running", lambda: ("Running", "True") in conditions(world.job))
-        plan = Plan(actions=(DeletePod(name="job-worker-0", namespace="ns", uid="of-the-one-before"),))
+        gone = Delete(resource=resources.PODS, name="job-worker-0", namespace="ns", uid="of-the-one-before")
+        plan = Plan(actions=(gone,))
         assert world.operator is not None
         executor = world.operator.reconcilers["pytorchjob-controller"].executor
-        await executor.execute(world.job, plan, None)
+        await executor.execute(world.job, plan)
         pod = world.api.objects[f"{PODS}/job-worker-0"]
         assert "deletionTimestamp" not in pod["metadata"]
         await world.close()

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from tests.fakes.virtual_time import run_virtual
-from trainshed.api.kinds import PYTORCHJOB
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.transport import Response
 from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.v1.frameworks.pytorch import PyTorchOptions
 from trainshed.operator import probes
 from trainshed.operator.certificates import is_usable, make_certificates
 from trainshed.operator.flags import Flags, build_parser, parse
@@ -25,14 +26,15 @@ from trainshed.operator.webhook import review
 
 def test_defaults_are_those_of_the_training_operator() -> None:
     flags = parse([], {})
-    assert flags == Flags(jobs=OperatorOptions(legacy_labels=True)), "with or without a command line"
+    options = OperatorOptions(legacy_labels=True, by_kind={"PyTorchJob": PyTorchOptions()})
+    assert flags == Flags(jobs=options), "with or without a command line"
     assert (flags.metrics_bind_address, flags.health_probe_bind_address) == (":8080", ":8081")
     assert (flags.leader_elect, flags.controller_threads) == (False, 1)
     assert (flags.kube_api_qps, flags.kube_api_burst) == (20, 30)
     assert flags.leader_election_id == "1ca428e5.training-operator.kubeflow.org"
     assert flags.operator_namespace == "kubeflow"
     assert flags.jobs.legacy_labels is True
-    assert flags.jobs.init_container_image == "alpine:3.10"
+    assert PyTorchOptions().image == "alpine:3.10" and PyTorchOptions().max_tries == 100
 
 
 @pytest.mark.parametrize("dash", ["-", "--"])

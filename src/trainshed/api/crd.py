@@ -6,47 +6,37 @@ import msgspec
 from msgspec import inspect
 
 from trainshed.api.fields import CORE_TYPE
-from trainshed.api.kinds import GROUP, KINDS, VERSION, Kind
+from trainshed.api.kind import Kind
 from trainshed.api.podschema import core_schema
-from trainshed.api.v1.pytorch import PyTorchJob
 from trainshed.kube.meta.objects import Object
 
-ROOTS: dict[str, type[msgspec.Struct]] = {"PyTorchJob": PyTorchJob}
-"""The declared type of each kind."""
 
-PRINTER_COLUMNS = [
-    {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"},
-    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-]
-
-
-def crd(kind: str) -> Object:
-    """Return the CustomResourceDefinition of `kind`: deterministic, and a structural schema throughout.
-
-    Raises KeyError for a kind that is not ours.
-    """
-    row = KINDS[kind]
+def crd(kind: Kind) -> Object:
+    """Return the CustomResourceDefinition of a kind: deterministic, and a structural schema throughout."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": row.crd_name},
+        "metadata": {"name": kind.crd_name},
         "spec": {
-            "group": GROUP,
+            "group": kind.group,
             "names": {
-                "kind": row.name,
-                "listKind": row.list_kind,
-                "plural": row.plural,
-                "singular": row.singular,
+                "kind": kind.name,
+                "listKind": kind.list_kind,
+                "plural": kind.plural,
+                "singular": kind.singular,
             },
             "scope": "Namespaced",
             "versions": [
                 {
-                    "name": VERSION,
+                    "name": kind.version,
                     "served": True,
                     "storage": True,
-                    "additionalPrinterColumns": [dict(column) for column in PRINTER_COLUMNS],
-                    "schema": {"openAPIV3Schema": schema_of(ROOTS[kind])},
-                    "subresources": _subresources(row),
+                    "additionalPrinterColumns": [
+                        {"name": column.name, "type": column.type, "jsonPath": column.path}
+                        for column in kind.printer_columns
+                    ],
+                    "schema": {"openAPIV3Schema": schema_of(kind.root)},
+                    "subresources": _subresources(kind),
                 }
             ],
         },
@@ -63,13 +53,13 @@ def schema_of(root: type[msgspec.Struct]) -> Object:
     return out
 
 
-def _subresources(row: Kind) -> Object:
+def _subresources(kind: Kind) -> Object:
     out: Object = {"status": {}}
-    if row.scalable:
+    if kind.scale is not None:
         out["scale"] = {
-            "specReplicasPath": f".spec.{row.replica_specs_field}.Worker.replicas",
-            "statusReplicasPath": ".status.replicaStatuses.Worker.active",
-            "labelSelectorPath": ".status.replicaStatuses.Worker.selector",
+            "specReplicasPath": kind.scale.spec_replicas,
+            "statusReplicasPath": kind.scale.status_replicas,
+            "labelSelectorPath": kind.scale.label_selector,
         }
     return out
 

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.api.v1.validation import denied, validate_pytorchjob
+from trainshed.api.kind import Kind
+from trainshed.api.registry import KINDS
+from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.control.controlplane import CannotStart, Options, run
 from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.paths import StatePaths
@@ -43,7 +45,7 @@ def main() -> None:
         nodes=args.nodes,
         port=args.port,
         install=_steps(embedded_objects()),
-        admission={"pytorchjobs.kubeflow.org": _admit_pytorchjob},
+        admission={kind.resource.group_resource: admission_of(kind) for kind in KINDS.values()},
     )
     try:
         _run(run(StatePaths(args.home), options, report))
@@ -91,17 +93,18 @@ def _reporter(descriptor: int | None) -> Callable[[Report], None]:
     return report
 
 
-def _admit_pytorchjob(obj: Object, old: Object | None, operation: str) -> Sequence[Cause]:
-    """Refuse what the operator's webhook refuses on a real cluster, in the same words."""
-    verdict = validate_pytorchjob(obj, old)
-    if verdict.errors:
-        raise ApiError(
-            403,
-            "Forbidden",
-            denied(verdict.errors),
-            causes=[Cause("FieldValueInvalid", str(e), e.path) for e in verdict.errors],
-        )
-    return ()
+def admission_of(kind: Kind) -> AdmissionCheck:
+    """Return the check that says what the operator's webhook says on a real cluster, in the same words."""
+
+    def check(obj: Object, old: Object | None, operation: str) -> Admission:
+        verdict = kind.validate(obj, old)
+        refusal = None
+        if verdict.errors:
+            causes = [Cause("FieldValueInvalid", str(e), e.path) for e in verdict.errors]
+            refusal = ApiError(403, "Forbidden", kind.denied(verdict.errors), causes=causes)
+        return Admission(warnings=verdict.warnings, refusal=refusal)
+
+    return check
 
 
 def _steps(objects: Sequence[Object]) -> list[list[tuple[Resource, Object]]]:

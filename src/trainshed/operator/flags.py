@@ -12,8 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.api.kinds import KINDS
+from trainshed.api.registry import KINDS
 from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.v1.frameworks import FRAMEWORKS
+from trainshed.jobs.v1.frameworks.base import Flag
 
 DEFAULT_LEASE = "1ca428e5.training-operator.kubeflow.org"
 CERTIFICATE_SECRET = "training-operator-webhook-cert"  # noqa: S105 - the name of a Secret
@@ -53,8 +55,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Flags:
         )
     try:
         jobs = _job_options(found)
-    except (OSError, ValueError) as error:
-        parser.error(f"--pytorch-init-container-template-file: {error}")
+    except ValueError as error:
+        parser.error(str(error))
     return Flags(
         metrics_bind_address=found.metrics_bind_address,
         health_probe_bind_address=found.health_probe_bind_address,
@@ -78,20 +80,28 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Flags:
 
 
 def _job_options(found: argparse.Namespace) -> OperatorOptions:
-    """What the pure part needs. The default template file may be absent; one that was named may not."""
-    chosen: dict[str, object] = {}
-    template = Path(found.pytorch_init_container_template_file or "/etc/config/initContainer.yaml")
-    if found.pytorch_init_container_template_file or template.is_file():
-        chosen["init_container_template"] = template.read_text()
-    return msgspec.convert(
-        {
-            "legacy_labels": found.legacy_labels,
-            "init_container_image": found.pytorch_init_container_image,
-            "init_container_max_tries": found.pytorch_init_container_max_tries,
-            **chosen,
-        },
-        OperatorOptions,
-    )
+    """What the pure part needs. ValueError for a flag of a kind that cannot be used, naming it."""
+    by_kind = {}
+    for name, framework in FRAMEWORKS.items():
+        values = {flag.name: _value(flag, found) for flag in framework.flags}
+        options = framework.options(values)
+        if options is not None:
+            by_kind[name] = options
+    return OperatorOptions(legacy_labels=found.legacy_labels, by_kind=by_kind)
+
+
+def _value(flag: Flag, found: argparse.Namespace) -> str | int:
+    """Return what a kind's flag says. A fallback file may be absent; one that was named may not."""
+    given: str | int = getattr(found, flag.name.replace("-", "_"))
+    if flag.type != "file":
+        return given
+    file = Path(str(given) or flag.fallback)
+    if not given and not file.is_file():
+        return ""
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--{flag.name}: {error}") from error
 
 
 def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -126,13 +136,9 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("controller-threads", 1, "jobs of one kind reconciled at the same time", type=_positive)
     flag("kube-api-qps", 20.0, "sustained requests per second to the API", type=float)
     flag("kube-api-burst", 30, "requests that may be sent at once", type=_positive)
-    flag(
-        "pytorch-init-container-image",
-        OperatorOptions().init_container_image,
-        "image that waits for the master",
-    )
-    flag("pytorch-init-container-template-file", "", "YAML template of the init containers")
-    flag("pytorch-init-container-max-tries", 100, "how often it looks for the master", type=_positive)
+    for own in (own for framework in FRAMEWORKS.values() for own in framework.flags):
+        default = environment.get(own.variable) or own.default
+        flag(own.name, default, own.help, type=_positive if own.type == "count" else str)
     flag("mpi-kubectl-delivery-image", "kubeflow/kubectl-delivery:latest", "read by MPIJob only")
     flag("legacy-labels", True, "also write job-name, replica-type, replica-index and job-role", type=bool)
     flag("enable-webhook", False, "serve the validating webhook and keep its certificate", type=bool)

@@ -1,9 +1,10 @@
 """Assembles the operator: informers, one controller per kind, events, metrics, and their order of start.
 
-    jobs  ─► informer ──────────────► queue of its kind ─► reconcile
-    pods, services ─► informer ─(labels: operator-name, job-name)─┘
+    jobs ─► informer ─────────────────────► queue of its kind ─► reconcile
+    children ─► informer ─(labels, or controller)─┘
 
-Pods and services are mirrored once for all kinds, restricted to those with the operator-name label.
+What is watched follows from what the kinds declare that their jobs own; a resource is mirrored once for all kinds.
+Pods and services are restricted to those with the operator-name label.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from trainshed.api.kinds import GROUP, KINDS, VERSION, Kind
+from trainshed.api.kind import Kind
+from trainshed.api.registry import KINDS
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.expectations import Expectations
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer, Key
-from trainshed.jobs.engine.constants import LABEL_OPERATOR_NAME
 from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.registry import Controlled, controlled
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import PODS, SERVICES, Resource
+from trainshed.kube.meta.resources import Resource
 from trainshed.operator.execution import Executor
 from trainshed.operator.metrics import Labels, Metrics
 from trainshed.operator.reconciler import Reconciler, index_value, job_key
@@ -52,41 +54,37 @@ class Operator:
         )
         self.metrics.gauge("workqueue_depth", "Current depth of workqueue", self._queue_depths)
         scope = namespace or None
-        self._pods = Informer(client, PODS, namespace=scope, label_selector=LABEL_OPERATOR_NAME)
-        self._services = Informer(client, SERVICES, namespace=scope, label_selector=LABEL_OPERATOR_NAME)
-        pod_index = self._pods.index(_index_children)
-        service_index = self._services.index(_index_children)
-        self._informers = [self._pods, self._services]
         self._controllers: dict[str, Controller[Key]] = {}
         self._recorders: list[EventRecorder] = []
         self.reconcilers: dict[str, Reconciler] = {}
         """By controller name."""
-        for name in kinds:
-            kind = KINDS[name]
-            resource = Resource(GROUP, VERSION, kind.plural, kind.name)
-            jobs = Informer(client, resource, namespace=scope)
+        under = [controlled(name, options) for name in kinds]
+        self._owners = {(c.kind.api_version, c.kind.name): c.kind.controller_name for c in under}
+        children = _watches(client, under, scope)
+        indexes = {resource: informer.index(self._index) for resource, informer in children.items()}
+        self._informers = list(children.values())
+        for one in under:
+            kind = one.kind
+            jobs = Informer(client, kind.resource, namespace=scope)
             recorder = EventRecorder(client, kind.controller_name, now=now)
             expectations = Expectations()
+            watched = [row.resource for row in one.owns if row.watched is not None]
             executor = Executor(
                 client,
                 kind,
-                resource,
                 recorder,
                 self.metrics,
                 expectations,
-                jobs=jobs,
-                pods=self._pods,
-                services=self._services,
+                informers={kind.resource: jobs, **{resource: children[resource] for resource in watched}},
             )
             reconciler = Reconciler(
-                kind,
+                one,
                 client,
                 executor,
                 expectations,
                 options,
                 jobs=jobs,
-                pods=pod_index,
-                services=service_index,
+                children={resource: indexes[resource] for resource in watched},
                 now=now,
             )
             self.reconcilers[kind.controller_name] = reconciler
@@ -97,7 +95,7 @@ class Operator:
             self._informers.append(jobs)
             self._recorders.append(recorder)
             self._controllers[kind.controller_name] = controller
-        for informer in (self._pods, self._services):
+        for informer in children.values():
             informer.add_handler(self._enqueue_owner)
 
     @property
@@ -130,12 +128,15 @@ class Operator:
         await asyncio.gather(*(recorder.close(timeout) for recorder in self._recorders))
 
     def _enqueue_owner(self, kind: str, old: Object | None, new: Object) -> None:
-        """A child changed: reconcile the job that its labels name, before and after."""
+        """A child changed: reconcile the job that it belongs to, before and after."""
         for child in (old, new):
             if child is not None:
-                operator_name, namespace, name = job_key(child)
+                operator_name, namespace, name = job_key(child, self._owners)
                 if (controller := self._controllers.get(operator_name)) is not None and name:
                     controller.enqueue((namespace, name))
+
+    def _index(self, child: Object) -> list[str]:
+        return [index_value(*job_key(child, self._owners))]
 
     def _result_counter(self, kind: Kind) -> Callable[[str, float], None]:
         def count(result: str, seconds: float) -> None:
@@ -149,8 +150,16 @@ class Operator:
         return {(("name", name),): len(c.queue) for name, c in self._controllers.items()}
 
 
-def _index_children(child: Object) -> list[str]:
-    return [index_value(*job_key(child))]
+def _watches(client: Client, under: Iterable[Controlled], namespace: str | None) -> dict[Resource, Informer]:
+    """Return one informer for each resource that is watched; ValueError when two kinds select differently."""
+    selectors: dict[Resource, str] = {}
+    for row in (row for one in under for row in one.owns):
+        if row.watched is not None and selectors.setdefault(row.resource, row.watched) != row.watched:
+            raise ValueError(f"{row.resource.group_resource}: watched with different selectors")
+    return {
+        resource: Informer(client, resource, namespace=namespace, label_selector=selector)
+        for resource, selector in selectors.items()
+    }
 
 
 def _enqueue_job(controller: Controller[Key]) -> Callable[[str, Object | None, Object], None]:

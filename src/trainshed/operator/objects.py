@@ -3,7 +3,7 @@
 Names, labels, ports and probes are those of the training operator v1, so that an installation can be
 replaced in place. The permissions are fewer: exactly what this operator asks for, by file:
 
-    execution.py, reconciler.py, manager.py   jobs, pods, services, autoscalers
+    execution.py, reconciler.py, manager.py   jobs, and what their kinds declare to own
     client/events.py                          events
     client/leader.py                          leases, in the operator's own namespace
     certificates.py                           one Secret and one webhook configuration, with the webhook only
@@ -16,7 +16,8 @@ from typing import Any
 
 from trainshed import __version__
 from trainshed.api.crd import crd
-from trainshed.api.kinds import GROUP, KINDS, VERSION
+from trainshed.api.registry import KINDS
+from trainshed.jobs.registry import all_owned
 from trainshed.kube.meta.objects import Object
 from trainshed.operator.flags import CERTIFICATE_SECRET, DEFAULT_LEASE
 
@@ -41,19 +42,15 @@ def service_account() -> Object:
 
 def cluster_role() -> Object:
     """Return what the operator may do in every namespace."""
-    plurals = [kind.plural for kind in KINDS.values()]
-    rules = [
-        _rule("", ["events"], ["create", "get", "list", "patch"]),
-        _rule("", ["pods"], ["create", "delete", "get", "list", "watch"]),
-        _rule("", ["services"], ["create", "delete", "get", "list", "patch", "watch"]),
-        _rule(
-            "autoscaling", ["horizontalpodautoscalers"], ["create", "delete", "get", "list", "patch", "watch"]
-        ),
-        _rule(GROUP, plurals, ["delete", "get", "list", "watch"]),
-        # Children block the deletion of their job in the foreground; clusters may ask for this right then.
-        _rule(GROUP, [f"{plural}/finalizers" for plural in plurals], ["update"]),
-        _rule(GROUP, [f"{plural}/status" for plural in plurals], ["get", "patch", "update"]),
-    ]
+    rules = [_rule("", ["events"], ["create", "get", "list", "patch"])]
+    rules += [_rule(row.resource.group, [row.resource.plural], [*row.verbs]) for row in all_owned()]
+    for group, plurals in _plurals().items():
+        rules += [
+            _rule(group, plurals, ["delete", "get", "list", "watch"]),
+            # Children block the deletion of their job in the foreground; clusters may ask for this right then.
+            _rule(group, [f"{plural}/finalizers" for plural in plurals], ["update"]),
+            _rule(group, [f"{plural}/status" for plural in plurals], ["get", "patch", "update"]),
+        ]
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRole",
@@ -172,7 +169,7 @@ def deployment(*, image: str = IMAGE, command: Sequence[str] = COMMAND, args: Se
 
 def crds() -> list[Object]:
     """Return the CustomResourceDefinitions of every kind."""
-    return [crd(name) for name in KINDS]
+    return [crd(kind) for kind in KINDS.values()]
 
 
 def webhook_configuration() -> Object:
@@ -191,8 +188,8 @@ def webhook_configuration() -> Object:
                 "failurePolicy": "Fail",
                 "rules": [
                     {
-                        "apiGroups": [GROUP],
-                        "apiVersions": [VERSION],
+                        "apiGroups": [kind.group],
+                        "apiVersions": [kind.version],
                         "operations": ["CREATE", "UPDATE"],
                         "resources": [kind.plural],
                     }
@@ -238,8 +235,6 @@ def webhook_roles() -> list[Object]:
 
 def aggregated_roles() -> list[Object]:
     """Return the roles that a Kubeflow installation adds to its own admin, edit and view roles."""
-    plurals = [kind.plural for kind in KINDS.values()]
-    status = [f"{plural}/status" for plural in plurals]
     read = ["get", "list", "watch"]
     write = ["create", "delete", "get", "list", "patch", "update", "watch"]
     prefix = f"{_RBAC.replace('k8s.io', 'kubeflow.org')}/aggregate-to-kubeflow"
@@ -253,14 +248,24 @@ def aggregated_roles() -> list[Object]:
     admin["aggregationRule"] = {
         "clusterRoleSelectors": [{"matchLabels": {f"{prefix}-training-admin": "true"}}]
     }
-    edit = [
-        _rule(GROUP, plurals, write),
-        _rule(GROUP, status, ["get"]),
+    edit, view = [], []
+    for group, plurals in _plurals().items():
+        status = _rule(group, [f"{plural}/status" for plural in plurals], ["get"])
+        edit += [_rule(group, plurals, write), status]
+        view += [_rule(group, plurals, read), status]
+    edit += [
         _rule("", ["persistentvolumeclaims"], ["create", "delete", *read]),
         _rule("", ["events"], read),
     ]
-    view = [_rule(GROUP, plurals, read), _rule(GROUP, status, ["get"])]
     return [admin, role("edit", ["edit", "training-admin"], edit), role("view", ["view"], view)]
+
+
+def _plurals() -> dict[str, list[str]]:
+    """Return the names of our resources by group."""
+    out: dict[str, list[str]] = {}
+    for kind in KINDS.values():
+        out.setdefault(kind.group, []).append(kind.plural)
+    return out
 
 
 def _rule(group: str, resources: list[str], verbs: list[str]) -> Object:

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from trainshed.api.kinds import Kind
 from trainshed.client.client import Client
 from trainshed.client.controllers.expectations import Expectations
 from trainshed.client.informer import Index, Informer, Key
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
 from trainshed.jobs.engine.model import Observed, OperatorOptions
-from trainshed.jobs.v1.decide import decide
+from trainshed.jobs.registry import Controlled
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, labels_of, namespace_of, section
-from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS
+from trainshed.kube.meta.objects import Object, labels_of, namespace_of, objects, section
+from trainshed.kube.meta.resources import Resource
 from trainshed.operator.execution import Executor
 
+Owners = Mapping[tuple[str, str], str]
+"""Controller names by (apiVersion, kind) of the jobs that they control."""
 
-def job_key(child: Object) -> tuple[str, str, str]:
-    """Return (operator name, namespace, job name) of a pod or service, from its labels."""
+
+def job_key(child: Object, owners: Owners) -> tuple[str, str, str]:
+    """Return (operator name, namespace, job name) of a child: by its labels, or without them by its controller.
+
+    The texts are empty for an object of nobody that we know.
+    """
     labels = labels_of(child)
-    return labels.get(LABEL_OPERATOR_NAME, ""), namespace_of(child), labels.get(LABEL_JOB_NAME, "")
+    if labels.get(LABEL_OPERATOR_NAME):
+        return labels[LABEL_OPERATOR_NAME], namespace_of(child), labels.get(LABEL_JOB_NAME, "")
+    for owner in objects(section(child, "metadata"), "ownerReferences"):
+        if owner.get("controller") is True:
+            by = owners.get((str(owner.get("apiVersion")), str(owner.get("kind"))), "")
+            return by, namespace_of(child), str(owner.get("name") or "")
+    return "", namespace_of(child), ""
 
 
 def index_value(operator_name: str, namespace: str, name: str) -> str:
@@ -34,26 +45,24 @@ class Reconciler:
 
     def __init__(
         self,
-        kind: Kind,
+        controlled: Controlled,
         client: Client,
         executor: Executor,
         expectations: Expectations,
         options: OperatorOptions,
         *,
         jobs: Informer,
-        pods: Index,
-        services: Index,
+        children: Mapping[Resource, Index],
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._kind = kind
+        self._controlled = controlled
         self._client = client
         self.executor = executor
         self._expectations = expectations
         self._options = options
         self._jobs = jobs
-        self._pods = pods
-        self._services = services
+        self._children = children
         self._now = now
         self._clock = clock
 
@@ -67,27 +76,22 @@ class Reconciler:
         if waiting is not None:
             return waiting  # the event that ends the wait reconciles; this is only for when it never comes
         observed = await self._observe(key, job)
-        plan = decide(observed)
-        await self.executor.execute(job, plan, observed.hpa)
+        plan = self._controlled.decide(observed)
+        await self.executor.execute(job, plan)
         return plan.requeue_after
 
     async def _observe(self, key: Key, job: Object) -> Observed:
-        children = index_value(self._kind.controller_name, *key)
-        return Observed(
-            job=job,
-            pods=self._pods.get(children),
-            services=self._services.get(children),
-            hpa=await self._observe_hpa(key, job),
-            now=self._now(),
-            options=self._options,
-        )
+        group = index_value(self._controlled.kind.controller_name, *key)
+        owned = {resource: index.get(group) for resource, index in self._children.items()}
+        for resource, name in self._controlled.lookups(job):
+            found = await self._look_up(resource, name, key[0])
+            if found is not None:
+                owned.setdefault(resource, []).append(found)
+        return Observed(job=job, owned=owned, now=self._now(), options=self._options)
 
-    async def _observe_hpa(self, key: Key, job: Object) -> Object | None:
-        """Only an elastic job has one, so it is asked for instead of watched."""
-        if not section(job, "spec", "elasticPolicy"):
-            return None
+    async def _look_up(self, resource: Resource, name: str, namespace: str) -> Object | None:
         try:
-            return await self._client.get(HORIZONTALPODAUTOSCALERS, key[1], key[0])
+            return await self._client.get(resource, name, namespace)
         except ApiError as error:
             if error.code == 404:
                 return None

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 from aiohttp import web
 
-from trainshed.api.kinds import KINDS, Kind
-from trainshed.api.v1.validation import Verdict, text, validate_pytorchjob
+from trainshed.api.kind import Kind
+from trainshed.api.registry import KINDS
+from trainshed.api.verdict import text
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
@@ -31,9 +31,6 @@ MAX_REQUEST_BYTES = 8 << 20
 """An AdmissionReview of an update holds the object twice; objects are limited to 3 MiB."""
 RETRY_SECONDS = 2.0
 
-VALIDATORS: dict[str, Callable[[Object, Object | None], Verdict]] = {"PyTorchJob": validate_pytorchjob}
-"""By kind: what the API server of the embedded cluster calls too."""
-
 
 def review(kind: Kind, body: bytes) -> Object:
     """Return the AdmissionReview that answers the one in `body`; ValueError when it is none."""
@@ -44,7 +41,7 @@ def review(kind: Kind, body: bytes) -> Object:
         raise ValueError(f"not an AdmissionReview: {error}") from error
     response: dict[str, Any] = {"uid": uid, "allowed": True}
     if request.get("operation") in ("CREATE", "UPDATE"):
-        verdict = VALIDATORS[kind.name](request.get("object") or {}, request.get("oldObject"))
+        verdict = kind.validate(request.get("object") or {}, request.get("oldObject"))
         if verdict.warnings:
             response["warnings"] = list(verdict.warnings)
         if verdict.errors:

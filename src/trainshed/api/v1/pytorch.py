@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
 
 from trainshed.api.fields import CORE_TYPE, INT32, doc
+from trainshed.api.v1 import validation as rules
+from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, Port, ReplicaType, worker_scale
+from trainshed.api.v1.defaults import default_job
 from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
+from trainshed.api.verdict import FORBIDDEN, REQUIRED, FieldError, Verdict
+from trainshed.kube.meta.objects import Object, section
+
+MASTER = "Master"
+WORKER = "Worker"
+PORT = Port("pytorchjob-port", 23456)
+NPROC_DEPRECATED = "spec.elasticPolicy.nProcPerNode is deprecated, use spec.nprocPerNode instead"
 
 
 class RDZVConf(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
@@ -116,3 +127,76 @@ class PyTorchJob(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=Tru
     ] = None
     spec: Annotated[PyTorchJobSpec | None, doc("spec is the desired state.")] = None
     status: Annotated[JobStatus | None, doc("status is the observed state, written by the operator.")] = None
+
+
+def default_pytorchjob(obj: Object) -> Object:
+    """Return a copy of the PyTorchJob with every default filled in."""
+    out = default_job(obj, PYTORCHJOB)
+    spec = out["spec"]
+    elastic, worker = spec.get("elasticPolicy"), section(spec, PYTORCHJOB.replica_specs_field).get(WORKER)
+    if isinstance(elastic, dict) and isinstance(worker, dict):
+        least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
+        elastic["minReplicas"] = _first_set(least, most, worker["replicas"])
+        elastic["maxReplicas"] = _first_set(most, least, worker["replicas"])
+    if spec.get("nprocPerNode") is None and section(spec, "elasticPolicy").get("nProcPerNode") is None:
+        spec["nprocPerNode"] = "auto"
+    return out
+
+
+def validate_pytorchjob(obj: Object, old: Object | None) -> Verdict:
+    """Return every problem of a PyTorchJob as sent by a client; `old` is the stored one on an update."""
+    return rules.verdict(
+        [
+            *rules.name_errors(obj),
+            *rules.managed_by_errors(obj, old),
+            *_elastic_errors(section(obj, "spec")),
+            *rules.replica_errors(obj, PYTORCHJOB),
+        ],
+        [*rules.name_warnings(obj, PYTORCHJOB), *_elastic_warnings(section(obj, "spec"))],
+    )
+
+
+def _elastic_errors(spec: Object) -> Iterator[FieldError]:
+    elastic, replicas = spec.get("elasticPolicy"), PYTORCHJOB.replica_specs_field
+    if not isinstance(elastic, dict):
+        return
+    if section(spec, replicas).get(WORKER) is None:
+        detail = "must be configured if elastic policy is used"
+        yield FieldError(f"spec.{replicas}[{WORKER}]", REQUIRED, None, detail)
+    if elastic.get("nProcPerNode") is not None and spec.get("nprocPerNode") is not None:
+        detail = "must not be used with spec.nprocPerNode"
+        yield FieldError("spec.elasticPolicy.nProcPerNode", FORBIDDEN, None, detail)
+
+
+def _elastic_warnings(spec: Object) -> Iterator[str]:
+    if section(spec, "elasticPolicy").get("nProcPerNode") is not None:
+        yield NPROC_DEPRECATED
+
+
+def _first_set(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+PYTORCHJOB = JobKind(
+    group=GROUP,
+    version=VERSION,
+    name="PyTorchJob",
+    singular="pytorchjob",
+    plural="pytorchjobs",
+    root=PyTorchJob,
+    spec=PyTorchJobSpec,
+    printer_columns=(STATE, AGE),
+    scale=worker_scale("pytorchReplicaSpecs"),
+    defaults=default_pytorchjob,
+    validate=validate_pytorchjob,
+    controller_name="pytorchjob-controller",
+    framework="pytorch",
+    replica_specs_field="pytorchReplicaSpecs",
+    replica_types=(ReplicaType(name=MASTER, exactly=1), ReplicaType(name=WORKER)),
+    least_replicas=1,
+    container_name="pytorch",
+    port=PORT,
+    default_restart_policy="OnFailure",
+    reports_selector=True,
+    deletion_word="Pod",
+)

@@ -15,12 +15,21 @@ from trainshed.cluster.apiserver.kinds import Kind, Kinds
 from trainshed.cluster.apiserver.route import Route
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.store import Store
-from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 
-AdmissionCheck: TypeAlias = Callable[[Object, Object | None, str], Sequence[Cause]]
-"""(object, object before an update or None, "CREATE" or "UPDATE") → what is wrong. May raise `ApiError`."""
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """What an admission check has to say: what is wrong, what the client is told in any case, the refusal if any."""
+
+    causes: Sequence[Cause] = ()
+    warnings: Sequence[str] = ()
+    refusal: ApiError | None = None
+
+
+AdmissionCheck: TypeAlias = Callable[[Object, Object | None, str], Admission]
+"""(object, object before an update or None, "CREATE" or "UPDATE") → the answer."""
 
 
 class Core:

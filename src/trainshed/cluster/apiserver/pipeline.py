@@ -171,7 +171,7 @@ def _defaulted(kind: Kind, obj: Object) -> Object:
 
 
 def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: str) -> None:
-    """Raise `ApiError` 422 with everything that is wrong with `obj`."""
+    """Raise `ApiError` 422 with everything that is wrong with `obj`, or as an admission check refuses it."""
     kind, resource = call.kind, call.kind.resource
     found: list[Cause]
     if kind.info.crd:
@@ -185,7 +185,13 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
             found += crd.validate_crd(obj, old)
     custom = core.admission.get(resource.group_resource)
     if custom is not None and not found:
-        found += custom(obj, old, "CREATE" if old is None else "UPDATE")
+        answer = custom(obj, old, "CREATE" if old is None else "UPDATE")
+        # A webhook is registered for the resource, not for its subresources: their writers are told nothing.
+        for text in answer.warnings if not subresource else ():
+            call.request.warn(text)
+        if answer.refusal is not None:
+            raise answer.refusal
+        found += answer.causes
     if found:
         raise errors.invalid(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
 

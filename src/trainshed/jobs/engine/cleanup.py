@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from trainshed.jobs.engine.children import Children
 from trainshed.jobs.engine.job import Job
-from trainshed.jobs.engine.plan import Action, DeleteJob, DeletePod, DeleteService
+from trainshed.jobs.engine.owned import POD_EVENTS, SERVICE_EVENTS
+from trainshed.jobs.engine.plan import Action, Delete, Tells
 from trainshed.jobs.engine.status import Draft
 from trainshed.kube.meta.objects import Object, is_terminating, name_of, pod_phase
+from trainshed.kube.meta.resources import PODS, SERVICES
 
 
-def delete_everything(job: Job, children: Children) -> list[Action]:
+def delete_everything(children: Children) -> list[Action]:
     """Return the deletion of all pods with their services: a job that must not run has none."""
-    return _delete(job, children, children.pods)
+    return _delete(children, children.pods)
 
 
 def delete_after_finish(job: Job, children: Children) -> list[Action]:
@@ -25,8 +27,8 @@ def delete_after_finish(job: Job, children: Children) -> list[Action]:
         return []
     if policy == "Running":
         unfinished = [pod for pod in children.pods if pod_phase(pod) in ("Running", "Pending")]
-        return _delete(job, children, unfinished)
-    return _delete(job, children, children.pods)
+        return _delete(children, unfinished)
+    return _delete(children, children.pods)
 
 
 def time_to_live(job: Job, draft: Draft) -> float | None:
@@ -41,18 +43,28 @@ def time_to_live(job: Job, draft: Draft) -> float | None:
     return max(finished_at + ttl - draft.now, 0.0)
 
 
-def delete_job(job: Job) -> DeleteJob:
-    """Return the deletion of the job; its children follow by garbage collection."""
-    return DeleteJob(job.name, job.namespace, job.uid)
+def delete_job(job: Job) -> Delete:
+    """Return the deletion of the job with the default propagation, which is alone and last in its plan.
+
+    Its children follow by garbage collection.
+    """
+    return Delete(
+        resource=job.kind.resource,
+        name=job.name,
+        namespace=job.namespace,
+        uid=job.uid,
+        told=Tells(job.kind.deletion_word, "job").deleted(job.name),
+        counter="deleted",
+    )
 
 
-def _delete(job: Job, children: Children, pods: list[Object]) -> list[Action]:
+def _delete(children: Children, pods: list[Object]) -> list[Action]:
     services = {name_of(service): service for service in children.services}
     actions: list[Action] = []
     for pod in pods:
         service = services.get(name_of(pod))
         if service is not None and not is_terminating(service):
-            actions.append(DeleteService.of(service, job.namespace))
+            actions.append(Delete.of(SERVICES, service, SERVICE_EVENTS))
         if not is_terminating(pod):
-            actions.append(DeletePod.of(pod, job.namespace))
+            actions.append(Delete.of(PODS, pod, POD_EVENTS))
     return actions

@@ -27,11 +27,6 @@ def is_true(conditions: list[Object], type_: str) -> bool:
     return condition is not None and condition.get("status") == "True"
 
 
-def is_finished(conditions: list[Object]) -> bool:
-    """Say whether the job has succeeded or failed."""
-    return is_true(conditions, c.SUCCEEDED) or is_true(conditions, c.FAILED)
-
-
 def set_condition(
     conditions: list[Object], type_: str, status: str, reason: str, message: str, now: str
 ) -> list[Object]:

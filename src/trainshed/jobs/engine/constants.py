@@ -36,14 +36,6 @@ RESUMED = "Resumed"  # only in reasons: the Suspended condition turned False
 FAILED_VALIDATION = "FailedValidation"  # only in event reasons: a stored job that cannot run
 
 # Event reasons: written on the job, read by people and by `kubectl describe`.
-SUCCESSFUL_CREATE_POD = "SuccessfulCreatePod"
-FAILED_CREATE_POD = "FailedCreatePod"
-SUCCESSFUL_DELETE_POD = "SuccessfulDeletePod"
-FAILED_DELETE_POD = "FailedDeletePod"
-SUCCESSFUL_CREATE_SERVICE = "SuccessfulCreateService"
-FAILED_CREATE_SERVICE = "FailedCreateService"
-SUCCESSFUL_DELETE_SERVICE = "SuccessfulDeleteService"
-FAILED_DELETE_SERVICE = "FailedDeleteService"
 EXITED_WITH_CODE = "ExitedWithCode"
 SET_POD_TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
 RESTART_POLICY_OVERRIDDEN_MESSAGE = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from trainshed.jobs.engine import constants as c
-from trainshed.jobs.engine.children import Children
+from trainshed.jobs.engine.children import Children, count_in
 from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.plan import Event
 from trainshed.kube.meta.objects import (
@@ -45,7 +45,7 @@ def exit_events(job: Job, children: Children) -> Iterator[Event]:
     for replica in job.replicas:
         pods = [slot.pod for slot in children.of(replica) if slot.pod is not None]
         ended_well = sorted((p for p in pods if pod_phase(p) == "Succeeded"), key=_finished_at)
-        new = max(len(ended_well) - (section(stored, replica.type).get("succeeded") or 0), 0)
+        new = max(len(ended_well) - count_in(section(stored, replica.type), "succeeded"), 0)
         others = (p for p in pods if pod_phase(p) != "Succeeded" and not is_terminating(p))
         for pod in (*others, *ended_well[len(ended_well) - new :]):
             for state in terminated_states(pod, job.kind.container_name):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.api.kinds import Kind
+from trainshed.api.v1.common import JobKind, ReplicaType
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.jobs.engine import constants as c
@@ -20,11 +20,18 @@ class Replica(msgspec.Struct, frozen=True):
     count: int
     restart_policy: str
     template: Object
+    indexed: bool = True
 
     @classmethod
-    def of(cls, type_: str, spec: ReplicaSpec) -> Replica:
+    def of(cls, type_: ReplicaType, spec: ReplicaSpec) -> Replica:
         """Return the replica of a defaulted spec; a negative count is none."""
-        return cls(type_, max(spec.replicas or 0, 0), spec.restart_policy or "", spec.template or {})
+        return cls(
+            type=type_.name,
+            count=max(spec.replicas or 0, 0),
+            restart_policy=spec.restart_policy or "",
+            template=spec.template or {},
+            indexed=type_.indexed,
+        )
 
     @property
     def slug(self) -> str:
@@ -35,7 +42,7 @@ class Replica(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One job. `spec` is the kind's typed spec; `replicas` are in the order in which they are reconciled."""
 
-    kind: Kind
+    kind: JobKind
     name: str
     namespace: str
     uid: str
@@ -47,7 +54,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(
         cls,
-        kind: Kind,
+        kind: JobKind,
         document: Object,
         spec: Any,
         run_policy: RunPolicy | None,
@@ -60,7 +67,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             namespace=namespace_of(document),
             uid=uid_of(document),
             run_policy=run_policy or RunPolicy(),
-            replicas=tuple(Replica.of(t, specs[t]) for t in kind.replica_types if t in specs),
+            replicas=tuple(Replica.of(t, specs[t.name]) for t in kind.replica_types if t.name in specs),
             spec=spec,
             document=document,
         )
@@ -96,8 +103,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return next((replica for replica in self.replicas if replica.type == type_), None)
 
     def child_name(self, type_: str, index: int) -> str:
-        """Return the name of the pod and of its service: `<job>-<type>-<index>`."""
-        return f"{self.name}-{type_.lower()}-{index}".replace("/", "-")
+        """Return the name of the pod and of its service: `<job>-<type>-<index>`, or `<job>-<type>` without index."""
+        suffix = f"-{index}" if self.kind.replica_type(type_).indexed else ""
+        return f"{self.name}-{type_.lower()}{suffix}".replace("/", "-")
 
     def labels(self) -> dict[str, str]:
         """Return the labels that every child has."""
@@ -108,11 +116,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     def child_labels(self, type_: str, index: int) -> dict[str, str]:
         """Return the labels that pick out one replica; also the selector of its service."""
-        return {
-            **self.labels(),
-            c.LABEL_REPLICA_TYPE: type_.lower(),
-            c.LABEL_REPLICA_INDEX: str(index),
-        }
+        labels = {**self.labels(), c.LABEL_REPLICA_TYPE: type_.lower()}
+        if self.kind.replica_type(type_).indexed:
+            labels[c.LABEL_REPLICA_INDEX] = str(index)
+        return labels
 
     def selector(self, type_: str) -> str:
         """Return the label selector of all pods of one replica type as text, keys in order."""

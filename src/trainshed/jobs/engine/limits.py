@@ -7,9 +7,9 @@ Facts: limits of the Kubeflow training operator v1; there the deadline had no ti
 
 from __future__ import annotations
 
-from trainshed.jobs.engine import conditions as algebra
 from trainshed.jobs.engine import constants as c
-from trainshed.jobs.engine.children import Children
+from trainshed.jobs.engine.children import Children, count_in
+from trainshed.jobs.engine.conditions import find
 from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.status import Draft
 from trainshed.kube.meta.objects import (
@@ -41,7 +41,7 @@ def deadline_left(job: Job, draft: Draft) -> float | None:
 
 def ended(job: Job, draft: Draft) -> bool:
     """Say whether a limit is what the job failed by: then no pod outlives it, whatever cleanPodPolicy says."""
-    failed = algebra.find(draft.conditions, c.FAILED) or {}
+    failed = find(draft.conditions, c.FAILED) or {}
     return failed.get("message") in (_backoff_message(job), _deadline_message(job))
 
 
@@ -50,7 +50,7 @@ def _is_past_backoff_limit(job: Job, children: Children, draft: Draft) -> bool:
     if limit is None:
         return False
     failed_now = sum(pod_phase(pod) == "Failed" for pod in children.pods)
-    failed_before = sum(counts.get("failed", 0) for counts in draft.replica_statuses.values())
+    failed_before = sum(count_in(counts, "failed") for counts in draft.replica_statuses.values())
     active = sum(is_active(pod) for pod in children.pods)
     if limit < 1 and failed_now > failed_before and active != job.total_replicas:
         return True
@@ -68,7 +68,7 @@ def _is_past_backoff_limit(job: Job, children: Children, draft: Draft) -> bool:
 def _restart_count(pod: Object) -> int:
     """Return how often containers of the pod were restarted, init containers included."""
     return sum(
-        status.get("restartCount") or 0
+        count_in(status, "restartCount")
         for status in (*init_container_statuses(pod), *container_statuses(pod))
     )
 

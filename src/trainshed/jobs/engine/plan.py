@@ -1,8 +1,9 @@
 """What `decide` answers: actions in order, the status to write, and what to say once that is done.
 
 How to execute a plan
-    1. Run `actions` in order. After each, emit `action.succeeded()`; on an error emit `action.failed(error)`
-       and stop: the status then describes a world that does not exist, so it is not written.
+    1. Run `actions` in order; neighbours that create may run together, and neighbours that delete. After each, emit
+       `action.succeeded()`; on an error emit `action.failed(error)` and stop: the status then describes a world that
+       does not exist, so it is not written.
     2. If `status` is not None, write it with one update of the status subresource.
     3. Only when that write landed (or none was needed): emit `events`, count `counters`.
     4. Reconcile again after `requeue_after` seconds, or when the job or a child changes.
@@ -19,13 +20,13 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from trainshed.jobs.engine import constants as c
-from trainshed.kube.meta.objects import Object, name_of, uid_of
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, uid_of
+from trainshed.kube.meta.resources import Resource
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
-Counter: TypeAlias = Literal["created", "successful", "failed", "restarted"]
-"""Which `training_operator_jobs_<counter>_total` goes up by one. A deleted job is counted with its DeleteJob."""
+Counter: TypeAlias = Literal["created", "deleted", "successful", "failed", "restarted"]
+"""Which `training_operator_jobs_<counter>_total` goes up by one."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -36,112 +37,85 @@ class Event(msgspec.Struct, frozen=True):
     message: str
 
 
-class Action(msgspec.Struct, frozen=True):
-    """One change of the world; subclasses say which and carry their own events."""
+class Told(msgspec.Struct, frozen=True):
+    """The events of one action: those of success, and the one of failure, whose message the error's text ends."""
+
+    done: tuple[Event, ...] = ()
+    failed: Event | None = None
+
+
+QUIET = Told()
+
+
+class Tells(msgspec.Struct, frozen=True):
+    """How the making and deleting of one sort of object is told: the last word of the reason, and its noun."""
+
+    reason: str
+    noun: str
+
+    def created(self, name: str) -> Told:
+        """Return the events of a creation, e.g. `SuccessfulCreatePod: Created pod: train-worker-0`."""
+        return self._told("Create", f"Created {self.noun}: {name}", "Error creating: ")
+
+    def deleted(self, name: str) -> Told:
+        """Return the events of a deletion."""
+        return self._told("Delete", f"Deleted {self.noun}: {name}", "Error deleting: ")
+
+    def _told(self, verb: str, done: str, failed: str) -> Told:
+        return Told(
+            (Event("Normal", f"Successful{verb}{self.reason}", done),),
+            Event("Warning", f"Failed{verb}{self.reason}", failed),
+        )
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one object of `resource`. `counter` goes up by one when it happened."""
+
+    resource: Resource
+    told: Told = QUIET
+    counter: Counter | None = None
 
     def succeeded(self) -> tuple[Event, ...]:
         """Return the events that tell of the change."""
-        return ()
+        return self.told.done
 
     def failed(self, error: str) -> tuple[Event, ...]:
         """Return the events that tell why the change did not happen."""
-        return ()
+        event = self.told.failed
+        return () if event is None else (Event(event.type, event.reason, event.message + error),)
 
 
-class CreatePod(Action, frozen=True):
-    """Create `pod`; `overrides_restart_policy` when its template said something else."""
+class Create(Action, frozen=True, kw_only=True):
+    """Create `object`."""
 
-    pod: Object
-    overrides_restart_policy: bool = False
-
-    def succeeded(self) -> tuple[Event, ...]:
-        created = Event("Normal", c.SUCCESSFUL_CREATE_POD, f"Created pod: {name_of(self.pod)}")
-        if not self.overrides_restart_policy:
-            return (created,)
-        warning = Event("Warning", c.SET_POD_TEMPLATE_RESTART_POLICY, c.RESTART_POLICY_OVERRIDDEN_MESSAGE)
-        return (warning, created)
-
-    def failed(self, error: str) -> tuple[Event, ...]:
-        return (Event("Warning", c.FAILED_CREATE_POD, f"Error creating: {error}"),)
+    object: Object
 
 
-class CreateService(Action, frozen=True):
-    """Create the headless `service` that names one pod."""
+class Apply(Action, frozen=True, kw_only=True):
+    """Bring the object to this state, creating it if need be: a forced server-side apply."""
 
-    service: Object
-
-    def succeeded(self) -> tuple[Event, ...]:
-        return (Event("Normal", c.SUCCESSFUL_CREATE_SERVICE, f"Created service: {name_of(self.service)}"),)
-
-    def failed(self, error: str) -> tuple[Event, ...]:
-        return (Event("Warning", c.FAILED_CREATE_SERVICE, f"Error creating: {error}"),)
+    object: Object
 
 
-class DeletePod(Action, frozen=True):
-    """Delete the pod that was seen: `uid` is a precondition, so that its successor is never hit."""
+class Update(Action, frozen=True, kw_only=True):
+    """Replace the object that was seen: `object` carries its resourceVersion."""
+
+    object: Object
+
+
+class Delete(Action, frozen=True, kw_only=True):
+    """Delete the object that was seen: `uid` is a precondition, so that its successor is never hit."""
 
     name: str
     namespace: str
     uid: str
 
     @classmethod
-    def of(cls, pod: Object, namespace: str) -> DeletePod:
-        """Return the deletion of an observed pod."""
-        return cls(name_of(pod), namespace, uid_of(pod))
-
-    def succeeded(self) -> tuple[Event, ...]:
-        return (Event("Normal", c.SUCCESSFUL_DELETE_POD, f"Deleted pod: {self.name}"),)
-
-    def failed(self, error: str) -> tuple[Event, ...]:
-        return (Event("Warning", c.FAILED_DELETE_POD, f"Error deleting: {error}"),)
-
-
-class DeleteService(Action, frozen=True):
-    """Delete the service that was seen; `uid` is a precondition."""
-
-    name: str
-    namespace: str
-    uid: str
-
-    @classmethod
-    def of(cls, service: Object, namespace: str) -> DeleteService:
-        """Return the deletion of an observed service."""
-        return cls(name_of(service), namespace, uid_of(service))
-
-    def succeeded(self) -> tuple[Event, ...]:
-        return (Event("Normal", c.SUCCESSFUL_DELETE_SERVICE, f"Deleted service: {self.name}"),)
-
-    def failed(self, error: str) -> tuple[Event, ...]:
-        return (Event("Warning", c.FAILED_DELETE_SERVICE, f"Error deleting: {error}"),)
-
-
-class ApplyHPA(Action, frozen=True):
-    """Bring the HorizontalPodAutoscaler to this state, creating it if need be: a forced server-side apply."""
-
-    hpa: Object
-
-
-class DeleteHPA(Action, frozen=True):
-    """Delete the HorizontalPodAutoscaler that was seen; `uid` is a precondition."""
-
-    name: str
-    namespace: str
-    uid: str
-
-
-class DeleteJob(Action, frozen=True):
-    """Delete the job itself with the default propagation; `uid` is a precondition. Always alone and last."""
-
-    name: str
-    namespace: str
-    uid: str
-
-    # The reasons say Pod although a job goes: clients of the v1 operator match on them for this kind.
-    def succeeded(self) -> tuple[Event, ...]:
-        return (Event("Normal", c.SUCCESSFUL_DELETE_POD, f"Deleted job: {self.name}"),)
-
-    def failed(self, error: str) -> tuple[Event, ...]:
-        return (Event("Warning", c.FAILED_DELETE_POD, f"Error deleting: {error}"),)
+    def of(cls, resource: Resource, seen: Object, tells: Tells | None = None) -> Delete:
+        """Return the deletion of an observed object."""
+        name = name_of(seen)
+        told = QUIET if tells is None else tells.deleted(name)
+        return cls(resource=resource, name=name, namespace=namespace_of(seen), uid=uid_of(seen), told=told)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,8 +130,3 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
     counters: tuple[Counter, ...] = ()
     requeue_after: float | None = None
-
-    @property
-    def delete_job(self) -> bool:
-        """Say whether the job has outlived its time to live."""
-        return any(isinstance(action, DeleteJob) for action in self.actions)

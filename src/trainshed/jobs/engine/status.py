@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from trainshed.jobs.engine import conditions as algebra
 from trainshed.jobs.engine import constants as c
-from trainshed.jobs.engine.children import Slot
+from trainshed.jobs.engine.children import Tally, count_in
+from trainshed.jobs.engine.conditions import find, is_true, set_condition
 from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.plan import Action, Counter, Event, EventType, Plan
-from trainshed.jobs.v1.frameworks.framework import Tally
-from trainshed.kube.meta.objects import Object, is_terminating, objects, pod_phase, section
+from trainshed.kube.meta.objects import Object, objects, section
 from trainshed.kube.meta.times import format_time, time_or_none
 
 
@@ -40,7 +39,7 @@ class Draft(msgspec.Struct):
             now=now,
             conditions=objects(stored, "conditions"),
             replica_statuses={
-                k: dict(v) for k, v in section(stored, "replicaStatuses").items() if v is not None
+                k: dict(v) for k, v in section(stored, "replicaStatuses").items() if isinstance(v, dict)
             },
             start_time=stored.get("startTime"),
             completion_time=stored.get("completionTime"),
@@ -48,13 +47,18 @@ class Draft(msgspec.Struct):
 
     def is_true(self, type_: str) -> bool:
         """Say whether the condition of this type holds."""
-        return algebra.is_true(self.conditions, type_)
+        return is_true(self.conditions, type_)
 
-    def set(self, type_: str, message: str, *, status: str = "True", outcome: str | None = None) -> bool:
-        """Set a condition whose reason is the kind and `outcome` (default: the type); say if that changed it."""
+    def set(
+        self, type_: str, message: str, *, status: str = "True", outcome: str | None = None, reason: str = ""
+    ) -> bool:
+        """Set a condition, by default with the kind and `outcome` (default: the type) as its reason.
+
+        Say whether that changed it.
+        """
         before = self.conditions
-        reason = c.reason(self.job.kind.name, outcome or type_)
-        self.conditions = algebra.set_condition(before, type_, status, reason, message, format_time(self.now))
+        reason = reason or c.reason(self.job.kind.name, outcome or type_)
+        self.conditions = set_condition(before, type_, status, reason, message, format_time(self.now))
         return self.conditions is not before
 
     def say(self, type_: EventType, outcome: str, message: str) -> None:
@@ -63,7 +67,7 @@ class Draft(msgspec.Struct):
 
     def mark_created(self) -> None:
         """Say that the job was accepted: the first thing that is ever written."""
-        if algebra.find(self.conditions, c.CREATED) is None:
+        if find(self.conditions, c.CREATED) is None:
             self.set(c.CREATED, f"{self.job.kind.name} {self.job.name} is created.")
             self.counters.append("created")
 
@@ -75,29 +79,32 @@ class Draft(msgspec.Struct):
         """End the job well."""
         self._finish(c.SUCCEEDED, message, "Normal", "successful")
 
-    def fail(self, message: str, type_: EventType = "Normal") -> None:
-        """End the job badly."""
-        self._finish(c.FAILED, message, type_, "failed")
+    def fail(self, message: str, type_: EventType = "Normal", *, reason: str = "") -> None:
+        """End the job badly; `reason` is that of the condition where it is not the usual one."""
+        self._finish(c.FAILED, message, type_, "failed", reason)
 
-    def _finish(self, outcome: str, message: str, type_: EventType, counter: Counter) -> None:
-        self.set(outcome, message)
+    def _finish(
+        self, outcome: str, message: str, type_: EventType, counter: Counter, reason: str = ""
+    ) -> None:
+        self.set(outcome, message, reason=reason)
         self.completion_time = self.completion_time or format_time(self.now)
         self.say(type_, outcome, message)
         self.counters.append(counter)
 
     def count(self, tallies: Mapping[str, Tally]) -> None:
-        """Write the counts of every replica type, with the selector that autoscalers use."""
-        self.replica_statuses = {
-            type_: {**_counts(tally), "selector": self.job.selector(type_)}
-            for type_, tally in tallies.items()
-        }
+        """Write the counts of every replica type, with the selector that autoscalers use where the kind has it."""
+        self.replica_statuses = {type_: _counts(tally) for type_, tally in tallies.items()}
+        if self.job.kind.reports_selector:
+            for type_, counts in self.replica_statuses.items():
+                counts["selector"] = self.job.selector(type_)
 
     def fold_active_into_succeeded(self) -> None:
         """Count what still ran when the job succeeded as succeeded: nobody waits for it any more."""
         for counts in self.replica_statuses.values():
-            active = counts.pop("active", 0)
+            active = count_in(counts, "active")
+            counts.pop("active", None)
             if active:
-                counts["succeeded"] = counts.get("succeeded", 0) + active
+                counts["succeeded"] = count_in(counts, "succeeded") + active
 
     def clear_active(self) -> None:
         """Count nothing as running."""
@@ -111,7 +118,7 @@ class Draft(msgspec.Struct):
     def finished_at(self) -> float | None:
         """Return completionTime in seconds; for a job that another operator left without, when it ended."""
         for type_ in (c.SUCCEEDED, c.FAILED):
-            ended = algebra.find(self.conditions, type_) or {}
+            ended = find(self.conditions, type_) or {}
             if self.completion_time is None and ended.get("status") == "True":
                 return time_or_none(ended.get("lastTransitionTime"))
         return time_or_none(self.completion_time)
@@ -140,25 +147,6 @@ class Draft(msgspec.Struct):
             counters=tuple(self.counters),
             requeue_after=requeue_after,
         )
-
-
-def tally(slots: Iterable[Slot]) -> Tally:
-    """Return how the pods of one replica type are doing.
-
-    A running pod that is being deleted counts as failed: it will not finish its work.
-    """
-    active = succeeded = failed = 0
-    for slot in slots:
-        if slot.pod is None:
-            continue
-        phase = pod_phase(slot.pod)
-        if phase == "Running" and not is_terminating(slot.pod):
-            active += 1
-        elif phase == "Succeeded":
-            succeeded += 1
-        elif phase in ("Running", "Failed"):
-            failed += 1
-    return Tally(active=active, succeeded=succeeded, failed=failed)
 
 
 def _counts(tally: Tally) -> Object:

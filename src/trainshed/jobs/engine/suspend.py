@@ -23,7 +23,7 @@ def suspend(job: Job, children: Children, draft: Draft) -> list[Action]:
     if not draft.is_true(c.SUSPENDED):
         draft.set(c.SUSPENDED, message)
         draft.say("Normal", c.SUSPENDED, message)
-    return cleanup.delete_everything(job, children)
+    return cleanup.delete_everything(children)
 
 
 def is_held_by_previous_run(children: Children, draft: Draft) -> bool:

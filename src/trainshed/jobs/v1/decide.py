@@ -12,33 +12,37 @@ Assumptions
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from trainshed.api.v1.validation import text
-from trainshed.jobs.engine import cleanup, limits, suspend
+from trainshed.api.verdict import text
+from trainshed.jobs.engine import cleanup, limits, owned, suspend
 from trainshed.jobs.engine import constants as c
-from trainshed.jobs.engine.children import Children, Slot, classify
-from trainshed.jobs.engine.events import abnormal_pod_events, exit_events
+from trainshed.jobs.engine.children import Children, Slot, classify, exit_code, tally
+from trainshed.jobs.engine.events import abnormal_pod_events
 from trainshed.jobs.engine.job import Job
-from trainshed.jobs.engine.model import Observed, OperatorOptions
-from trainshed.jobs.engine.plan import Action, DeletePod, DeleteService, Event, Plan
-from trainshed.jobs.engine.status import Draft, tally
-from trainshed.jobs.v1 import autoscale, restart
-from trainshed.jobs.v1.frameworks import FRAMEWORKS, Framework
-from trainshed.jobs.v1.frameworks.framework import Judgement
-from trainshed.jobs.v1.pods import create_pod
-from trainshed.jobs.v1.services import create_service
-from trainshed.kube.meta.objects import is_terminating
+from trainshed.jobs.engine.model import Observed
+from trainshed.jobs.engine.owned import POD_EVENTS, SERVICE_EVENTS
+from trainshed.jobs.engine.plan import Action, Create, Delete, Event, Plan
+from trainshed.jobs.engine.status import Draft
+from trainshed.jobs.v1.frameworks import FRAMEWORKS
+from trainshed.jobs.v1.frameworks.base import Framework, Judgement, Phase, Seen
+from trainshed.jobs.v1.phases import phases
+from trainshed.jobs.v1.pods import Conflict, pod
+from trainshed.jobs.v1.read import read
+from trainshed.jobs.v1.restart import Failure, failing_message, restarting_message
+from trainshed.jobs.v1.services import service
+from trainshed.kube.meta.objects import is_terminating, pod_phase
+from trainshed.kube.meta.resources import PODS, SERVICES
 
 
 def decide(observed: Observed) -> Plan:
     """Return what to do about the job as observed."""
     kind = str(observed.job.get("kind"))
-    framework = FRAMEWORKS[kind]
+    framework, parts = FRAMEWORKS[kind], phases(kind, observed.options)
     try:
-        job, problems = framework.read(observed.job)
+        job, problems = read(framework.kind, observed.job)
     except msgspec.ValidationError as error:
         return Plan(events=(_invalid(kind, str(error)),))
 
@@ -48,18 +52,21 @@ def decide(observed: Observed) -> Plan:
 
     draft = Draft.of(job, observed.now)
     draft.mark_created()
-    children = classify(job, observed.pods, observed.services)
+    children = classify(job, observed.owned.get(PODS, ()), observed.owned.get(SERVICES, ()))
+    extras = [row for part in parts for row in part.owns]
 
     # Over: clean up, keep for its time to live, delete.
     if draft.is_true(c.SUCCEEDED) or draft.is_true(c.FAILED):
-        return _after_finish(job, children, draft)
+        going = [row for row in extras if not row.after_finish]
+        return _after_finish(job, children, draft, list(owned.remove(job, going, observed.owned)))
 
-    # Must not run: no pods, no autoscaler. A resumed job waits until that is so.
+    # Must not run: no pods, nothing that is only for running. A resumed job waits until that is so.
     if job.is_suspended:
-        actions = [*autoscale.remove(job, observed.hpa), *suspend.suspend(job, children, draft)]
+        going = [row for row in extras if not row.while_suspended]
+        actions = [*owned.remove(job, going, observed.owned), *suspend.suspend(job, children, draft)]
         return draft.plan(actions)
     if suspend.is_held_by_previous_run(children, draft):
-        return draft.plan(cleanup.delete_everything(job, children))
+        return draft.plan(cleanup.delete_everything(children))
 
     # Cannot run: the webhook refuses such a job, so this one was stored while there was no webhook.
     if problems:
@@ -80,84 +87,139 @@ def decide(observed: Observed) -> Plan:
         draft.fail(reached)
         return draft.plan()
 
-    # Runs: count, judge, and converge the children unless that ended the job.
-    actions = autoscale.converge(job, framework.autoscaler(job), observed.hpa)
-    actions += _run(job, framework, children, draft, observed.options)
+    # Runs: converge what is owned, count, judge, and converge the replicas unless that ended the job.
+    tallies = {replica.type: tally(children.of(replica)) for replica in job.replicas}
+    seen = Seen(children=children, tallies=tallies, conditions=draft.conditions, owned=observed.owned)
+    run = _Run(job, framework, parts, seen, observed)
+    try:
+        actions = run.plan(draft)
+    except Conflict as error:
+        return Plan(events=(_invalid(kind, str(error)),))
     return draft.plan(actions, None if _is_over(draft) else limits.deadline_left(job, draft))
 
 
-def _after_finish(job: Job, children: Children, draft: Draft) -> Plan:
-    """Return the cleanup of a job that has succeeded or failed."""
+def _after_finish(job: Job, children: Children, draft: Draft, actions: list[Action]) -> Plan:
+    """Return the cleanup of a job that has succeeded or failed, after the deletion of what is only for running."""
     if draft.is_true(c.SUCCEEDED):
         draft.fold_active_into_succeeded()
     if limits.ended(job, draft):
-        actions = cleanup.delete_everything(job, children)
+        actions += cleanup.delete_everything(children)
     else:
-        actions = cleanup.delete_after_finish(job, children)
+        actions += cleanup.delete_after_finish(job, children)
     left = cleanup.time_to_live(job, draft)
     if left == 0 and not draft.changed():
         return Plan(actions=(cleanup.delete_job(job),))
     return draft.plan(actions, left)
 
 
-def _run(
-    job: Job, framework: Framework, children: Children, draft: Draft, options: OperatorOptions
-) -> list[Action]:
-    """Return the changes of pods and services of a job that runs, and write its counts and conditions."""
-    draft.events.extend(exit_events(job, children))
-    tallies = {replica.type: tally(children.of(replica)) for replica in job.replicas}
-    judgement = framework.judge(job, tallies)
-    draft.count(tallies)
-    if draft.start_time is None:
-        draft.start()
+class _Run(msgspec.Struct, frozen=True):
+    """One pass over a job that runs."""
 
-    # Success first: what fails beside it no longer matters, and nothing is started or restarted for it.
+    job: Job
+    framework: Framework
+    phases: Sequence[Phase]
+    seen: Seen
+    observed: Observed
+
+    def plan(self, draft: Draft) -> list[Action]:
+        """Return the changes of all children, and write the counts and conditions.
+
+        Raises:
+            Conflict: two phases set the same place of a pod.
+        """
+        job, children, options = self.job, self.seen.children, self.observed.options
+        extras = self._extras()
+        draft.events.extend(extras.events)
+        draft.events.extend(self.framework.events(job, self.seen))
+        judgement = self.framework.judge(job, self.seen)
+        draft.count(self.seen.tallies)
+        if draft.start_time is None:
+            draft.start()
+        actions = list(extras.actions)
+        failures = self._failures()
+        if _ended(job, judgement, failures, draft):
+            return actions
+
+        replaced = [failure for failure in failures if failure.restart == "replace"]
+        if replaced or judgement.failing:
+            _set_restarting(job, judgement, replaced, draft)
+        else:
+            _set_running(judgement, draft)
+        actions += [Delete.of(PODS, f.pod, POD_EVENTS) for f in replaced if not is_terminating(f.pod)]
+        if extras.events or any(phase.holds(job, self.seen, options) for phase in self.phases):
+            return actions
+        for replica in job.replicas:
+            slots = list(children.of(replica))
+            actions += self._converge_pods(slots)
+            actions += self._converge_services(slots)
+        return actions
+
+    def _extras(self) -> owned.Convergence:
+        """Return what converges the objects that the phases want."""
+        rows = [row for phase in self.phases for row in phase.owns]
+        if not rows:
+            return owned.Convergence()
+        options = self.observed.options
+        wanted = [want for phase in self.phases for want in phase.owned(self.job, self.seen, options)]
+        return owned.converge(self.job, rows, wanted, self.observed.owned)
+
+    def _failures(self) -> list[Failure]:
+        """Return the failed pods that the job still wants, those included whose delete is under way."""
+        container = self.job.kind.container_name
+        return [
+            Failure(
+                slot.replica,
+                slot.pod,
+                self.framework.restart(self.job, slot.replica, exit_code(slot.pod, container)),
+            )
+            for slot in self.seen.children.slots
+            if slot.wanted and slot.pod is not None and pod_phase(slot.pod) == "Failed"
+        ]
+
+    def _converge_pods(self, slots: Sequence[Slot]) -> Iterator[Action]:
+        """Yield what gives every wanted slot of one type a pod, and the others none."""
+        job, options = self.job, self.observed.options
+        for slot in slots:
+            if slot.wanted and not slot.pods:
+                made = pod(job, self.framework, self.phases, slot.replica, slot.index, options)
+                told = self.framework.creation(job, slot.replica, made)
+                yield Create(resource=PODS, object=made, told=told)
+            elif not slot.wanted and slot.pod is not None and not is_terminating(slot.pod):
+                yield Delete.of(PODS, slot.pod, POD_EVENTS)
+
+    def _converge_services(self, slots: Sequence[Slot]) -> Iterator[Action]:
+        """Yield what gives every wanted slot of one type its service, if it has one, and the others none."""
+        for slot in slots:
+            if slot.wanted and not slot.services:
+                ports = self.framework.service_ports(self.job, slot.replica, slot.index)
+                if ports is not None:
+                    made = service(self.job, slot.replica, slot.index, ports)
+                    told = SERVICE_EVENTS.created(made["metadata"]["name"])
+                    yield Create(resource=SERVICES, object=made, told=told)
+            elif not slot.wanted and slot.service is not None and not is_terminating(slot.service):
+                yield Delete.of(SERVICES, slot.service, SERVICE_EVENTS)
+
+
+def _ended(job: Job, judgement: Judgement, failures: Sequence[Failure], draft: Draft) -> bool:
+    """Write the end of the job if it has come, and say whether it has.
+
+    Success first: what fails beside it no longer matters, and nothing is started or restarted for it.
+    """
+    if judgement.ran_first:
+        _set_running(judgement, draft)
     if judgement.succeeded is not None:
         draft.succeed(judgement.succeeded)
-        return []
-    permanent = restart.permanently_failed(job, children)
+        return True
+    permanent = next((failure for failure in failures if failure.restart == "fail"), None)
     if permanent is not None:
-        draft.fail(permanent, "Warning")
-        return []
+        draft.fail(failing_message(job, permanent.replica.type), "Warning")
+        return True
     for failing in judgement.failing:
         if not failing.restarts:
             _set_running(judgement, draft)
-            draft.fail(failing.message)
-            return []
-
-    replaced = restart.replaceable(job, children)
-    if replaced or judgement.failing:
-        _set_restarting(job, judgement, replaced, draft)
-    else:
-        _set_running(judgement, draft)
-    actions: list[Action] = [
-        DeletePod.of(f.pod, job.namespace) for f in replaced if not is_terminating(f.pod)
-    ]
-    for replica in job.replicas:
-        slots = list(children.of(replica))
-        actions += _converge_pods(job, framework, slots, options)
-        actions += _converge_services(job, slots)
-    return actions
-
-
-def _converge_pods(
-    job: Job, framework: Framework, slots: list[Slot], options: OperatorOptions
-) -> Iterator[Action]:
-    """Yield what gives every wanted slot of one type a pod, and the others none."""
-    for slot in slots:
-        if slot.wanted and not slot.pods:
-            yield create_pod(job, framework, slot.replica, slot.index, options)
-        elif not slot.wanted and slot.pod is not None and not is_terminating(slot.pod):
-            yield DeletePod.of(slot.pod, job.namespace)
-
-
-def _converge_services(job: Job, slots: list[Slot]) -> Iterator[Action]:
-    """Yield what gives every wanted slot of one type a service, and the others none."""
-    for slot in slots:
-        if slot.wanted and not slot.services:
-            yield create_service(job, slot.replica, slot.index)
-        elif not slot.wanted and slot.service is not None and not is_terminating(slot.service):
-            yield DeleteService.of(slot.service, job.namespace)
+            draft.fail(failing.message, reason=failing.reason)
+            return True
+    return False
 
 
 def _set_running(judgement: Judgement, draft: Draft) -> None:
@@ -165,7 +227,7 @@ def _set_running(judgement: Judgement, draft: Draft) -> None:
         draft.set(c.RUNNING, judgement.running)
 
 
-def _set_restarting(job: Job, judgement: Judgement, replaced: list[restart.Failure], draft: Draft) -> None:
+def _set_restarting(job: Job, judgement: Judgement, replaced: Sequence[Failure], draft: Draft) -> None:
     """Say that pods are being replaced, in one condition however often it is seen, and in events once each.
 
     Running is not set beside it, even where the master runs: the two replace each other, and a status that
@@ -174,7 +236,7 @@ def _set_restarting(job: Job, judgement: Judgement, replaced: list[restart.Failu
     starting = [failure for failure in replaced if not is_terminating(failure.pod)]
     changed = False
     for type_ in dict.fromkeys(failure.replica.type for failure in starting):
-        message = restart.restarting_message(job, type_)
+        message = restarting_message(job, type_)
         changed |= draft.set(c.RESTARTING, message)
         draft.say("Warning", c.RESTARTING, message)
     for failing in judgement.failing:

@@ -1,48 +1,58 @@
-"""One pod of a job: its template, the labels that say which replica it is, and what its framework needs."""
+"""One pod of a job: its template, the labels that say which replica it is, and what the phases add."""
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Iterator, Sequence
 
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.engine.plan import CreatePod
-from trainshed.jobs.v1.frameworks.framework import Framework
-from trainshed.kube.meta.objects import Object, objects, section, texts
+from trainshed.jobs.v1.frameworks.base import ContainerPatch, Framework, Phase, PodPatch
+from trainshed.kube.meta.objects import Object, container_named, copy_tree, objects, section, texts
 
 
-def create_pod(
-    job: Job, framework: Framework, replica: Replica, index: int, options: OperatorOptions
-) -> CreatePod:
-    """Return the creation of the pod of one replica."""
-    overrides = bool(section(replica.template, "spec").get("restartPolicy"))
-    return CreatePod(pod(job, framework, replica, index, options), overrides_restart_policy=overrides)
+class Conflict(Exception):
+    """Two phases set the same place of a pod; the text names both and the place."""
 
 
-def pod(job: Job, framework: Framework, replica: Replica, index: int, options: OperatorOptions) -> Object:
-    """Return the pod: the template, and over it what makes it this replica.
+def pod(
+    job: Job,
+    framework: Framework,
+    phases: Sequence[Phase],
+    replica: Replica,
+    index: int,
+    options: OperatorOptions,
+) -> Object:
+    """Return the pod: the template, over it what the phases add in their order, and what makes it this replica.
 
     The template's variables come first and ours are appended, so that ours win where a name repeats.
+
+    Raises:
+        Conflict: two phases set the same place.
     """
-    template = copy.deepcopy(replica.template)
+    template = copy_tree(replica.template)
     spec = section(template, "spec")
-    addition = framework.contribute(job, replica, index, options)
-    for container in objects(spec, "containers"):
-        container["env"] = [*objects(container, "env"), *copy.deepcopy(addition.env)]
-    if addition.init_containers:
-        spec["initContainers"] = [*objects(spec, "initContainers"), *copy.deepcopy(addition.init_containers)]
+    patches = [phase.patch(job, replica, index, options) for phase in phases]
+    if len(patches) > 1:
+        _refuse_conflicts(job, spec, phases, patches)
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    for patch in patches:
+        _add(job, spec, patch)
+        labels |= patch.labels
+        annotations |= patch.annotations
     spec["restartPolicy"] = pod_restart_policy(replica)
     metadata: Object = {
         "name": job.child_name(replica.type, index),
         "namespace": job.namespace,
-        "labels": _labels(job, framework, replica, index, options),
+        "labels": _labels(job, framework, replica, index, labels, options),
         "ownerReferences": [job.owner_reference()],
     }
     template_metadata = section(template, "metadata")
-    for field in ("annotations", "finalizers"):
-        if template_metadata.get(field):
-            metadata[field] = template_metadata[field]
+    if annotations := {**section(template_metadata, "annotations"), **annotations}:
+        metadata["annotations"] = annotations
+    if template_metadata.get("finalizers"):
+        metadata["finalizers"] = template_metadata["finalizers"]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -51,8 +61,80 @@ def pod_restart_policy(replica: Replica) -> str:
     return "Never" if replica.restart_policy == "ExitCode" else replica.restart_policy
 
 
+def _add(job: Job, spec: Object, patch: PodPatch) -> None:
+    """Put a patch into the copy of a template's spec."""
+    for part in patch.containers:
+        for container in _selected(job, spec, part):
+            _append(container, "env", part.env)
+            _append(container, "volumeMounts", part.mounts)
+            if part.command is not None:
+                container["command"] = list(part.command)
+            if part.args is not None:
+                container["args"] = list(part.args)
+    _append(spec, "initContainers", patch.init_containers)
+    _append(spec, "volumes", patch.volumes)
+    if patch.service_account is not None:
+        spec["serviceAccountName"] = patch.service_account
+    if patch.scheduler_name is not None:
+        spec["schedulerName"] = patch.scheduler_name
+
+
+def _append(parent: Object, field: str, more: Sequence[Object]) -> None:
+    if more:
+        parent[field] = [*objects(parent, field), *copy_tree(list(more))]
+
+
+def _selected(job: Job, spec: Object, part: ContainerPatch) -> list[Object]:
+    containers = objects(spec, "containers")
+    match part.of:
+        case "all":
+            return containers
+        case "first":
+            return containers[:1]
+        case "init":
+            return objects(spec, "initContainers")
+        case "training":
+            found = container_named(spec, job.kind.container_name)
+            return [] if found is None else [found]
+
+
+def _refuse_conflicts(job: Job, spec: Object, phases: Sequence[Phase], patches: Sequence[PodPatch]) -> None:
+    claimed: dict[str, str] = {}
+    for phase, patch in zip(phases, patches, strict=True):
+        name = type(phase).__name__
+        for place in _places(job, spec, patch):
+            if claimed.setdefault(place, name) != name:
+                raise Conflict(f"{claimed[place]} and {name} both set {place}")
+
+
+def _places(job: Job, spec: Object, patch: PodPatch) -> Iterator[str]:
+    """Yield the places of a pod that a patch sets."""
+    for part in patch.containers:
+        for container in _selected(job, spec, part):
+            where = f"of container {container.get('name')}"
+            yield from (f"variable {variable['name']} {where}" for variable in part.env)
+            yield from (f"mount {mount['mountPath']} {where}" for mount in part.mounts)
+            if part.command is not None:
+                yield f"command {where}"
+            if part.args is not None:
+                yield f"args {where}"
+    yield from (f"init container {container['name']}" for container in patch.init_containers)
+    yield from (f"volume {volume['name']}" for volume in patch.volumes)
+    yield from (f"label {key}" for key in patch.labels)
+    yield from (f"annotation {key}" for key in patch.annotations)
+    if patch.service_account is not None:
+        yield "serviceAccountName"
+    if patch.scheduler_name is not None:
+        yield "schedulerName"
+
+
 def _labels(
-    job: Job, framework: Framework, replica: Replica, index: int, options: OperatorOptions
+    job: Job,
+    framework: Framework,
+    replica: Replica,
+    index: int,
+    added: dict[str, str],
+    options: OperatorOptions,
 ) -> dict[str, str]:
     ours = job.child_labels(replica.type, index)
     if framework.is_master(job, replica, index):
@@ -61,4 +143,4 @@ def _labels(
     if options.legacy_labels:
         legacy = {short: ours[label] for label, short in c.LEGACY_LABELS.items() if label in ours}
     # A template may use a short name for itself; the current ones are the operator's.
-    return {**legacy, **texts(section(replica.template, "metadata"), "labels"), **ours}
+    return {**legacy, **texts(section(replica.template, "metadata"), "labels"), **added, **ours}

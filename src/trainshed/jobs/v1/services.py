@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainshed.jobs.engine.job import Job, Replica
-from trainshed.jobs.engine.plan import CreateService
-from trainshed.kube.meta.objects import Object, container_named, objects, section
+from trainshed.kube.meta.objects import Object
 
 
-def create_service(job: Job, replica: Replica, index: int) -> CreateService:
-    """Return the creation of the service of one replica."""
-    return CreateService(service(job, replica, index))
-
-
-def service(job: Job, replica: Replica, index: int) -> Object:
-    """Return the service with the ports of the kind's container, sorted by name.
-
-    Ports are keyed by name, so that unnamed ones collapse into the last; all are TCP.
-    """
-    container = container_named(section(replica.template, "spec"), job.kind.container_name) or {}
-    ports = {str(port.get("name") or ""): port.get("containerPort") for port in objects(container, "ports")}
+def service(job: Job, replica: Replica, index: int, ports: Sequence[Object]) -> Object:
+    """Return the service with these ports."""
     labels = job.child_labels(replica.type, index)
     return {
         "apiVersion": "v1",
@@ -29,9 +20,5 @@ def service(job: Job, replica: Replica, index: int) -> Object:
             "labels": labels,
             "ownerReferences": [job.owner_reference()],
         },
-        "spec": {
-            "clusterIP": "None",
-            "selector": dict(labels),
-            "ports": [{"name": n, "port": p} if n else {"port": p} for n, p in sorted(ports.items())],
-        },
+        "spec": {"clusterIP": "None", "selector": dict(labels), "ports": list(ports)},
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from trainshed.api.kinds import GROUP, KINDS
+from trainshed.api.registry import KINDS
 from trainshed.kube.meta.objects import Object
 from trainshed.operator import objects
 
@@ -31,7 +31,10 @@ _ENABLE_WEBHOOK = """\
 
 def render() -> dict[str, str]:
     """Return the text of every manifest by its path below this directory."""
-    crds = {f"{GROUP}_{kind.plural}.yaml": objects.crds()[i] for i, kind in enumerate(KINDS.values())}
+    crds = {
+        f"{kind.group}_{kind.plural}.yaml": definition
+        for kind, definition in zip(KINDS.values(), objects.crds(), strict=True)
+    }
     base = {
         "serviceaccount.yaml": [objects.service_account()],
         "clusterrole.yaml": [objects.cluster_role()],

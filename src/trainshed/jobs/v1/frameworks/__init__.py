@@ -1,9 +1,7 @@
-"""What each training framework adds to a job; one framework per file, one line here."""
+"""What each kind adds to a job: one framework per file, one line here."""
 
-from trainshed.jobs.v1.frameworks.framework import Framework
+from trainshed.jobs.v1.frameworks.base import Framework
 from trainshed.jobs.v1.frameworks.pytorch import PyTorch
 
-FRAMEWORKS: dict[str, Framework] = {"PyTorchJob": PyTorch()}
-"""The framework of each kind."""
-
-__all__ = ["FRAMEWORKS", "Framework"]
+FRAMEWORKS: dict[str, Framework] = {framework.kind.name: framework for framework in (PyTorch(),)}
+"""The framework of each kind, by its name."""

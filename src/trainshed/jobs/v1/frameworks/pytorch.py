@@ -9,31 +9,103 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
-from trainshed.api.kinds import PYTORCHJOB
-from trainshed.api.v1.defaults import default_pytorchjob
-from trainshed.api.v1.pytorch import ElasticPolicy, PyTorchJobSpec
-from trainshed.api.v1.validation import FieldError, validate_pytorchjob
+from trainshed.api.v1.pytorch import MASTER, PORT, PYTORCHJOB, WORKER, ElasticPolicy
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.v1.frameworks.framework import Contribution, Failing, Judgement, Tally
-from trainshed.kube.meta.objects import Object, container_named, port_named, section
+from trainshed.jobs.engine.owned import Owned, Owns
+from trainshed.jobs.v1.containertemplate import render
+from trainshed.jobs.v1.frameworks.base import ContainerPatch, Flag, Framework, PodPatch, Seen
+from trainshed.kube.meta.objects import Object, container_named, name_of, port_named, section
+from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Resource
 
-MASTER = "Master"
-WORKER = "Worker"
+DEFAULT_TEMPLATE = """\
+- name: init-pytorch
+  image: {{.InitContainerImage}}
+  imagePullPolicy: IfNotPresent
+  resources:
+    limits:
+      cpu: 100m
+      memory: 20Mi
+    requests:
+      cpu: 50m
+      memory: 10Mi
+  command:
+  - sh
+  - -c
+  - err=1;for i in $(seq {{.MaxTries}}); do if nslookup {{.MasterAddr}}; then err=0 && break; fi;echo\
+ waiting for master; sleep 2; done; exit $err
+"""
+"""The container in which a worker waits until the name of its master resolves: it would otherwise fail its rendezvous
+and restart. Source: flags and template file of the Kubeflow training operator v1."""
+
+_IMAGE = "pytorch-init-container-image"
+_TEMPLATE = "pytorch-init-container-template-file"
+_MAX_TRIES = "pytorch-init-container-max-tries"
 
 
-class PyTorch:
+class PyTorchOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator's flags say about PyTorchJobs.
+
+    image: of the container in which a worker waits for its master.
+    max_tries: look-ups of the master's name before the worker gives up; 2 seconds apart.
+    template: YAML list of containers with `{{.MasterAddr}}`, `{{.InitContainerImage}}` and `{{.MaxTries}}` to fill in.
+
+    Raises ValueError when the template renders to no list of containers, so that a wrong one stops
+    the operator at its start instead of every job later.
+    """
+
+    image: str = "alpine:3.10"
+    max_tries: int = 100
+    template: str = DEFAULT_TEMPLATE
+
+    def __post_init__(self) -> None:
+        self.init_containers("job-master-0")
+
+    def init_containers(self, master_addr: str) -> list[Object]:
+        """Return the containers that wait until `master_addr` has a DNS name."""
+        return render(
+            self.template,
+            MasterAddr=master_addr,
+            InitContainerImage=self.image,
+            MaxTries=str(self.max_tries),
+        )
+
+
+_DEFAULT = PyTorchOptions()
+
+
+class PyTorch(Framework):
     """The framework of PyTorchJob."""
 
-    def read(self, document: Object) -> tuple[Job, tuple[FieldError, ...]]:
-        """Return the defaulted job and what is wrong with it."""
-        defaulted = default_pytorchjob(document)
-        spec = msgspec.convert(defaulted.get("spec"), PyTorchJobSpec)
-        job = Job.of(PYTORCHJOB, defaulted, spec, spec.run_policy, spec.pytorch_replica_specs)
-        return job, validate_pytorchjob(defaulted, None).errors
+    kind = PYTORCHJOB
+    owns = (Owns(resource=HORIZONTALPODAUTOSCALERS, applied=True, while_suspended=False),)
+    flags = (
+        Flag(name=_IMAGE, default=_DEFAULT.image, help="image that waits for the master"),
+        Flag(
+            name=_TEMPLATE,
+            type="file",
+            fallback="/etc/config/initContainer.yaml",
+            help="YAML template of the init containers",
+        ),
+        Flag(
+            name=_MAX_TRIES,
+            type="count",
+            default=_DEFAULT.max_tries,
+            help="how often it looks for the master",
+        ),
+    )
+
+    def options(self, values: Mapping[str, Any]) -> PyTorchOptions:
+        """Return what the flags say about the init container."""
+        template = values[_TEMPLATE] or DEFAULT_TEMPLATE
+        try:
+            return PyTorchOptions(image=values[_IMAGE], max_tries=values[_MAX_TRIES], template=template)
+        except ValueError as error:
+            raise ValueError(f"--{_TEMPLATE}: {error}") from error
 
     def is_master(self, job: Job, replica: Replica, index: int) -> bool:
         """The master if there is one, else the first worker."""
@@ -41,38 +113,30 @@ class PyTorch:
             return replica.type == MASTER
         return replica.type == WORKER and index == 0
 
-    def contribute(self, job: Job, replica: Replica, index: int, options: OperatorOptions) -> Contribution:
+    def patch(self, job: Job, replica: Replica, index: int, options: OperatorOptions) -> PodPatch:
         """Return the environment of one pod, and for a worker the wait for its master's name."""
+        env = tuple(_variable(name, value) for name, value in environment(job, replica, index))
         waits = replica.type == WORKER and job.replica(MASTER) is not None
-        return Contribution(
-            env=tuple(_variable(name, value) for name, value in environment(job, replica, index)),
-            init_containers=tuple(options.init_containers(job.child_name(MASTER, 0))) if waits else (),
+        return PodPatch(
+            containers=(ContainerPatch(env=env),),
+            init_containers=tuple(_options(options).init_containers(job.child_name(MASTER, 0)))
+            if waits
+            else (),
         )
 
-    def judge(self, job: Job, tallies: Mapping[str, Tally]) -> Judgement:
-        """The master decides if there is one; else all workers, or of an elastic job any worker."""
-        master = job.replica(MASTER)
-        leader = master or job.replica(WORKER)
-        if leader is None:
-            return Judgement()
-        name = job.name if master else f"{job.namespace}/{job.name}"
-        tally = tallies[leader.type]
-        running = f"{job.kind.name} {name} is running." if tally.active > 0 else None
-        # No replicas at all (scaled to zero) is waiting, not success.
-        if leader.count > 0 and (
-            tally.succeeded >= leader.count or (not master and _is_elastic(job) and tally.succeeded > 0)
-        ):
-            verb = "is successfully" if master else "successfully"
-            return Judgement(running=running, succeeded=f"{job.kind.name} {name} {verb} completed.")
-        return Judgement(running=running, failing=tuple(_failing(job, tallies)))
+    def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
+        """Only an elastic job has an autoscaler, so it is asked for instead of watched."""
+        if not section(document, "spec", "elasticPolicy"):
+            return ()
+        return ((HORIZONTALPODAUTOSCALERS, name_of(document)),)
 
-    def autoscaler(self, job: Job) -> Object | None:
+    def owned(self, job: Job, seen: Seen, options: OperatorOptions) -> tuple[Owned, ...]:
         """Return an autoscaler of the workers when the elastic policy has metrics."""
         policy: ElasticPolicy | None = job.spec.elastic_policy
         if policy is None or policy.metrics is None:
-            return None
+            return ()
         target = {"kind": job.kind.name, "name": job.name, "apiVersion": job.kind.api_version}
-        return {
+        autoscaler = {
             "apiVersion": "autoscaling/v2",
             "kind": "HorizontalPodAutoscaler",
             "metadata": {
@@ -87,6 +151,21 @@ class PyTorch:
                 "metrics": policy.metrics,
             },
         }
+        return (Owned(resource=HORIZONTALPODAUTOSCALERS, object=autoscaler),)
+
+    def has_succeeded(self, job: Job, leader: Replica, seen: Seen) -> bool:
+        """The master decides if there is one; else all workers, or of an elastic job any worker."""
+        succeeded = seen.tallies[leader.type].succeeded
+        return succeeded >= leader.count or (leader.type == WORKER and _is_elastic(job) and succeeded > 0)
+
+    def running_message(self, job: Job) -> str:
+        """With a master, the name is enough."""
+        return f"{job.kind.name} {_called(job)} is running."
+
+    def succeeded_message(self, job: Job) -> str:
+        """With a master, the name is enough."""
+        verb = "is successfully" if job.replica(MASTER) is not None else "successfully"
+        return f"{job.kind.name} {_called(job)} {verb} completed."
 
 
 def environment(job: Job, replica: Replica, index: int) -> Iterator[tuple[str, str]]:
@@ -129,15 +208,13 @@ def _elastic_environment(job: Job, policy: ElasticPolicy) -> Iterator[tuple[str,
         yield "PET_STANDALONE", ""
 
 
-def _failing(job: Job, tallies: Mapping[str, Tally]) -> Iterator[Failing]:
-    """Yield the types that lack pods because some failed; pods above the replica count may fail freely."""
-    for replica in job.replicas:
-        tally = tallies[replica.type]
-        if tally.failed > 0 and replica.count > tally.succeeded + tally.active:
-            restarts = replica.restart_policy != "Never"
-            verb = "restarting" if restarts else "failed"
-            message = f"{job.kind.name} {job.name} is {verb} because {tally.failed} {replica.type} replica(s) failed."
-            yield Failing(replica.type, tally.failed, restarts, message)
+def _called(job: Job) -> str:
+    return job.name if job.replica(MASTER) is not None else f"{job.namespace}/{job.name}"
+
+
+def _options(options: OperatorOptions) -> PyTorchOptions:
+    chosen = options.by_kind.get(PYTORCHJOB.name)
+    return chosen if isinstance(chosen, PyTorchOptions) else _DEFAULT
 
 
 def _is_elastic(job: Job) -> bool:
@@ -153,8 +230,8 @@ def _processes_per_node(job: Job) -> int:
 def _port(job: Job, replica: Replica | None) -> int:
     template = replica.template if replica is not None else {}
     container = container_named(section(template, "spec"), job.kind.container_name)
-    port = port_named(container, job.kind.port_name) if container is not None else None
-    return port if port is not None else job.kind.port
+    port = port_named(container, PORT.name) if container is not None else None
+    return port if port is not None else PORT.number
 
 
 def _variable(name: str, value: str) -> Object:

@@ -1,8 +1,7 @@
-"""The init container in which a PyTorch worker waits until the name of its master resolves.
+"""Containers from a template in the part of Go's template language that such files use.
 
-A worker that starts first would otherwise fail its rendezvous and restart. The template language is the part
-of Go templates that such files use: `{{ .Field }}` with optional trim markers, values HTML-escaped.
-Source of fields and defaults: flags and template file of the Kubeflow training operator v1.
+That is `{{ .Field }}` with optional trim markers, values HTML-escaped.
+Source: the template file of the Kubeflow training operator v1.
 """
 
 from __future__ import annotations
@@ -15,27 +14,6 @@ import yaml
 
 from trainshed.kube.meta.objects import Object
 
-DEFAULT_IMAGE = "alpine:3.10"
-DEFAULT_MAX_TRIES = 100
-
-DEFAULT_TEMPLATE = """\
-- name: init-pytorch
-  image: {{.InitContainerImage}}
-  imagePullPolicy: IfNotPresent
-  resources:
-    limits:
-      cpu: 100m
-      memory: 20Mi
-    requests:
-      cpu: 50m
-      memory: 10Mi
-  command:
-  - sh
-  - -c
-  - err=1;for i in $(seq {{.MaxTries}}); do if nslookup {{.MasterAddr}}; then err=0 && break; fi;echo\
- waiting for master; sleep 2; done; exit $err
-"""
-
 # What Go's html/template writes for characters that mean something in HTML.
 _HTML = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;", "+": "&#43;", "\0": "\ufffd"}
@@ -43,19 +21,19 @@ _HTML = str.maketrans(
 _FIELD = re.compile(r"(\s*\{\{-\s|\{\{)\s*(.*?)\s*(\s-\}\}\s*|\}\})", re.DOTALL)
 
 
-def render(template: str, *, master_addr: str, image: str, max_tries: int) -> list[Object]:
-    """Return the list of containers of the template with its fields filled in.
+def render(template: str, **values: str) -> list[Object]:
+    """Return the list of containers of the template with its fields filled in; `values` by the name of each.
 
     Raises ValueError naming what is wrong: an unknown field, no YAML, or no list of named containers.
     """
-    containers: list[Object] = msgspec.json.decode(_rendered(template, master_addr, image, max_tries))
+    containers: list[Object] = msgspec.json.decode(_rendered(template, tuple(values.items())))
     return containers
 
 
 @functools.lru_cache(maxsize=64)
-def _rendered(template: str, master_addr: str, image: str, max_tries: int) -> bytes:
-    """Return what `render` returns, as JSON. All workers of a job have the same, in every pass over the job."""
-    values = {".MasterAddr": master_addr, ".InitContainerImage": image, ".MaxTries": str(max_tries)}
+def _rendered(template: str, fields: tuple[tuple[str, str], ...]) -> bytes:
+    """Return what `render` returns, as JSON. All pods of a type have the same, in every pass over the job."""
+    values = {f".{name}": value for name, value in fields}
 
     def fill(match: re.Match[str]) -> str:
         expression = match[2]

@@ -1,0 +1,48 @@
+"""What an operator has to know to run the jobs of a kind, whichever generation decides about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from trainshed.api.kind import Kind
+from trainshed.jobs.engine.model import Observed, OperatorOptions
+from trainshed.jobs.engine.owned import REPLICAS, Owns
+from trainshed.jobs.engine.plan import Plan
+from trainshed.jobs.v1.decide import decide
+from trainshed.jobs.v1.frameworks import FRAMEWORKS
+from trainshed.jobs.v1.frameworks.base import Phase
+from trainshed.jobs.v1.phases import COMMON, phases
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import Resource
+
+
+class Controlled(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind under control: what its jobs own, which of it is looked up by name, and who decides."""
+
+    kind: Kind
+    owns: tuple[Owns, ...]
+    lookups: Callable[[Object], Iterable[tuple[Resource, str]]]
+    decide: Callable[[Observed], Plan]
+
+
+def controlled(kind: str, options: OperatorOptions) -> Controlled:
+    """Return what there is to know about a kind; KeyError for one that nothing decides about."""
+    parts = phases(kind, options)
+
+    def lookups(document: Object) -> Iterator[tuple[Resource, str]]:
+        for part in parts:
+            yield from part.lookups(document)
+
+    return Controlled(kind=FRAMEWORKS[kind].kind, owns=_owned(parts), lookups=lookups, decide=decide)
+
+
+def all_owned() -> tuple[Owns, ...]:
+    """Return what the jobs of any kind may own, whatever the operator is started with: it needs the permissions."""
+    rows = _owned([*FRAMEWORKS.values(), *COMMON])
+    return tuple({row.resource: row for row in rows}.values())
+
+
+def _owned(parts: Iterable[Phase]) -> tuple[Owns, ...]:
+    return (*REPLICAS, *(row for part in parts for row in part.owns))

@@ -1,0 +1,232 @@
+"""What a kind has to say about its jobs, in phases: values in, values out; none touches a pod or a status itself.
+
+    shape       which replicas there are is in the kind's declaration; `service_ports` says which have a Service
+    pods        `patch`: what is added to one pod, container by container
+    objects     `owns`, `lookups`, `owned`: further objects, and how they are observed; `holds`: wait before making pods
+    judgement   `judge`: what the children as observed mean for the job; `restart`: what becomes of a failed pod
+    words       the messages of conditions, `creation` for the events of a new pod, `events` for those of each pass
+    flags       `flags`, `options`: what the operator can be told at its start
+
+A `Phase` says what any part adds to every job, whatever its kind. A `Framework` is the phase of one kind, with a
+judgement. Every method has a default: a framework implements what its kind needs. `jobs.v1.decide` applies phases in
+the order of `jobs.v1.phases`, the framework first, and refuses two that set the same place of a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from trainshed.api.v1.common import JobKind
+from trainshed.jobs.engine import constants as c
+from trainshed.jobs.engine.children import Children, Tally
+from trainshed.jobs.engine.events import exit_events
+from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.owned import POD_EVENTS, Owned, Owns
+from trainshed.jobs.engine.plan import Event, Told
+from trainshed.jobs.v1 import restart
+from trainshed.kube.meta.objects import Object, container_named, name_of, objects, section
+from trainshed.kube.meta.resources import Resource
+
+Selector: TypeAlias = Literal["all", "training", "first", "init"]
+"""Which containers of a template: all regular ones, the first with the kind's name, the first of all, all init ones."""
+
+
+class ContainerPatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What is added to the containers that `of` selects.
+
+    `env` and `mounts` come after those of the template; `command` and `args`, where not None, replace them.
+    """
+
+    of: Selector = "all"
+    env: tuple[Object, ...] = ()
+    mounts: tuple[Object, ...] = ()
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
+
+
+class PodPatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one phase adds to one pod. Lists come after those of the template; names and maps replace what is there."""
+
+    containers: tuple[ContainerPatch, ...] = ()
+    init_containers: tuple[Object, ...] = ()
+    volumes: tuple[Object, ...] = ()
+    service_account: str | None = None
+    scheduler_name: str | None = None
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judgement is made of: the children with their slots and counts, stored conditions, owned objects."""
+
+    children: Children
+    tallies: Mapping[str, Tally]
+    conditions: Sequence[Object] = ()
+    owned: Mapping[Resource, Sequence[Object]] = {}
+
+    def pod(self, type_: str, index: int) -> Object | None:
+        """Return the pod of one replica."""
+        slots = (s for s in self.children.slots if s.replica.type == type_ and s.index == index)
+        return next((slot.pod for slot in slots), None)
+
+
+class Failing(msgspec.Struct, frozen=True):
+    """One replica type that lacks pods because `failed` of them failed; `restarts` says they are replaced.
+
+    `reason` is that of a Failed condition where it is not the usual one.
+    """
+
+    replica_type: str
+    failed: int
+    restarts: bool
+    message: str
+    reason: str = ""
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What the children mean for the job. `running` and `succeeded` hold the message of that condition, or None.
+
+    Once a job has succeeded nothing else is said about it, save that it ran where `ran_first` asks for that.
+    """
+
+    running: str | None = None
+    succeeded: str | None = None
+    failing: tuple[Failing, ...] = ()
+    ran_first: bool = False
+
+
+class Flag(msgspec.Struct, frozen=True, kw_only=True):
+    """One flag of the operator that belongs to a kind. Its value is text, a count of at least 1, or a file's content.
+
+    `fallback` is a file that is read where it exists and no other is named; `variable` is the environment variable of
+    the operator that gives the default, where it is set.
+    """
+
+    name: str
+    help: str
+    default: str | int = ""
+    type: Literal["text", "count", "file"] = "text"
+    fallback: str = ""
+    variable: str = ""
+
+
+class Phase:
+    """What one part adds to every job."""
+
+    owns: tuple[Owns, ...] = ()
+    """Resources beside pods and services of which jobs own objects."""
+
+    def is_enabled(self, options: OperatorOptions) -> bool:
+        """Say whether the operator was started with this part."""
+        return True
+
+    def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
+        """Return which unwatched objects of the job's namespace are to be looked up by name at each pass."""
+        return ()
+
+    def owned(self, job: Job, seen: Seen, options: OperatorOptions) -> tuple[Owned, ...]:
+        """Return the objects that a running job wants, in the order of creation; they come before the pods."""
+        return ()
+
+    def holds(self, job: Job, seen: Seen, options: OperatorOptions) -> bool:
+        """Say whether pods have to wait for something that is owned."""
+        return False
+
+    def patch(self, job: Job, replica: Replica, index: int, options: OperatorOptions) -> PodPatch:
+        """Return what is added to one pod."""
+        return PodPatch()
+
+
+class Framework(Phase):
+    """One way to train in parallel: the phase of one kind, and its judgement."""
+
+    kind: ClassVar[JobKind]
+    flags: tuple[Flag, ...] = ()
+
+    def options(self, values: Mapping[str, Any]) -> msgspec.Struct | None:
+        """Return what the flags of the kind say, by the name of each; `options.by_kind` then has it.
+
+        Raises ValueError for a value that cannot be used, naming its flag.
+        """
+        return None
+
+    # Shape.
+
+    def leader(self, job: Job) -> Replica | None:
+        """Return the replica type that speaks for the job: the first of the kind's that the job has."""
+        return job.replicas[0] if job.replicas else None
+
+    def is_master(self, job: Job, replica: Replica, index: int) -> bool:
+        """Say whether this pod speaks for the job: its logs are the ones to show."""
+        leader = self.leader(job)
+        return leader is not None and replica.type == leader.type and index == 0
+
+    def service_ports(self, job: Job, replica: Replica, index: int) -> tuple[Object, ...] | None:
+        """Return the ports of the Service that names one pod, or None where it has none.
+
+        By default those of the training container, sorted by name; unnamed ones collapse into the last, all are TCP.
+        """
+        container = container_named(section(replica.template, "spec"), job.kind.container_name) or {}
+        ports = {str(p.get("name") or ""): p.get("containerPort") for p in objects(container, "ports")}
+        return tuple({"name": n, "port": p} if n else {"port": p} for n, p in sorted(ports.items()))
+
+    # Judgement.
+
+    def judge(self, job: Job, seen: Seen) -> Judgement:
+        """Return what the children mean for the job: by default, the leader's type decides."""
+        leader = self.leader(job)
+        if leader is None:
+            return Judgement()
+        running = self.running_message(job) if seen.tallies[leader.type].active > 0 else None
+        # No replicas at all (scaled to zero) is waiting, not success.
+        if leader.count > 0 and self.has_succeeded(job, leader, seen):
+            return Judgement(running=running, succeeded=self.succeeded_message(job))
+        return Judgement(running=running, failing=tuple(self.failing(job, seen)))
+
+    def has_succeeded(self, job: Job, leader: Replica, seen: Seen) -> bool:
+        """Say whether the job is done: by default, when all of the leader's type ended well."""
+        return seen.tallies[leader.type].succeeded >= leader.count
+
+    def failing(self, job: Job, seen: Seen) -> Iterator[Failing]:
+        """Yield the types that lack pods because some failed; pods above the replica count may fail freely."""
+        for replica in job.replicas:
+            tally = seen.tallies[replica.type]
+            if tally.failed > 0 and replica.count > tally.succeeded + tally.active:
+                restarts = replica.restart_policy != "Never"
+                message = self.failing_message(job, replica, tally.failed, restarts)
+                yield Failing(replica.type, tally.failed, restarts, message)
+
+    def restart(self, job: Job, replica: Replica, exit_code: int | None) -> restart.Restart:
+        """Return what becomes of a failed pod; `exit_code` is that of the training container, if recorded."""
+        return restart.by_policy(replica.restart_policy, exit_code)
+
+    # Words.
+
+    def running_message(self, job: Job) -> str:
+        """Return the message of the condition Running."""
+        return f"{job.kind.name} {job.name} is running."
+
+    def succeeded_message(self, job: Job) -> str:
+        """Return the message of the condition Succeeded."""
+        return f"{job.kind.name} {job.name} is successfully completed."
+
+    def failing_message(self, job: Job, replica: Replica, failed: int, restarts: bool) -> str:
+        """Return the message of the condition Restarting or Failed."""
+        verb = "restarting" if restarts else "failed"
+        return f"{job.kind.name} {job.name} is {verb} because {failed} {replica.type} replica(s) failed."
+
+    def creation(self, job: Job, replica: Replica, pod: Object) -> Told:
+        """Return the events of a new pod; the first warns where its template says another restart policy."""
+        told = POD_EVENTS.created(name_of(pod))
+        if not section(replica.template, "spec").get("restartPolicy"):
+            return told
+        warning = Event("Warning", c.SET_POD_TEMPLATE_RESTART_POLICY, c.RESTART_POLICY_OVERRIDDEN_MESSAGE)
+        return Told((warning, *told.done), told.failed)
+
+    def events(self, job: Job, seen: Seen) -> Iterable[Event]:
+        """Yield what to say about the children in each pass: by default, the exit codes of containers that ended."""
+        return exit_events(job, seen.children)
