@@ -8,11 +8,12 @@ from contextlib import aclosing
 
 from bench.cluster import cluster
 from bench.measure import Figure
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.client import Client
 from trainshed.client.config import connect, load_kubeconfig
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import PODS, PYTORCHJOBS
+from trainshed.kube.meta.resources import PODS
 
 REPLICAS = 5
 
@@ -36,10 +37,10 @@ async def _operator_is_up(client: Client) -> None:
 async def _once(client: Client, name: str) -> float:
     version = (await client.list(PODS, "default")).resource_version
     started = time.perf_counter()
-    await client.apply(PYTORCHJOBS, job(name), field_manager="bench")
+    await client.apply(PYTORCHJOB.resource, job(name), field_manager="bench")
     await asyncio.wait_for(_all_running(client, name, version), 60)
     took = time.perf_counter() - started
-    await client.delete(PYTORCHJOBS, name, "default", propagation_policy="Foreground")
+    await client.delete(PYTORCHJOB.resource, name, "default", propagation_policy="Foreground")
     async with asyncio.timeout(60):
         while await _exists(client, name) or (await client.list(PODS, "default")).items:
             await asyncio.sleep(0.02)
@@ -60,7 +61,7 @@ async def _all_running(client: Client, name: str, version: str) -> None:
 
 async def _exists(client: Client, name: str) -> bool:
     try:
-        await client.get(PYTORCHJOBS, name, "default")
+        await client.get(PYTORCHJOB.resource, name, "default")
     except ApiError as error:
         if error.code == 404:
             return False

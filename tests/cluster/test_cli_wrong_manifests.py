@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from tests.cluster.api_world import World, open_world
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.cli import check, jobs
-from trainshed.cli.serve import _admit_pytorchjob
+from trainshed.cli.serve import admission
 from trainshed.cluster.pki import ensure_pki
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import PYTORCHJOBS, Resource
+from trainshed.kube.meta.resources import Resource
 from trainshed.operator.objects import crds
 from trainshed.sdk import manifests
 from trainshed.sdk.errors import UserError
@@ -93,7 +94,7 @@ def mutations(text: str) -> Iterator[tuple[str, Any]]:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     ensure_pki(tmp_path / "pki")
-    async with open_world(tmp_path, admission={"pytorchjobs.kubeflow.org": _admit_pytorchjob}) as opened:
+    async with open_world(tmp_path, admission=admission()) as opened:
         definitions = Resource(
             "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
         )
@@ -113,8 +114,8 @@ async def check_and_run(world: World, text: str) -> str:
         await jobs.apply_and_follow(world.client, objects, detach=True)
     except (UserError, ApiError) as error:
         return str(error)
-    for job in (await world.client.list(PYTORCHJOBS, "default")).items:
-        await world.client.delete(PYTORCHJOBS, job["metadata"]["name"], "default")
+    for job in (await world.client.list(PYTORCHJOB.resource, "default")).items:
+        await world.client.delete(PYTORCHJOB.resource, job["metadata"]["name"], "default")
     assert accepted, "what check refuses, run refuses"
     return ""
 
@@ -158,4 +159,4 @@ async def test_a_job_without_replicas_is_refused_before_it_is_created(world: Wor
     head = JOB.partition("spec:")[0]
     said = await check_and_run(world, f"{head}spec: {{pytorchReplicaSpecs: {replicas}}}\n")
     assert "spec.pytorchReplicaSpecs" in said and "Required value" in said
-    assert (await world.client.list(PYTORCHJOBS, "default")).items == []
+    assert (await world.client.list(PYTORCHJOB.resource, "default")).items == []

@@ -18,6 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.fakes.training import KillingTransport, conditions, make_job
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
@@ -35,7 +36,6 @@ from trainshed.kube.meta.resources import (
     HORIZONTALPODAUTOSCALERS,
     NAMESPACES,
     PODS,
-    PYTORCHJOBS,
     SERVICEACCOUNTS,
     SERVICES,
     Resource,
@@ -107,7 +107,7 @@ class World:
         self._api = api
         self.admin = Client(AsgiTransport(api, "admin", ["system:masters"]))
         self.kubelet = Kubelet(self.admin)
-        self.jobs = Informer(self.admin, PYTORCHJOBS)
+        self.jobs = Informer(self.admin, PYTORCHJOB.resource)
         self.tasks = [asyncio.create_task(part.run()) for part in (self.kubelet.pods, self.jobs)]
         self.operator: Operator | None = None
         self._operator_task: asyncio.Task[None] | None = None
@@ -192,7 +192,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def test_a_job_converges_step_by_step(world: World) -> None:
     world.start()
-    await world.admin.create(PYTORCHJOBS, make_job())
+    await world.admin.create(PYTORCHJOB.resource, make_job())
     await world.until("all running", world.all_running)
     assert await world.names(PODS) == await world.names(SERVICES) == ALL
     assert conditions(world.job) == [("Created", "True"), ("Running", "True")]
@@ -217,7 +217,7 @@ async def test_a_job_converges_step_by_step(world: World) -> None:
 
 async def test_a_failed_pod_is_replaced(world: World) -> None:
     world.start()
-    await world.admin.create(PYTORCHJOBS, make_job())
+    await world.admin.create(PYTORCHJOB.resource, make_job())
     await world.until("all running", world.all_running)
     first = await world.admin.get(PODS, "job-worker-0", "ns")
     await world.kubelet.report("job-worker-0", "Failed", 1)
@@ -230,13 +230,13 @@ async def test_a_failed_pod_is_replaced(world: World) -> None:
 
 async def test_suspend_and_resume(world: World) -> None:
     world.start()
-    await world.admin.create(PYTORCHJOBS, make_job(suspend=True))
+    await world.admin.create(PYTORCHJOB.resource, make_job(suspend=True))
     await world.until("Suspended", lambda: world.is_true("Suspended"))
     assert await world.names(PODS) == []
     patch = {"spec": {"runPolicy": {"suspend": False}}}
-    await world.admin.patch(PYTORCHJOBS, "job", "ns", patch)
+    await world.admin.patch(PYTORCHJOB.resource, "job", "ns", patch)
     await world.until("all running", world.all_running)
-    await world.admin.patch(PYTORCHJOBS, "job", "ns", {"spec": {"runPolicy": {"suspend": True}}})
+    await world.admin.patch(PYTORCHJOB.resource, "job", "ns", {"spec": {"runPolicy": {"suspend": True}}})
     await world.until("no pods", lambda: not world.kubelet.pods.items())
     await world.until("Suspended", lambda: world.is_true("Suspended"))
     assert await world.names(SERVICES) == []
@@ -250,7 +250,7 @@ async def test_an_elastic_job_has_an_autoscaler_while_it_may_run(world: World) -
     job = make_job(master=False)
     job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, "metrics": [metric]}
     world.start()
-    await world.admin.create(PYTORCHJOBS, job)
+    await world.admin.create(PYTORCHJOB.resource, job)
     await world.until("two workers", lambda: len(world.kubelet.pods.items()) == 2)
     hpa = await world.admin.get(HORIZONTALPODAUTOSCALERS, "job", "ns")
     assert (hpa["spec"]["minReplicas"], hpa["spec"]["maxReplicas"]) == (1, 4)
@@ -258,11 +258,11 @@ async def test_an_elastic_job_has_an_autoscaler_while_it_may_run(world: World) -
     patch = {
         "spec": {"elasticPolicy": {"maxReplicas": 3}, "pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}
     }
-    await world.admin.patch(PYTORCHJOBS, "job", "ns", patch)
+    await world.admin.patch(PYTORCHJOB.resource, "job", "ns", patch)
     await world.until("three workers", lambda: len(world.kubelet.pods.items()) == 3)
     hpa = await world.admin.get(HORIZONTALPODAUTOSCALERS, "job", "ns")
     assert hpa["spec"]["maxReplicas"] == 3
-    await world.admin.patch(PYTORCHJOBS, "job", "ns", {"spec": {"runPolicy": {"suspend": True}}})
+    await world.admin.patch(PYTORCHJOB.resource, "job", "ns", {"spec": {"runPolicy": {"suspend": True}}})
     await world.until("Suspended", lambda: world.is_true("Suspended"))
     with pytest.raises(ApiError, match="not found"):
         await world.admin.get(HORIZONTALPODAUTOSCALERS, "job", "ns")
@@ -270,7 +270,7 @@ async def test_an_elastic_job_has_an_autoscaler_while_it_may_run(world: World) -
 
 async def test_a_finished_job_is_deleted_after_its_time(world: World) -> None:
     world.start()
-    await world.admin.create(PYTORCHJOBS, make_job(workers=0, ttlSecondsAfterFinished=1))
+    await world.admin.create(PYTORCHJOB.resource, make_job(workers=0, ttlSecondsAfterFinished=1))
     await world.until("running", lambda: world.is_true("Running"))
     await world.kubelet.report("job-master-0", "Succeeded")
     await world.until("deletion", lambda: not world.job)
@@ -287,7 +287,7 @@ async def test_killed_at_a_request_it_converges(world: World, number: int, after
     """A few points of the run; `test_operator_faults` has all of them on a model."""
     transport = KillingTransport(world.transport(), kill_at=number, after=after)
     world.start(transport)
-    await world.admin.create(PYTORCHJOBS, make_job(cleanPodPolicy="All"))
+    await world.admin.create(PYTORCHJOB.resource, make_job(cleanPodPolicy="All"))
 
     async def replace_when_dead() -> None:
         await transport.dead.wait()
@@ -313,10 +313,10 @@ async def test_an_informer_in_process_sees_a_write_within_milliseconds(world: Wo
     await world.jobs.wait_synced(DEADLINE)
     world.jobs.add_handler(note)
     delays = []
-    job = await world.admin.create(PYTORCHJOBS, make_job(suspend=True))
+    job = await world.admin.create(PYTORCHJOB.resource, make_job(suspend=True))
     for number in range(30):
         patch = {"metadata": {"labels": {"number": str(number)}}}
-        job = await world.admin.patch(PYTORCHJOBS, "job", "ns", patch)
+        job = await world.admin.patch(PYTORCHJOB.resource, "job", "ns", patch)
         written = time.perf_counter()
         version = job["metadata"]["resourceVersion"]
         await world.until("the event", lambda version=version: version in seen)  # type: ignore[misc]
@@ -330,8 +330,8 @@ async def test_a_watch_left_early_leaves_nothing_open(world: World) -> None:
     await world.jobs.wait_synced(DEADLINE)
     await world.kubelet.pods.wait_synced(DEADLINE)
     await world.until("the two watches", lambda: len(transport._running) == 2)
-    async with aclosing(world.admin.watch(PYTORCHJOBS)) as events:
-        await world.admin.create(PYTORCHJOBS, make_job(suspend=True))
+    async with aclosing(world.admin.watch(PYTORCHJOB.resource)) as events:
+        await world.admin.create(PYTORCHJOB.resource, make_job(suspend=True))
         assert (await asyncio.wait_for(anext(events), DEADLINE)).type == "ADDED"
         assert len(transport._running) == 3
     await world.until("the third watch closed", lambda: len(transport._running) == 2)

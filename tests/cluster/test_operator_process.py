@@ -35,7 +35,7 @@ from trainshed.cluster.apiserver.authentication import ADMIN, Authenticator
 from trainshed.cluster.apiserver.authorization import RbacAuthorizer
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.store import Store
-from trainshed.kube.meta.resources import CRDS, NAMESPACES, PODS, PYTORCHJOBS, SERVICEACCOUNTS
+from trainshed.kube.meta.resources import CRDS, NAMESPACES, PODS, SERVICEACCOUNTS
 from trainshed.operator import objects
 from trainshed.operator.certificates import CONFIGURATION_NAME
 from trainshed.operator.flags import parse
@@ -139,7 +139,7 @@ async def test_the_process_from_start_to_stop(tmp_path: Path) -> None:
     )
 
     async def state(name: str) -> list[tuple[str, str]]:
-        return conditions(await admin.get(PYTORCHJOBS, name, "ns"))
+        return conditions(await admin.get(PYTORCHJOB.resource, name, "ns"))
 
     async def has_created(name: str) -> bool:
         return ("Created", "True") in await state(name)
@@ -161,9 +161,9 @@ async def test_the_process_from_start_to_stop(tmp_path: Path) -> None:
         assert "caches are not synced" in await ask(health, "/readyz")
         async with serving(api, port, files):
             await until("ready", ready)
-            await admin.create(PYTORCHJOBS, job("first"))
+            await admin.create(PYTORCHJOB.resource, job("first"))
             await until("the first job is seen", lambda: has_created("first"))
-        await admin.create(PYTORCHJOBS, job("second"))  # while the operator is cut off
+        await admin.create(PYTORCHJOB.resource, job("second"))  # while the operator is cut off
         async with serving(api, port, files):
             await until("the second job is seen", lambda: has_created("second"))
             assert len((await admin.list(PODS, "ns")).items) == 6

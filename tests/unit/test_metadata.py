@@ -2,8 +2,9 @@
 
 import pytest
 
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.kube.meta import names
-from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, NODES, PYTORCHJOBS, ROLES, SERVICES
+from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, NODES, ROLES, SERVICES
 from trainshed.kube.schema.metadata import ANNOTATIONS_MAX, selector_causes, validate_metadata
 
 
@@ -89,7 +90,7 @@ def test_finalizers():
         'metadata.finalizers[0]: Invalid value: "mine": '
         "name is neither a standard finalizer name nor is it fully qualified"
     ]
-    assert causes(PYTORCHJOBS, finalizers=["mine"]) == []
+    assert causes(PYTORCHJOB.resource, finalizers=["mine"]) == []
     assert len(causes(finalizers=["orphan", "foregroundDeletion"])) == 1
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.resources import EVENTS, JOBS, NODES, PODS, PYTORCHJOBS, Resource
+from trainshed.kube.meta.resources import EVENTS, JOBS, NODES, PODS, Resource
 from trainshed.kube.meta.selectors import FieldSelector, LabelSelector, supported_fields
 
 LABELS = {"app": "web", "tier": "", "n": "5", "example.com/role": "node"}
@@ -177,7 +178,7 @@ def test_field_values_may_be_escaped() -> None:
     ("resource", "field", "message"),
     [
         (PODS, "spec.foo", "field label not supported: spec.foo"),
-        (PYTORCHJOBS, "spec.foo", "field label not supported: spec.foo"),
+        (PYTORCHJOB.resource, "spec.foo", "field label not supported: spec.foo"),
         (
             Resource("", "v1", "configmaps", "ConfigMap"),
             "data.a",
@@ -204,5 +205,5 @@ def test_fields_of_other_kinds() -> None:
     event = {"involvedObject": {"kind": "Pod"}, "source": {"component": "kubelet"}}
     selector = FieldSelector.parse("involvedObject.kind=Pod,involvedObject.namespace=,source=kubelet")
     assert selector.matches(event, supported_fields(EVENTS))
-    colour = supported_fields(PYTORCHJOBS, [".spec.colour"])
+    colour = supported_fields(PYTORCHJOB.resource, [".spec.colour"])
     assert FieldSelector.parse("spec.colour=red").matches({"spec": {"colour": "red"}}, colour)

@@ -17,7 +17,7 @@ from trainshed.cli.view import LiveView, PlainView
 from trainshed.client.client import Client
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import PYTORCHJOBS, Resource
+from trainshed.kube.meta.resources import Resource
 from trainshed.sdk import apply as applying
 from trainshed.sdk import manifests
 from trainshed.sdk import state as jobstate
@@ -260,8 +260,9 @@ async def _find(client: Client, name: str) -> tuple[Resource, Object]:
         except ApiError as error:
             if error.code != 404:
                 raise
+    plurals = ",".join(resource.plural for resource in candidates)
     raise UserError(
-        f'no job "{bare}" in namespace {client.namespace}', f"kubectl get {PYTORCHJOBS.plural} -A lists them"
+        f'no job "{bare}" in namespace {client.namespace}', f"kubectl get {plurals} -A lists them"
     )
 
 

@@ -45,7 +45,7 @@ def main() -> None:
         nodes=args.nodes,
         port=args.port,
         install=_steps(embedded_objects()),
-        admission={kind.resource.group_resource: admission_of(kind) for kind in KINDS.values()},
+        admission=admission(),
     )
     try:
         _run(run(StatePaths(args.home), options, report))
@@ -93,7 +93,12 @@ def _reporter(descriptor: int | None) -> Callable[[Report], None]:
     return report
 
 
-def admission_of(kind: Kind) -> AdmissionCheck:
+def admission() -> dict[str, AdmissionCheck]:
+    """Return the checks of all our kinds, by group resource."""
+    return {kind.resource.group_resource: _check_of(kind) for kind in KINDS.values()}
+
+
+def _check_of(kind: Kind) -> AdmissionCheck:
     """Return the check that says what the operator's webhook says on a real cluster, in the same words."""
 
     def check(obj: Object, old: Object | None, operation: str) -> Admission:

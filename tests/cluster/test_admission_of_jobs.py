@@ -1,0 +1,90 @@
+"""The embedded cluster refuses and warns of jobs as the operator's webhook does on a real one, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.cluster.api_world import MERGE, World, open_world
+from tests.fakes.training import make_job
+from trainshed.api.v1.pytorch import NPROC_DEPRECATED, PYTORCHJOB
+from trainshed.cli.serve import admission
+from trainshed.client.client import Client
+from trainshed.client.transport import Response
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import CRDS
+from trainshed.operator.objects import crds
+from trainshed.operator.webhook import review
+
+JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with open_world(tmp_path, admission=admission()) as world:
+        for definition in crds():
+            await Client(world.transport).create(CRDS, definition)
+        yield world
+
+
+def job(name: str = "job", workers: int = 2, **elastic: Any) -> Object:
+    out = make_job(master=False, workers=workers)
+    out["metadata"] = {"name": name, "namespace": "default"}
+    if elastic:
+        out["spec"]["elasticPolicy"] = elastic
+    return out
+
+
+def warnings_of(response: Response) -> list[str]:
+    """Return the texts of the Warning headers."""
+    return [text.removeprefix('299 - "')[:-1].replace('\\"', '"') for text in response.warnings]
+
+
+def said_by_the_webhook(obj: Object, old: Object | None = None) -> tuple[list[str], str]:
+    """Return the warnings and the refusal of the webhook."""
+    request = {
+        "uid": "1",
+        "operation": "CREATE" if old is None else "UPDATE",
+        "object": obj,
+        "oldObject": old,
+    }
+    answer = review(PYTORCHJOB, msgspec.json.encode({"request": request}))["response"]
+    return answer.get("warnings", []), answer.get("status", {}).get("message", "")
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        job(),
+        job(nProcPerNode=2),
+        job("a" * 60),
+        job("a" * 60, nProcPerNode=2),
+        job(workers=0, nProcPerNode=2),
+        job("Not.A.Label", nProcPerNode=2),
+    ],
+    ids=["valid", "deprecated", "long name", "both", "refused", "refused and deprecated"],
+)
+async def test_a_create_is_answered_as_by_the_webhook(world: World, obj: Object) -> None:
+    warnings, refusal = said_by_the_webhook(obj)
+    response = await world.raw("POST", JOBS, obj)
+    if obj["metadata"]["name"] != "Not.A.Label":  # refused by the rules of every object's name, before our own
+        assert warnings_of(response) == warnings
+        assert response.status == (403 if refusal else 201), response.body
+    if response.status == 403:
+        message = msgspec.json.decode(response.body)["message"]
+        assert message.endswith(f"denied the request: {refusal}")
+
+
+async def test_an_update_warns_and_a_write_of_the_status_does_not(world: World) -> None:
+    """Only the resource itself is registered with the webhook, so the operator's own writes are told nothing."""
+    assert (await world.raw("POST", JOBS, job(minReplicas=1))).status == 201
+    change = {"spec": {"elasticPolicy": {"nProcPerNode": 2}}}
+    response = await world.raw("PATCH", f"{JOBS}/job", change, content_type=MERGE)
+    assert (response.status, warnings_of(response)) == (200, [NPROC_DEPRECATED])
+    status = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
+    response = await world.raw("PATCH", f"{JOBS}/job/status", status, content_type=MERGE)
+    assert (response.status, warnings_of(response)) == (200, [])
