@@ -71,7 +71,9 @@ def said_by_the_webhook(obj: Object, old: Object | None = None) -> tuple[list[st
 async def test_a_create_is_answered_as_by_the_webhook(world: World, obj: Object) -> None:
     warnings, refusal = said_by_the_webhook(obj)
     response = await world.raw("POST", JOBS, obj)
-    if obj["metadata"]["name"] != "Not.A.Label":  # refused by the rules of every object's name, before our own
+    if (
+        obj["metadata"]["name"] != "Not.A.Label"
+    ):  # refused by the rules of every object's name, before our own
         assert warnings_of(response) == warnings
         assert response.status == (403 if refusal else 201), response.body
     if response.status == 403:

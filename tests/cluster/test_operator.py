@@ -18,6 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.fakes.training import KillingTransport, conditions, make_job
+from trainshed.api.registry import KINDS
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
@@ -117,9 +118,21 @@ class World:
         user = "system:serviceaccount:kubeflow:training-operator"
         return AsgiTransport(self._api, user, ["system:serviceaccounts"], user_agent="training-operator")
 
+    async def mirror(self, informer: Informer) -> Informer:
+        """Keep an informer up to date for as long as the world lasts."""
+        self.tasks.append(asyncio.create_task(informer.run()))
+        await informer.wait_synced(DEADLINE)
+        return informer
+
+    async def watch(self, jobs: Resource) -> None:
+        """Have `job` be one of another kind."""
+        self.jobs = await self.mirror(Informer(self.admin, jobs))
+
     def start(self, transport: Transport | None = None) -> None:
         self.operator = Operator(
-            Client(transport or self.transport(), user_agent="training-operator"), OperatorOptions()
+            Client(transport or self.transport(), user_agent="training-operator"),
+            OperatorOptions(),
+            kinds=tuple(KINDS),
         )
         self._operator_task = asyncio.create_task(self.operator.run())
 

@@ -8,7 +8,7 @@ import msgspec
 
 from trainshed.api.kind import Kind
 from trainshed.jobs.engine.model import Observed, OperatorOptions
-from trainshed.jobs.engine.owned import REPLICAS, Owns
+from trainshed.jobs.engine.owned import REPLICAS, Grant, Owns
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
@@ -42,6 +42,12 @@ def all_owned() -> tuple[Owns, ...]:
     """Return what the jobs of any kind may own, whatever the operator is started with: it needs the permissions."""
     rows = _owned([*FRAMEWORKS.values(), *COMMON])
     return tuple({row.resource: row for row in rows}.values())
+
+
+def all_grants() -> tuple[Grant, ...]:
+    """Return what the jobs of any kind may hand on."""
+    parts: list[Phase] = [*FRAMEWORKS.values(), *COMMON]
+    return tuple(dict.fromkeys(grant for part in parts for grant in part.grants))
 
 
 def _owned(parts: Iterable[Phase]) -> tuple[Owns, ...]:

@@ -54,6 +54,14 @@ class Owns(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(verbs))
 
 
+class Grant(msgspec.Struct, frozen=True):
+    """A permission that jobs hand on in Roles of theirs: Kubernetes lets nobody grant what they do not have."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+
+
 REPLICAS = (
     Owns(resource=PODS, watched=LABEL_OPERATOR_NAME, tells=POD_EVENTS),
     Owns(resource=SERVICES, watched=LABEL_OPERATOR_NAME, tells=SERVICE_EVENTS),

@@ -25,7 +25,7 @@ from trainshed.jobs.engine.children import Children, Tally
 from trainshed.jobs.engine.events import exit_events
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.engine.owned import POD_EVENTS, Owned, Owns
+from trainshed.jobs.engine.owned import POD_EVENTS, Grant, Owned, Owns
 from trainshed.jobs.engine.plan import Event, Told
 from trainshed.jobs.v1 import restart
 from trainshed.kube.meta.objects import Object, container_named, name_of, objects, section
@@ -119,6 +119,8 @@ class Phase:
 
     owns: tuple[Owns, ...] = ()
     """Resources beside pods and services of which jobs own objects."""
+    grants: tuple[Grant, ...] = ()
+    """Permissions that the owned objects hand on."""
 
     def is_enabled(self, options: OperatorOptions) -> bool:
         """Say whether the operator was started with this part."""
