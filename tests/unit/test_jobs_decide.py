@@ -181,6 +181,23 @@ def test_no_document_makes_it_raise(spec: dict[str, Any]) -> None:
     assert runs or plan.events or plan.status is not None
 
 
+@pytest.mark.parametrize(
+    "counts", [{"Worker": [1]}, {"Worker": "x"}, {"Worker": {"failed": "x", "active": [1], "succeeded": {}}}]
+)
+@pytest.mark.parametrize("ended", [False, True])
+def test_no_stored_count_makes_it_raise(counts: dict[str, Any], ended: bool) -> None:
+    """No CRD stores such a status; a cluster whose CRD is of somebody else's making might."""
+    status: dict[str, Any] = {"replicaStatuses": counts}
+    if ended:
+        status["conditions"] = [make_condition("Succeeded")]
+    pod = make_pod("Worker", 0, "Succeeded" if ended else "Running", exit_code=0)
+    pod["status"]["containerStatuses"][0]["restartCount"] = "x"
+    plan = plan_for(make_job(workers=1, status=status, backoffLimit=0), [pod])
+    assert plan.status is not None
+    if not ended:
+        assert plan.status["replicaStatuses"]["Worker"]["active"] == 1
+
+
 def test_an_invalid_job_says_why_and_starts_nothing() -> None:
     plan = plan_for(make_job(replicas={"Worker": make_replica(1, template={"spec": {"containers": []}})}))
     assert plan.actions == ()

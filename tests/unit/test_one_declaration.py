@@ -1,0 +1,104 @@
+"""A kind is named in its own two files and in the two registries, and nowhere else in the program.
+
+What counts as naming it: an identifier, or a text that the program works with, which holds the kind's name, its
+singular, its plural or its framework's label. What does not: docstrings, and the texts of declared fields and of
+arguments of commands (`doc`, `core`, `help`), which explain by example.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainshed.api import registry
+from trainshed.api.kind import Kind
+from trainshed.api.registry import KINDS
+from trainshed.jobs.v1.frameworks import FRAMEWORKS
+
+SRC = Path(registry.__file__).parents[1]
+REGISTRIES = {SRC / "api/registry.py", SRC / "jobs/v1/frameworks/__init__.py"}
+EXPLAINING = {"doc", "core", "Argument", "Option"}
+FILES = sorted(SRC.rglob("*.py"))
+
+
+def words_of(kind: Kind) -> set[str]:
+    """Return what names the kind, in lower case. The plural and most labels hold one of them."""
+    return {kind.singular, kind.framework}
+
+
+def own_files(kind: Kind) -> set[Path]:
+    """Return where the kind is declared and where its behaviour is."""
+    return {Path(inspect.getfile(kind.validate)), Path(inspect.getfile(type(FRAMEWORKS[kind.name])))}
+
+
+def names_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of identifiers and of texts that the program works with."""
+    explaining: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            explaining |= {id(s.value) for s in node.body if isinstance(s, ast.Expr)}
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in EXPLAINING:
+                explaining |= {id(part) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in explaining:
+                yield line, text
+            case ast.Name(id=name) | ast.alias(name=name):
+                yield line, name
+            case ast.Attribute(attr=name) | ast.keyword(arg=str(name)) | ast.arg(arg=name):
+                yield line, name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield line, name
+            case ast.ImportFrom(module=str(name)):
+                yield line, name
+
+
+def naming(source: str, words: set[str]) -> list[tuple[int, str]]:
+    """Return the places that hold one of the words."""
+    found = names_in(ast.parse(source))
+    return sorted({(line, text) for line, text in found for word in words if word in text.lower()})
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+def test_no_other_file_names_a_kind(kind: Kind) -> None:
+    allowed = REGISTRIES | own_files(kind)
+    found = {
+        str(file.relative_to(SRC)): places
+        for file in FILES
+        if file not in allowed and (places := naming(file.read_text(), words_of(kind)))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+def test_a_kind_has_two_files_of_its_own(kind: Kind) -> None:
+    declared, behaviour = sorted(own_files(kind))
+    assert declared.parent == SRC / "api" / kind.version
+    assert behaviour.parent == SRC / "jobs" / kind.version / "frameworks"
+    assert declared.name == behaviour.name
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('PLURAL = "pytorchjobs"', True),
+        ("from trainshed.api.v1.pytorch import X", True),
+        ("def admit_pytorchjob(): ...", True),
+        ('f"kubectl get pytorchjobs -n {x}"', True),
+        ("run(pytorch=1)", True),
+        ("x.PYTORCHJOB", True),
+        ('"""A PyTorchJob."""\nclass A:\n    """Like a PyTorchJob."""', False),
+        ('a: Annotated[str, doc("a is as for a PyTorchJob.")]', False),
+        ('typer.Argument(help="such as pytorchjob/mnist")', False),
+        ("import torch", False),
+    ],
+)
+def test_what_counts_as_naming_it(source: str, found: bool) -> None:
+    assert bool(naming(source, words_of(KINDS["PyTorchJob"]))) is found
