@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.virtual_time import run_virtual
-from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.controller import Controller, Worker
 from trainshed.client.controllers.workqueue import QueueClosed, WorkQueue
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import conflict
@@ -122,7 +122,7 @@ def test_every_change_is_seen_after_it_happened(seed: int, workers: int) -> None
             seen[key] = value
             return None
 
-        controller = Controller("test", reconcile, workers)
+        controller = Worker("test", reconcile, workers=workers)
         running = asyncio.create_task(controller.run())
         for step in range(30):
             key = choose.randrange(4)
@@ -151,7 +151,11 @@ def test_controller_requeues_and_reports_results() -> None:
                 raise ValueError("a bug")
             return 30.0 if len(times) == 1 else None
 
-        controller = Controller("test", reconcile, on_result=lambda result, _: results.append(result))
+        class Noting(Controller[str]):
+            async def reconcile(self, key: str) -> float | None:
+                return await reconcile(key)
+
+        controller = Noting("test", on_result=lambda result, _: results.append(result))
         running = asyncio.create_task(controller.run())
         controller.enqueue("a")
         await asyncio.sleep(100)
@@ -172,7 +176,7 @@ def test_a_key_that_comes_back_at_once_leaves_time_for_others() -> None:
         if rounds < 1_000:
             controller.enqueue(key)
 
-    controller = Controller("test", reconcile)
+    controller = Worker("test", reconcile)
 
     async def scenario() -> None:
         controller.enqueue("a")

@@ -78,7 +78,7 @@ async def examine(client: Client, objects: Sequence[Object]) -> list[Object]:
 def report_unsupported(obj: Object) -> None:
     """Say which fields of an object that the server takes this machine cannot honour."""
     from trainshed.cluster.node.pod.unsupported import local_capabilities, unsupported_fields
-    from trainshed.cluster.scheduler.scheduler import UNREGARDED, unregarded_fields
+    from trainshed.cluster.scheduler.placement import UNREGARDED, unregarded_fields
 
     capabilities = local_capabilities()
     for path, template in _pod_templates(obj):

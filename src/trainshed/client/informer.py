@@ -49,6 +49,12 @@ WATCH_MARGIN_SECONDS = 30
 EVENTS_PER_TURN = 200
 
 
+def key_of(obj: Object) -> Key:
+    """Return where an object is."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]
+
+
 class State(enum.Enum):
     """What the informer is doing; see the module."""
 
@@ -217,7 +223,7 @@ class Informer:
                 continue_token=token,
             )
             for obj in page.items:
-                listed[_key(obj)] = obj
+                listed[key_of(obj)] = obj
             token = page.continue_token
             if not token:
                 break
@@ -251,9 +257,9 @@ class Informer:
 
     def _take(self, event: WatchEvent) -> None:
         if event.type in ("ADDED", "MODIFIED"):
-            self._store(_key(event.object), event.object)
+            self._store(key_of(event.object), event.object)
         elif event.type == "DELETED":
-            self._remove(_key(event.object), event.object)
+            self._remove(key_of(event.object), event.object)
         if event.resource_version:
             self.resource_version = event.resource_version
 
@@ -291,8 +297,3 @@ class Informer:
 
     def _about(self, **more: object) -> dict[str, object]:
         return {"resource": self.resource.group_resource, "resource_version": self.resource_version, **more}
-
-
-def _key(obj: Object) -> Key:
-    metadata = obj["metadata"]
-    return metadata.get("namespace") or "", metadata["name"]

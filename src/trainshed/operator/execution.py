@@ -14,17 +14,17 @@ the check it would run a finished training again.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import groupby
 
 from trainshed.api.kind import Kind
 from trainshed.client.client import Client
-from trainshed.client.controllers.expectations import Expectations
+from trainshed.client.controllers.batches import slow_start
+from trainshed.client.controllers.ownwrites import OwnWrites
 from trainshed.client.events import EventRecorder
-from trainshed.client.informer import Informer
+from trainshed.client.informer import Informer, Key, key_of
 from trainshed.jobs.engine.plan import Action, Apply, Create, Delete, Event, Plan, Update
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError
@@ -35,10 +35,6 @@ from trainshed.operator.metrics import Metrics
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "training-operator"
-MAX_BATCH = 16
-"""Requests in flight for one job; what is created is made together, and what goes is deleted together. Batches start at
-1 and double, so that a namespace over its quota costs one refused request, not hundreds (as in the Job
-controller of Kubernetes)."""
 
 
 class Executor:
@@ -50,27 +46,25 @@ class Executor:
         kind: Kind,
         recorder: EventRecorder,
         metrics: Metrics,
-        expectations: Expectations,
+        own: OwnWrites[Key],
         *,
         informers: Mapping[Resource, Informer],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._kind = kind
         self._resource = kind.resource
         self._recorder = recorder
         self._metrics = metrics
-        self._expectations = expectations
+        self._own = own
         self._informers = informers
-        self._clock = clock
 
     async def execute(self, job: Object, plan: Plan) -> None:
         """Do all of `plan`; ApiError or TransportError at the first thing that fails, which ends it."""
         if any(isinstance(action, Create) for action in plan.actions):
             await self._check_current(job)
+        act, tell = partial(self._act, job), partial(self._tell, job)
         for _, same in groupby(enumerate(plan.actions), key=_together):
-            for batch in _slow_start([action for _, action in same]):
-                await self._run(job, batch)
+            await slow_start([action for _, action in same], act, tell)
         if plan.status is not None:
             await self._write_status(job, plan.status)
         self._emit(job, plan.events)
@@ -89,21 +83,14 @@ class Executor:
         if not same or any(live.get(part) != job.get(part) for part in ("spec", "status")):
             raise self._conflict(job, "the job has changed since it was observed")
 
-    async def _run(self, job: Object, batch: Sequence[Action]) -> None:
-        """Run a batch at once; report each in order; raise the first failure."""
-        results = await asyncio.gather(*(self._act(job, a) for a in batch), return_exceptions=True)
-        failure: BaseException | None = None
-        for action, result in zip(batch, results, strict=True):
-            if isinstance(result, ApiError) and result.reason != "Conflict":
-                self._emit(job, action.failed(str(result)))
-            elif result is True:
-                self._emit(job, action.succeeded())
-                if action.counter is not None:
-                    self._count(job, action.counter)
-            if isinstance(result, BaseException):
-                failure = failure or result
-        if failure is not None:
-            raise failure
+    def _tell(self, job: Object, action: Action, outcome: bool | BaseException) -> None:
+        """Report what became of an action. A conflict means that the view was old, and is no news."""
+        if isinstance(outcome, ApiError) and outcome.reason != "Conflict":
+            self._emit(job, action.failed(str(outcome)))
+        elif outcome is True:
+            self._emit(job, action.succeeded())
+            if action.counter is not None:
+                self._count(job, action.counter)
 
     async def _act(self, job: Object, action: Action) -> bool:
         """Return whether the world was changed by us just now."""
@@ -161,18 +148,14 @@ class Executor:
             changed = False
         informer = self._informers.get(target.resource)
         if informer is not None:
-            key = namespace_of(job), name_of(job)
-            self._expectations.deleting(
-                key, informer, target.namespace, target.name, target.uid, self._clock()
-            )
+            self._own.deleting(key_of(job), informer, target.namespace, target.name, target.uid)
         return changed
 
     def _wrote(self, job: Object, resource: Resource, written: Object) -> None:
         """Have the job wait until the mirror of a watched resource shows what was written."""
         informer = self._informers.get(resource)
         if informer is not None:
-            key = namespace_of(job), name_of(job)
-            self._expectations.wrote(key, informer, written, self._clock())
+            self._own.wrote(key_of(job), informer, written)
 
     async def _write_status(self, job: Object, status: Object) -> None:
         try:
@@ -201,12 +184,3 @@ def _together(numbered: tuple[int, Action]) -> object:
     """Return what neighbours that may run together have in common: what is applied or updated is on its own."""
     number, action = numbered
     return type(action) if isinstance(action, Create | Delete) else number
-
-
-def _slow_start(actions: list[Action]) -> Iterator[list[Action]]:
-    """Yield batches of 1, 2, 4 … MAX_BATCH actions."""
-    size = 1
-    while actions:
-        batch, actions = actions[:size], actions[size:]
-        yield batch
-        size = min(size * 2, MAX_BATCH)

@@ -18,6 +18,9 @@ JOB_COUNTERS = {
 }
 """Help texts by the word in `training_operator_jobs_<word>_total`, as in the training operator v1."""
 
+RECONCILES = "controller_runtime_reconcile_total"
+RECONCILE_SECONDS = "controller_runtime_reconcile_time_seconds_sum"
+
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -30,6 +33,8 @@ class Metrics:
         self._read: dict[str, Callable[[], Mapping[Labels, float]]] = {}
         for word, text in JOB_COUNTERS.items():
             self.declare(f"training_operator_jobs_{word}_total", "counter", text)
+        self.declare(RECONCILES, "counter", "Total number of reconciliations per controller")
+        self.declare(RECONCILE_SECONDS, "counter", "Seconds spent in reconciliations")
 
     def declare(self, name: str, kind: str, help: str) -> None:
         """Make `name` known; `kind` is counter or gauge."""
@@ -50,6 +55,11 @@ class Metrics:
     def count_job(self, word: str, namespace: str, framework: str) -> None:
         """Raise `training_operator_jobs_<word>_total`."""
         self.count(f"training_operator_jobs_{word}_total", job_namespace=namespace, framework=framework)
+
+    def count_reconcile(self, controller: str, result: str, seconds: float) -> None:
+        """Note how one reconcile ended and how long it took."""
+        self.count(RECONCILES, controller=controller, result=result)
+        self.count(RECONCILE_SECONDS, seconds, controller=controller)
 
     def text(self) -> str:
         """Return all metrics, ready to be served."""

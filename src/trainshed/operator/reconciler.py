@@ -3,86 +3,89 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 
 from trainshed.client.client import Client
-from trainshed.client.controllers.expectations import Expectations
-from trainshed.client.informer import Index, Informer, Key
+from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.informers import SharedInformers
+from trainshed.client.events import EventRecorder
+from trainshed.client.informer import Key, key_of
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.registry import Controlled
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, labels_of, namespace_of, objects, section
+from trainshed.kube.meta.objects import Object, labels_of, namespace_of
+from trainshed.kube.meta.ownership import controller_of
 from trainshed.kube.meta.resources import Resource
 from trainshed.operator.execution import Executor
-
-Owners = Mapping[tuple[str, str], str]
-"""Controller names by (apiVersion, kind) of the jobs that they control."""
+from trainshed.operator.metrics import Metrics
 
 
-def job_key(child: Object, owners: Owners) -> tuple[str, str, str]:
-    """Return (operator name, namespace, job name) of a child: by its labels, or without them by its controller.
-
-    The texts are empty for an object of nobody that we know.
-    """
-    labels = labels_of(child)
-    if labels.get(LABEL_OPERATOR_NAME):
-        return labels[LABEL_OPERATOR_NAME], namespace_of(child), labels.get(LABEL_JOB_NAME, "")
-    for owner in objects(section(child, "metadata"), "ownerReferences"):
-        if owner.get("controller") is True:
-            by = owners.get((str(owner.get("apiVersion")), str(owner.get("kind"))), "")
-            return by, namespace_of(child), str(owner.get("name") or "")
-    return "", namespace_of(child), ""
-
-
-def index_value(operator_name: str, namespace: str, name: str) -> str:
-    """Return the index entry of a job's children; `/` is in none of the parts."""
-    return f"{operator_name}/{namespace}/{name}"
-
-
-class Reconciler:
-    """One kind's `reconcile(key)`; see `client.controllers.controller` for what its answer means."""
+class Reconciler(Controller[Key]):
+    """The controller of one kind: watches its jobs and what they own."""
 
     def __init__(
         self,
         controlled: Controlled,
         client: Client,
-        executor: Executor,
-        expectations: Expectations,
+        informers: SharedInformers,
+        recorder: EventRecorder,
+        metrics: Metrics,
         options: OperatorOptions,
         *,
-        jobs: Informer,
-        children: Mapping[Resource, Index],
+        threads: int = 1,
         now: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        kind = controlled.kind
+        super().__init__(
+            kind.controller_name,
+            informers,
+            workers=threads,
+            on_result=partial(metrics.count_reconcile, kind.controller_name),
+        )
         self._controlled = controlled
         self._client = client
-        self.executor = executor
-        self._expectations = expectations
         self._options = options
-        self._jobs = jobs
-        self._children = children
         self._now = now
-        self._clock = clock
+        self._jobs = self.watch(informers.of(kind.resource), lambda job: [key_of(job)])
+        children = {
+            row.resource: self.watch(informers.of(row.resource, label_selector=row.watched), self._job_of)
+            for row in controlled.owns
+            if row.watched is not None
+        }
+        self._children = {resource: informer.index(self._group) for resource, informer in children.items()}
+        self.executor = Executor(
+            client, kind, recorder, metrics, self.own, informers={kind.resource: self._jobs, **children}
+        )
+
+    def _job_of(self, child: Object) -> list[Key]:
+        """Return the job that a child belongs to: by its labels, or without them by its controller."""
+        labels, kind = labels_of(child), self._controlled.kind
+        if operator_name := labels.get(LABEL_OPERATOR_NAME):
+            name = labels.get(LABEL_JOB_NAME) if operator_name == self.name else None
+            return [(namespace_of(child), name)] if name else []
+        owner = controller_of(child) or {}
+        if (owner.get("apiVersion"), owner.get("kind")) != (kind.api_version, kind.name):
+            return []
+        return [(namespace_of(child), str(owner["name"]))]
+
+    def _group(self, child: Object) -> list[str]:
+        """Return the index entry of the job's children; `/` is in neither part."""
+        return ["/".join(key) for key in self._job_of(child)]
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one job a step on; return the seconds after which to look again, if any."""
         job = self._jobs.get(*key)
         if job is None:
-            self._expectations.forget(key)
             return None
-        waiting = self._expectations.unmet(key, self._clock())
-        if waiting is not None:
-            return waiting  # the event that ends the wait reconciles; this is only for when it never comes
         observed = await self._observe(key, job)
         plan = self._controlled.decide(observed)
         await self.executor.execute(job, plan)
         return plan.requeue_after
 
     async def _observe(self, key: Key, job: Object) -> Observed:
-        group = index_value(self._controlled.kind.controller_name, *key)
-        owned = {resource: index.get(group) for resource, index in self._children.items()}
+        owned = {resource: index.get("/".join(key)) for resource, index in self._children.items()}
         for resource, name in self._controlled.lookups(job):
             found = await self._look_up(resource, name, key[0])
             if found is not None:

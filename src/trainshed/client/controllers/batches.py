@@ -7,14 +7,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 AT_ONCE = 16
+"""Requests in flight for one key."""
 
 
-async def slow_start(items: Sequence[T], write: Callable[[T], Awaitable[None]]) -> None:
+async def slow_start(
+    items: Sequence[T],
+    write: Callable[[T], Awaitable[R]],
+    told: Callable[[T, R | BaseException], None] | None = None,
+) -> None:
     """Write 1, then 2, then 4 … up to `AT_ONCE` items together; stop after a batch with a failure.
 
-    One bad template or full quota then costs one refused request, not thousands.
+    One bad template or full quota then costs one refused request, not thousands (as in the Job controller of
+    Kubernetes). `told` hears of each item and its outcome, in the order of the items.
 
     Raises:
         Exception: the first failure, after its batch has ended.
@@ -23,6 +30,9 @@ async def slow_start(items: Sequence[T], write: Callable[[T], Awaitable[None]]) 
     while start < len(items):
         batch = items[start : start + size]
         outcomes = await asyncio.gather(*(write(item) for item in batch), return_exceptions=True)
+        if told is not None:
+            for item, outcome in zip(batch, outcomes, strict=True):
+                told(item, outcome)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -30,7 +40,7 @@ async def slow_start(items: Sequence[T], write: Callable[[T], Awaitable[None]]) 
         size = min(size * 2, AT_ONCE)
 
 
-async def all_of(items: Sequence[T], write: Callable[[T], Awaitable[None]]) -> list[Exception]:
+async def all_of(items: Sequence[T], write: Callable[[T], Awaitable[object]]) -> list[Exception]:
     """Write every item, `AT_ONCE` at a time; return what failed."""
     failures: list[Exception] = []
     for start in range(0, len(items), AT_ONCE):

@@ -1,36 +1,43 @@
-"""One informer per resource, shared by the control plane's own controllers."""
+"""One informer per resource and selector, shared by all controllers of a process."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TypeAlias
 
 from trainshed.client.client import Client
 from trainshed.client.informer import Index, Informer
-from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.ownership import controller_group
 from trainshed.kube.meta.resources import Resource
 
-
-def key_of(obj: Object | dict[str, Any]) -> tuple[str, str]:
-    """Return (namespace, name); the namespace of a cluster-scoped object is empty."""
-    metadata = obj["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
+_Selection: TypeAlias = tuple[Resource, str, str]
+"""Resource, label selector, field selector."""
 
 
 class SharedInformers:
-    """Hands out informers before `run`, then keeps them all up to date."""
+    """Hands out informers before `run`, then keeps them all up to date.
 
-    def __init__(self, client: Client) -> None:
+    `namespace` restricts the mirrors of namespaced resources; empty means all namespaces.
+    """
+
+    def __init__(self, client: Client, namespace: str = "") -> None:
         self._client = client
-        self._informers: dict[Resource, Informer] = {}
+        self._namespace = namespace
+        self._informers: dict[_Selection, Informer] = {}
         self._by_controller: dict[Resource, Index] = {}
 
-    def of(self, resource: Resource) -> Informer:
-        """Return the informer of a resource over all namespaces. Call before `run`."""
-        informer = self._informers.get(resource)
+    def of(self, resource: Resource, *, label_selector: str = "", field_selector: str = "") -> Informer:
+        """Return the informer of what the selectors match. Call before `run`."""
+        selection = (resource, label_selector, field_selector)
+        informer = self._informers.get(selection)
         if informer is None:
-            informer = self._informers[resource] = Informer(self._client, resource)
+            informer = self._informers[selection] = Informer(
+                self._client,
+                resource,
+                namespace=(self._namespace or None) if resource.namespaced else None,
+                label_selector=label_selector,
+                field_selector=field_selector,
+            )
         return informer
 
     def by_controller(self, resource: Resource) -> Index:
@@ -39,6 +46,11 @@ class SharedInformers:
         if index is None:
             index = self._by_controller[resource] = self.of(resource).index(controller_group)
         return index
+
+    @property
+    def synced(self) -> bool:
+        """Whether every informer holds a first list."""
+        return all(informer.synced for informer in self._informers.values())
 
     async def wait_synced(self) -> None:
         """Return when every informer holds a full list. Controllers wait for it: absence means nothing before."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
-from trainshed.client.controllers.informers import SharedInformers, key_of
-from trainshed.client.informer import Informer
+from trainshed.client.controllers.informers import SharedInformers
+from trainshed.client.informer import Informer, Key, key_of
 from trainshed.cluster.controllers.endpoint_objects import (
     endpoint_slice,
     endpoints,
@@ -21,12 +21,12 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_ready, phase
 from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES
 
-BATCH_SECONDS = 0.2
+GATHER_SECONDS = 0.2
 """Changes of pods are gathered this long: by then most jobs run, and each Service is written once. The cluster's
 DNS reads the pods themselves and is not kept waiting."""
 
 
-class EndpointsController:
+class EndpointsController(Controller[Key]):
     """One Endpoints and one EndpointSlice, named like the Service, per Service that selects pods.
 
     Those of other Services belong to whoever wrote them. Deletion with the Service is the garbage
@@ -34,48 +34,32 @@ class EndpointsController:
     """
 
     def __init__(self, client: Client, informers: SharedInformers) -> None:
+        super().__init__("endpoints", informers, workers=4, gather_seconds=GATHER_SECONDS)
         self._client = client
-        self._informers = informers
-        self._services = informers.of(SERVICES)
-        self._written = (
-            (informers.of(ENDPOINTS), endpoints),
-            (informers.of(ENDPOINTSLICES), endpoint_slice),
-        )
-        pods = informers.of(PODS)
-        self._pods_by_label = pods.index(_labels)
+        self._services = self.watch(informers.of(SERVICES), lambda service: [key_of(service)])
         self._services_by_label = self._services.index(_first_of_selector)
-        self._controller: Controller[tuple[str, str]] = Controller("endpoints", self._reconcile, workers=4)
-        self._services.add_handler(lambda change, old, new: self._enqueue(key_of(new)))
-        pods.add_handler(self._pod_changed)
-        for informer, _ in self._written:
-            informer.add_handler(self._endpoints_changed)
+        pods = self.watch(informers.of(PODS), self._selecting, regards=_relevant)
+        self._pods_by_label = pods.index(_labels)
+        self._written = (
+            (self.watch(informers.of(ENDPOINTS), self._named_alike), endpoints),
+            (self.watch(informers.of(ENDPOINTSLICES), self._named_alike), endpoint_slice),
+        )
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await self._informers.wait_synced()
-        await self._controller.run()
-
-    def _enqueue(self, key: tuple[str, str]) -> None:
-        self._controller.enqueue_after(key, BATCH_SECONDS)
-
-    def _endpoints_changed(self, change: str, old: Object | None, new: Object) -> None:
+    def _named_alike(self, written: Object) -> list[Key]:
         """Put right what others change or delete; our own writes are found to be right already."""
-        if self._services.get(*key_of(new)) is not None:
-            self._enqueue(key_of(new))
+        key = key_of(written)
+        return [key] if self._services.get(*key) is not None else []
 
-    def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
-        if change == "MODIFIED" and old is not None and _relevant(old) == _relevant(new):
-            return
-        for pod in (old, new):
-            if pod is None:
-                continue
-            labels = pod["metadata"].get("labels") or {}
-            for group in _labels(pod):
-                for service in self._services_by_label.get(group):
-                    if service["spec"]["selector"].items() <= labels.items():
-                        self._enqueue(key_of(service))
+    def _selecting(self, pod: Object) -> list[Key]:
+        labels = pod["metadata"].get("labels") or {}
+        return [
+            key_of(service)
+            for group in _labels(pod)
+            for service in self._services_by_label.get(group)
+            if service["spec"]["selector"].items() <= labels.items()
+        ]
 
-    async def _reconcile(self, key: tuple[str, str]) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         service = self._services.get(*key)
         if service is None or not is_managed(service):
             return None

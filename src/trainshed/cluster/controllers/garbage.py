@@ -28,18 +28,18 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 
 
-class GarbageCollector:
+class GarbageCollector(Controller[str]):
     """Deletes dependents in the background, and serves the Foreground and Orphan finalizers."""
 
     def __init__(self, client: Client, store: Store) -> None:
+        super().__init__("garbage", workers=8)
         self._client = client
         self._store = store
         self._graph = OwnerGraph()
-        self._controller: Controller[str] = Controller("garbage", self._reconcile, workers=8)
 
     async def run(self) -> None:
         """Collect until cancelled or the store closes."""
-        collecting = asyncio.create_task(self._controller.run())
+        collecting = asyncio.create_task(super().run())
         try:
             await self._follow()
         finally:
@@ -56,7 +56,7 @@ class GarbageCollector:
             for stored in items:
                 metadata = stored.obj["metadata"]
                 if metadata.get("ownerReferences") or _waits(stored):
-                    self._controller.enqueue(stored.key)
+                    self.enqueue(stored.key)
             try:
                 while events := await watch.batch():
                     for event in events:
@@ -67,14 +67,14 @@ class GarbageCollector:
                             if _waits(event.stored):
                                 touched.add(event.key)
                         for key in touched:
-                            self._controller.enqueue(key)
+                            self.enqueue(key)
                 return  # the store closes
             except Compacted:
                 continue  # fell behind: start over from a list
             finally:
                 watch.close()
 
-    async def _reconcile(self, key: str) -> None:
+    async def reconcile(self, key: str) -> None:
         stored = self._store.get(key)
         if stored is None:
             return
@@ -151,12 +151,10 @@ class GarbageCollector:
         if any(_blocks(dependent, uid) for dependent in dependents) and not self._waits_for_itself(stored):
             for dependent in dependents:
                 if not _waits(dependent):  # who waits comes by itself
-                    self._controller.enqueue(
-                        dependent.key
-                    )  # it finds its owner waiting; its end brings us back
+                    self.enqueue(dependent.key)  # it finds its owner waiting; its end brings us back
             return
         for dependent in dependents:
-            self._controller.enqueue(dependent.key)
+            self.enqueue(dependent.key)
         await self._patch(stored, without_finalizer(stored.obj, FOREGROUND))
 
     def _waits_for_itself(self, stored: Stored) -> bool:

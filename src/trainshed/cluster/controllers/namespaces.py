@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 
@@ -10,7 +9,6 @@ from trainshed.client.client import Client
 from trainshed.client.controllers.batches import all_of
 from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.informers import SharedInformers
-from trainshed.client.informer import Informer
 from trainshed.cluster.controllers.namespace_status import deletion_conditions
 from trainshed.cluster.controllers.storedobjects import contents, resource_of
 from trainshed.cluster.store import Store, Stored
@@ -19,6 +17,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Resource
 from trainshed.kube.meta.times import format_time
 
+DEFAULT_ACCOUNT = "default"
 ROOT_CA = "kube-root-ca.crt"
 FINALIZER = "kubernetes"
 """Entry of a namespace's `spec.finalizers`: dropped when the namespace is empty."""
@@ -28,7 +27,7 @@ _ANSWERED = (403, 404, 409)
 """On create: the namespace goes away, is gone, or somebody was faster."""
 
 
-class NamespaceController:
+class NamespaceController(Controller[str]):
     """Gives each namespace its `default` ServiceAccount and CA ConfigMap; empties and finalizes deleted ones.
 
     The store tells what is left in a namespace: it knows every kind, also those of CRDs added a moment ago.
@@ -44,33 +43,18 @@ class NamespaceController:
         now: Callable[[], float] = time.time,
     ) -> None:
         """Args: ca_certificate: PEM, what pods trust the API server by."""
+        super().__init__("namespaces", informers, workers=4)
         self._client = client
-        self._informers = informers
         self._store = store
         self._now = now
         self._ca = ca_certificate
         self._rounds: dict[str, int] = {}
-        self._namespaces = informers.of(NAMESPACES)
-        self._certificates = Informer(client, CONFIGMAPS, field_selector=f"metadata.name={ROOT_CA}")
-        self._controller: Controller[str] = Controller("namespaces", self._reconcile, workers=4)
-        self._namespaces.add_handler(
-            lambda change, old, new: self._controller.enqueue(new["metadata"]["name"])
-        )
-        for informer in (informers.of(SERVICEACCOUNTS), self._certificates):
-            informer.add_handler(self._content_changed)
+        self._namespaces = self.watch(informers.of(NAMESPACES), lambda obj: [obj["metadata"]["name"]])
+        for resource, name in ((SERVICEACCOUNTS, DEFAULT_ACCOUNT), (CONFIGMAPS, ROOT_CA)):
+            given = informers.of(resource, field_selector=f"metadata.name={name}")
+            self.watch(given, lambda obj: [obj["metadata"]["namespace"]])
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._certificates.run())
-            await self._informers.wait_synced()
-            tasks.create_task(self._controller.run())
-
-    def _content_changed(self, change: str, old: Object | None, new: Object) -> None:
-        if change != "ADDED" and new["metadata"]["name"] in ("default", ROOT_CA):
-            self._controller.enqueue(new["metadata"]["namespace"])
-
-    async def _reconcile(self, name: str) -> float | None:
+    async def reconcile(self, name: str) -> float | None:
         namespace = self._namespaces.get("", name)
         if namespace is None:
             self._rounds.pop(name, None)
@@ -81,7 +65,9 @@ class NamespaceController:
         if namespace["metadata"].get("deletionTimestamp"):
             return await self._empty(namespace)
         account = {"apiVersion": "v1", "kind": "ServiceAccount"}
-        await self._ensure(SERVICEACCOUNTS, {**account, "metadata": {"name": "default", "namespace": name}})
+        await self._ensure(
+            SERVICEACCOUNTS, {**account, "metadata": {"name": DEFAULT_ACCOUNT, "namespace": name}}
+        )
         await self._ensure(
             CONFIGMAPS,
             {

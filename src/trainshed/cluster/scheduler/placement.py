@@ -1,4 +1,4 @@
-"""Where a pod goes: the least loaded node of those that meet every rule."""
+"""Where a pod goes, the least loaded node of those that meet every rule, and what is said about it. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,92 @@ from trainshed.cluster.scheduler.predicates import allocatable, unmet
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.plan import Action, Event, Plan
 from trainshed.kube.meta.pods import claim_names
+from trainshed.kube.meta.resources import PODS
+from trainshed.kube.meta.times import format_time
 
 DEFAULT_SCHEDULER = "default-scheduler"
+GATED = "Scheduling is blocked due to non-empty scheduling gates"
+UNREGARDED = "pods are placed without regard to other pods"
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """One pod that wants a node, and what decides over it.
+
+    `used`: what pods hold on each node by name, including those bound but not yet seen back. `claims`: those
+    PersistentVolumeClaims of the pod that exist, by name. `now`: seconds since the epoch.
+    """
+
+    pod: Object
+    nodes: Sequence[Object]
+    used: Mapping[str, Mapping[str, Decimal]]
+    claims: Mapping[str, Object]
+    now: float = 0.0
+
+
+class Bind(Action, frozen=True):
+    """Bind the pod to `node`."""
+
+    node: str
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A decision: the node's name, or why there is none in the words of `kubectl describe pod`."""
+    """The node's name, or why there is none in the words of `kubectl describe pod`."""
 
     node: str = ""
     why_not: str = ""
+
+
+def decide(observed: Observed) -> Plan:
+    """Return the binding, or the status that says why the pod waits: its PodScheduled condition alone."""
+    pod = observed.pod
+    if pod["spec"].get("schedulingGates"):
+        return Plan(status=_waiting(pod, "SchedulingGated", GATED, observed.now))
+    placement = place(pod, observed.nodes, observed.used, observed.claims)
+    if not placement.node:
+        return Plan(
+            status=_waiting(pod, "Unschedulable", placement.why_not, observed.now),
+            events=(Event("Warning", "FailedScheduling", placement.why_not),),
+        )
+    name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    events = [Event("Normal", "Scheduled", f"Successfully assigned {name} to {placement.node}")]
+    if ignored := unregarded_fields(pod):
+        events.append(Event("Warning", "FieldNotHonoured", f"{', '.join(ignored)}: {UNREGARDED}"))
+    return Plan(actions=(Bind(resource=PODS, obj=pod, node=placement.node),), events=tuple(events))
+
+
+def _waiting(pod: Object, reason: str, message: str, now: float) -> Object | None:
+    """Return the status to write, or None when the pod says so already."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    before: Object = next((c for c in conditions if c["type"] == "PodScheduled"), {})
+    if before.get("message") == message:
+        return None
+    since = before.get("lastTransitionTime") if before.get("status") == "False" else format_time(now)
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": None,
+        "lastTransitionTime": since,
+    }
+    return {"conditions": [condition]}
+
+
+def unregarded_fields(pod: Object) -> list[str]:
+    """Return the fields that placement does not look at; `preferred` rules are hints and may be passed over."""
+    spec, required = pod["spec"], "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = spec.get("affinity") or {}
+    fields = [
+        f"spec.affinity.{name}"
+        for name in ("podAffinity", "podAntiAffinity")
+        if (affinity.get(name) or {}).get(required)
+    ]
+    spread = spec.get("topologySpreadConstraints") or ()
+    if any(c.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for c in spread):
+        fields.append("spec.topologySpreadConstraints")
+    return fields
 
 
 def place(
@@ -30,12 +106,7 @@ def place(
     used: Mapping[str, Mapping[str, Decimal]],
     claims: Mapping[str, Object],
 ) -> Placement:
-    """Return where the pod goes.
-
-    Args:
-        used: what pods hold on each node by name, including those bound but not yet seen back.
-        claims: those PersistentVolumeClaims of the pod that exist, by name.
-    """
+    """Return where a pod without gates goes. The arguments are the fields of `Observed`."""
     blocked = unusable_claim(pod, claims)
     if blocked:
         return Placement(why_not=f"0/{len(nodes)} nodes are available: {blocked}.")

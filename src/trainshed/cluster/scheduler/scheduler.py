@@ -1,6 +1,6 @@
-"""The loop around `place`: watches pods without a node, binds them or says why they wait.
+"""The loop around `placement.decide`: watches pods without a node, binds them or says why they wait.
 
-    pod ──► _decide (one at a time, no waiting) ──► _carry_out (several at a time: bind, or explain)
+    pod ──► reconcile: decide (one at a time, no waiting) ──► _carry_out (several at a time: bind, or explain)
 
 A decision is held in the ledger from the moment that it is made, so the next one sees it although neither
 the binding nor its echo through the watch has happened. If the binding fails, the pod is decided anew.
@@ -12,54 +12,48 @@ import asyncio
 import time
 
 from trainshed.client.client import Client
-from trainshed.client.controllers.controller import Controller
-from trainshed.client.controllers.informers import SharedInformers, key_of
+from trainshed.client.controllers.controller import Controller, Worker
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
+from trainshed.client.informer import Key, key_of
 from trainshed.cluster.scheduler.ledger import Ledger
-from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Placement, place
+from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Bind, Observed, decide
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, uid_of
+from trainshed.kube.meta.plan import Event, Plan
 from trainshed.kube.meta.pods import FINISHED, claim_names, phase
 from trainshed.kube.meta.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
-from trainshed.kube.meta.times import format_time
 from trainshed.kube.patch.types import STRATEGIC
 
-Key = tuple[str, str]
-
-GATED = Placement(why_not="Scheduling is blocked due to non-empty scheduling gates")
 EXPLAIN_SECONDS = 1.0
 """A waiting pod's reason is not written more often than this: it changes with every pod that comes and goes."""
 
-UNREGARDED = "pods are placed without regard to other pods"
 
-
-class Scheduler:
+class Scheduler(Controller[Key]):
     """Binds pods whose `schedulerName` is `default-scheduler`; higher priorities first, then older pods."""
 
     def __init__(self, client: Client, informers: SharedInformers) -> None:
+        super().__init__("scheduler", informers, workers=1)
         self._client = client
-        self._informers = informers
-        self._pods = informers.of(PODS)
-        self._nodes = informers.of(NODES)
-        self._claims = informers.of(PERSISTENTVOLUMECLAIMS)
         self._ledger = Ledger()
         self._waiting: dict[Key, Object] = {}
-        self._decisions: dict[Key, tuple[str, Placement]] = {}
-        """Pod uid and decision that `_carry_out` has not finished, or that the watch has not echoed yet."""
+        self._decisions: dict[Key, tuple[str, Plan]] = {}
+        """Pod uid and plan that `_carry_out` has not finished, or that the watch has not echoed yet."""
         self._explained: dict[Key, float] = {}
-        self._events = EventRecorder(client, DEFAULT_SCHEDULER)
-        self._decider: Controller[Key] = Controller("scheduler", self._decide, workers=1)
-        self._binder: Controller[Key] = Controller("binder", self._carry_out, workers=16)
+        self._recorder = EventRecorder(client, DEFAULT_SCHEDULER)
+        self._binder: Worker[Key] = Worker("binder", self._carry_out, workers=16)
+        self._pods = informers.of(PODS)
         self._pods.add_handler(self._pod_changed)
-        self._nodes.add_handler(self._capacity_changed)
-        self._claims.add_handler(self._capacity_changed)
+        self._nodes = self.watch(informers.of(NODES), lambda _: self._in_turn(), regards=_offer)
+        self._claims = self.watch(
+            informers.of(PERSISTENTVOLUMECLAIMS), lambda _: self._in_turn(), regards=_offer
+        )
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        await self._informers.wait_synced()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._decider.run())
+            tasks.create_task(super().run())
             tasks.create_task(self._binder.run())
 
     def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
@@ -75,7 +69,7 @@ class Scheduler:
             if old is None or old["spec"] != new["spec"]:
                 self._ledger.hold(uid, node, pod_requests(new))
         else:
-            self._decider.enqueue(key)
+            self.enqueue(key)
 
     def _forget(self, key: Key, uid: str) -> None:
         self._waiting.pop(key, None)
@@ -83,56 +77,53 @@ class Scheduler:
         if key in self._decisions and self._decisions[key][0] == uid:
             del self._decisions[key]
 
-    def _capacity_changed(self, change: str, old: Object | None, new: Object) -> None:
-        if change != "MODIFIED" or old is None or _offer(old) != _offer(new):
-            self._retry_waiting()
+    def _in_turn(self) -> list[Key]:
+        """Return the waiting pods in the order in which they are decided."""
+        return sorted(self._waiting, key=lambda key: _turn(self._waiting[key]))
 
     def _retry_waiting(self) -> None:
-        for key in sorted(self._waiting, key=lambda k: _turn(self._waiting[k])):
-            self._decider.enqueue(key)
+        for key in self._in_turn():
+            self.enqueue(key)
 
-    async def _decide(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
+        """Decide about one pod; never waits."""
         pod = self._pods.get(*key)
         if pod is None or not _wants_node(pod):
             self._waiting.pop(key, None)
             return None
-        if key in self._decisions and self._decisions[key][1].node:
+        if key in self._decisions and _node(self._decisions[key][1]):
             return None
-        placement = GATED
-        if not pod["spec"].get("schedulingGates"):
-            claims = {
-                name: claim
-                for name in claim_names(pod)
-                if (claim := self._claims.get(key[0], name)) is not None
-            }
-            placement = place(pod, self._nodes.items(), self._ledger.used(), claims)
-        uid = pod["metadata"]["uid"]
-        self._decisions[key] = (uid, placement)
-        if placement.node:
+        claims = {
+            name: claim for name in claim_names(pod) if (claim := self._claims.get(key[0], name)) is not None
+        }
+        plan = decide(Observed(pod, self._nodes.items(), self._ledger.used(), claims, time.time()))
+        uid = uid_of(pod)
+        self._decisions[key] = (uid, plan)
+        if node := _node(plan):
             self._waiting.pop(key, None)
-            self._ledger.hold(uid, placement.node, pod_requests(pod))
-        elif placement is not GATED:
+            self._ledger.hold(uid, node, pod_requests(pod))
+        elif not pod["spec"].get("schedulingGates"):
             self._waiting[key] = pod
         self._binder.enqueue(key)
         return None
 
     async def _carry_out(self, key: Key) -> float | None:
-        uid, placement = self._decisions.get(key, ("", None))
+        uid, plan = self._decisions.get(key, ("", None))
         pod = self._pods.get(*key)
-        if placement is None:
+        if plan is None:
             return None
-        if pod is None or pod["metadata"]["uid"] != uid:
+        if pod is None or uid_of(pod) != uid:
             self._take_back(key, uid)
-            return None
-        if placement.node:
-            await self._bind(key, pod, placement.node)
-            return None
-        del self._decisions[key]
-        return await self._explain(key, pod, placement)
+        elif node := _node(plan):
+            await self._bind(key, pod, node, plan.events)
+        else:
+            del self._decisions[key]
+            await self._explain(key, pod, plan)
+        return None
 
-    async def _bind(self, key: Key, pod: Object, node: str) -> None:
+    async def _bind(self, key: Key, pod: Object, node: str, events: tuple[Event, ...]) -> None:
         """Bind; when the answer is lost, `TransportError` brings us back with the decision as it is."""
-        uid = pod["metadata"]["uid"]
+        uid = uid_of(pod)
         try:
             await self._client.bind(key[1], key[0], node)
         except ApiError as error:
@@ -140,14 +131,9 @@ class Scheduler:
                 return  # by an earlier try: the watch will show where
             self._take_back(key, uid)
             if error.code not in (404, 409):
-                self._decider.queue.add_rate_limited(key)
+                self.queue.add_rate_limited(key)
             return
-        text = f"Successfully assigned {key[0]}/{key[1]} to {node}"
-        self._events.event(pod, "Normal", "Scheduled", text)
-        ignored = unregarded_fields(pod)
-        if ignored:
-            text = f"{', '.join(ignored)}: {UNREGARDED}"
-            self._events.event(pod, "Warning", "FieldNotHonoured", text)
+        self._tell(pod, events)
 
     async def _is_bound(self, key: Key, uid: str) -> bool:
         try:
@@ -165,45 +151,33 @@ class Scheduler:
             if self._ledger.release(uid):
                 self._retry_waiting()
 
-    async def _explain(self, key: Key, pod: Object, placement: Placement) -> float | None:
-        """Write the PodScheduled condition; unchanged words are not written again."""
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        before: Object = next((c for c in conditions if c["type"] == "PodScheduled"), {})
-        if before.get("message") == placement.why_not:
-            return None
+    async def _explain(self, key: Key, pod: Object, plan: Plan) -> None:
+        """Write why the pod waits, now or when it is time again."""
+        if plan.status is None:
+            return
         now = asyncio.get_running_loop().time()
         wait = self._explained.get(key, now - EXPLAIN_SECONDS) + EXPLAIN_SECONDS - now
         if wait > 0:
-            self._decider.enqueue_after(key, wait)
-            return None
+            self.queue.add_after(key, wait)
+            return
         self._explained[key] = now
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "SchedulingGated" if placement is GATED else "Unschedulable",
-            "message": placement.why_not,
-            "lastProbeTime": None,
-            "lastTransitionTime": format_time(time.time()),
-        }
-        if before.get("status") == "False":
-            condition["lastTransitionTime"] = before.get("lastTransitionTime")
-        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [condition]}}
+        patch = {"metadata": {"uid": uid_of(pod)}, "status": plan.status}
         try:
-            await self._client.patch(
-                PODS,
-                key[1],
-                key[0],
-                patch,
-                patch_type=STRATEGIC,
-                subresource="status",
-            )
+            await self._client.patch(PODS, key[1], key[0], patch, patch_type=STRATEGIC, subresource="status")
         except ApiError as error:
             if error.code not in (404, 409, 422):  # gone, or another pod has the name
                 raise
-            return None
-        if placement is not GATED:
-            self._events.event(pod, "Warning", "FailedScheduling", placement.why_not)
-        return None
+            return
+        self._tell(pod, plan.events)
+
+    def _tell(self, pod: Object, events: tuple[Event, ...]) -> None:
+        for event in events:
+            self._recorder.event(pod, event.type, event.reason, event.message)
+
+
+def _node(plan: Plan) -> str:
+    """Return the node that the plan binds to, empty when the pod waits."""
+    return next((action.node for action in plan.actions if isinstance(action, Bind)), "")
 
 
 def _wants_node(pod: Object) -> bool:
@@ -213,21 +187,6 @@ def _wants_node(pod: Object) -> bool:
         and phase(pod) not in FINISHED
         and pod["spec"].get("schedulerName", DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
     )
-
-
-def unregarded_fields(pod: Object) -> list[str]:
-    """Return the fields that placement does not look at; `preferred` rules are hints and may be passed over."""
-    spec, required = pod["spec"], "requiredDuringSchedulingIgnoredDuringExecution"
-    affinity = spec.get("affinity") or {}
-    fields = [
-        f"spec.affinity.{name}"
-        for name in ("podAffinity", "podAntiAffinity")
-        if (affinity.get(name) or {}).get(required)
-    ]
-    spread = spec.get("topologySpreadConstraints") or ()
-    if any(c.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for c in spread):
-        fields.append("spec.topologySpreadConstraints")
-    return fields
 
 
 def _turn(pod: Object) -> tuple[int, str]:

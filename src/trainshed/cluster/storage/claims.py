@@ -12,8 +12,9 @@ import asyncio
 from pathlib import Path
 
 from trainshed.client.client import Client
-from trainshed.client.controllers.informers import SharedInformers, key_of
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
+from trainshed.client.informer import key_of
 from trainshed.cluster.storage import directories
 from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
 from trainshed.kube.meta.errors import ApiError

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
-from trainshed.client.controllers.informers import SharedInformers, key_of
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
+from trainshed.client.informer import key_of
 from trainshed.cluster.storage.claims import Claims
 from trainshed.cluster.storage.volumes import RemoveTree, Volumes
 from trainshed.kube.meta.errors import ApiError
@@ -20,66 +21,46 @@ Key = tuple[str, str, str]
 """`claim` or `volume`, namespace, name."""
 
 
-class StorageController:
+class StorageController(Controller[Key]):
     """Binds claims to volumes, provisions the default class, releases and reclaims."""
 
     def __init__(
         self, client: Client, informers: SharedInformers, root: Path, remove_tree: RemoveTree
     ) -> None:
         """Args: root: where provisioned directories live. remove_tree: how one of them is deleted."""
-        self._informers = informers
+        # One worker: two claims must never be given the same volume.
+        super().__init__("storage", informers, workers=1)
         events = EventRecorder(client, "persistentvolume-controller")
         self._claims = Claims(client, informers, root, events)
         self._volumes = Volumes(client, informers, root, events, remove_tree)
-        # One worker: two claims must never be given the same volume.
-        self._controller: Controller[Key] = Controller("storage", self._reconcile, workers=1)
-        self._pending: dict[tuple[str, str], None] = {}
-        claims = informers.of(PERSISTENTVOLUMECLAIMS)
+        self._pending = informers.of(PERSISTENTVOLUMECLAIMS).index(_is_pending)
+        claims = self.watch(informers.of(PERSISTENTVOLUMECLAIMS), _of_claim)
         self._claims_by_volume = claims.index(_volume_name)
-        claims.add_handler(self._claim_changed)
-        informers.of(PERSISTENTVOLUMES).add_handler(self._volume_changed)
-        informers.of(STORAGECLASSES).add_handler(lambda change, old, new: self._retry_pending())
-        informers.of(PODS).add_handler(self._pod_changed)
+        self.watch(informers.of(PERSISTENTVOLUMES), self._of_volume)
+        self.watch(informers.of(STORAGECLASSES), lambda _: self._pending_claims())
+        # A pod may be the first consumer of a claim, or the last.
+        self.watch(informers.of(PODS), _of_pod, regards=lambda pod: phase(pod) in FINISHED)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._informers.wait_synced()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._controller.run())
+            tasks.create_task(super().run())
             tasks.create_task(self._volumes.reclaiming.run())
 
-    def _claim_changed(self, change: str, old: Object | None, new: Object) -> None:
-        key = key_of(new)
-        self._controller.enqueue(("claim", *key))
-        if change != "DELETED" and (new.get("status") or {}).get("phase") != "Bound":
-            self._pending[key] = None
-        else:
-            self._pending.pop(key, None)
-        for volume in _volume_name(new):
-            self._controller.enqueue(("volume", "", volume))
-
-    def _volume_changed(self, change: str, old: Object | None, new: Object) -> None:
-        name = new["metadata"]["name"]
-        self._controller.enqueue(("volume", "", name))
-        reference = new["spec"].get("claimRef")
+    def _of_volume(self, volume: Object) -> list[Key]:
+        """Return the volume and its claim; one that is free may be what others wait for."""
+        name, reference = volume["metadata"]["name"], volume["spec"].get("claimRef")
+        keys: list[Key] = [("volume", "", name)]
+        keys += [("claim", *key_of(claim)) for claim in self._claims_by_volume.get(name)]
         if reference:
-            self._controller.enqueue(("claim", reference.get("namespace", ""), reference["name"]))
-        for claim in self._claims_by_volume.get(name):
-            self._controller.enqueue(("claim", *key_of(claim)))
-        if not reference or change == "DELETED":
-            self._retry_pending()
+            return [*keys, ("claim", reference.get("namespace", ""), reference["name"])]
+        return keys + self._pending_claims()
 
-    def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
-        """A pod may be the first consumer of a claim, or the last."""
-        if change != "MODIFIED" or phase(new) in FINISHED:
-            for name in claim_names(new):
-                self._controller.enqueue(("claim", new["metadata"]["namespace"], name))
+    def _pending_claims(self) -> list[Key]:
+        return [("claim", *key_of(claim)) for claim in self._pending.get("")]
 
-    def _retry_pending(self) -> None:
-        for key in self._pending:
-            self._controller.enqueue(("claim", *key))
-
-    async def _reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one claim or volume a step on."""
         kind, namespace, name = key
         try:
             if kind == "claim":
@@ -90,6 +71,19 @@ class StorageController:
             if error.code != 404:  # a conflict: tried again with growing delay until the mirror has caught up
                 raise
         return None
+
+
+def _of_claim(claim: Object) -> list[Key]:
+    return [("claim", *key_of(claim)), *(("volume", "", name) for name in _volume_name(claim))]
+
+
+def _of_pod(pod: Object) -> list[Key]:
+    return [("claim", pod["metadata"]["namespace"], name) for name in claim_names(pod)]
+
+
+def _is_pending(claim: Object) -> list[str]:
+    """Return the one group of claims that are not bound."""
+    return [""] if (claim.get("status") or {}).get("phase") != "Bound" else []
 
 
 def _volume_name(claim: Object) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from trainshed.client.client import Client
-from trainshed.client.controllers.controller import Controller
+from trainshed.client.controllers.controller import Worker
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.sandbox.api import RuntimeLost
@@ -44,7 +44,7 @@ class Volumes:
         self._events = events
         self._claims = informers.of(PERSISTENTVOLUMECLAIMS)
         self._volumes = informers.of(PERSISTENTVOLUMES)
-        self.reclaiming: Controller[str] = Controller("reclaiming", self._reclaim, workers=2)
+        self.reclaiming: Worker[str] = Worker("reclaiming", self._reclaim, workers=2)
 
     async def reconcile(self, name: str) -> None:
         """Bring one volume a step further. Raises `ApiError` when the mirror is old."""

@@ -1,5 +1,7 @@
 """What a batch/v1 Job needs next: counts, conditions, pods to make and to end. Pure.
 
+The status is written first, then pods lose the finalizer, then they are deleted, then new ones are made.
+
 Each finished pod is counted once, whatever crashes between the writes (KEP-2307):
 
     1. its uid enters status.uncountedTerminatedPods
@@ -13,30 +15,50 @@ when the last pod is gone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from trainshed.cluster.controllers.workloads.job_pods import (
+    TRACKING,
     backoff,
     format_indexes,
     index_of,
     is_tracked,
+    new_pod,
     outcome,
     parse_indexes,
     restarts,
 )
-from trainshed.kube.meta.objects import Object
+from trainshed.cluster.controllers.workloads.replicaset import CREATED, DELETED, NOT_CREATED
+from trainshed.kube.meta.objects import Object, controller_uid, is_terminating
+from trainshed.kube.meta.ownership import without_finalizer
+from trainshed.kube.meta.plan import Create, Delete, Event, Patch, Plan
 from trainshed.kube.meta.pods import is_active, is_ready, phase, surplus
+from trainshed.kube.meta.resources import JOBS, PODS
 from trainshed.kube.meta.times import format_time, parse_time
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
 
 
-class JobPlan(msgspec.Struct):
-    """What to do, in this order: write the status, untrack, delete, create."""
+BUILT_IN = "kubernetes.io/job-controller"
+"""`spec.managedBy` of the jobs that are ours, like none at all."""
+NOT_HONOURED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """One job, None when it is gone, and the pods of its name, those of an earlier job of that name among them."""
+
+    job: Object | None
+    pods: Sequence[Object]
+    now: float
+    """Seconds since the epoch."""
+
+
+class _Draft(msgspec.Struct):
+    """A plan in the making."""
 
     status: Object
     untrack: list[Object] = msgspec.field(default_factory=list)
@@ -44,10 +66,23 @@ class JobPlan(msgspec.Struct):
     delete: list[Object] = msgspec.field(default_factory=list)
     create: list[int | None] = msgspec.field(default_factory=list)
     """One entry per new pod: its completion index, None for a NonIndexed job."""
-    events: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
-    """(type, reason, message), to be sent when the status is written."""
+    events: list[Event] = msgspec.field(default_factory=list)
     requeue_after: float | None = None
-    delete_job: bool = False
+
+    def plan(self, job: Object) -> Plan:
+        return Plan(
+            actions=(
+                *_untracking(self.untrack),
+                *(Delete(resource=PODS, obj=pod, done=DELETED) for pod in self.delete),
+                *(
+                    Create(resource=PODS, obj=new_pod(job, index), done=CREATED, refused=NOT_CREATED)
+                    for index in self.create
+                ),
+            ),
+            status=self.status,
+            events=tuple(self.events),
+            requeue_after=self.requeue_after,
+        )
 
 
 class _Count(msgspec.Struct):
@@ -60,19 +95,46 @@ class _Count(msgspec.Struct):
     completed: set[int]
 
 
-def decide(job: Object, pods: Sequence[Object], now: float) -> JobPlan:
-    """Return the next step of a job that is not being deleted.
+def decide(observed: Observed) -> Plan:
+    """Return the next step of a job."""
+    job, now = observed.job, observed.now
+    if job is not None and job["spec"].get("managedBy", BUILT_IN) != BUILT_IN:
+        return Plan()
+    if job is None or is_terminating(job):
+        return Plan(actions=_untracking(observed.pods))
+    uid = job["metadata"]["uid"]
+    pods = [pod for pod in observed.pods if controller_uid(pod) == uid]
+    others = _untracking([pod for pod in observed.pods if controller_uid(pod) != uid])
+    plan = _decide(job, pods, now)
+    return msgspec.structs.replace(
+        plan, actions=(*others, *plan.actions), events=(*_unhonoured(job), *plan.events)
+    )
 
-    Args:
-        pods: all pods that the job controls.
-        now: seconds since the epoch.
-    """
+
+def _untracking(pods: Iterable[Object]) -> tuple[Patch, ...]:
+    return tuple(
+        Patch(resource=PODS, obj=pod, patch=without_finalizer(pod, TRACKING))
+        for pod in pods
+        if is_tracked(pod)
+    )
+
+
+def _unhonoured(job: Object) -> tuple[Event, ...]:
+    fields = [f"spec.{name}" for name in NOT_HONOURED if job["spec"].get(name) is not None]
+    if not fields or (job.get("status") or {}).get("startTime"):
+        return ()
+    text = f"{', '.join(fields)}: not supported here; a failed pod counts against spec.backoffLimit"
+    return (Event("Warning", "FieldNotHonoured", text),)
+
+
+def _decide(job: Object, pods: Sequence[Object], now: float) -> Plan:
+    """Return the next step of a job of ours that is not being deleted, with all the pods that it controls."""
     before: Object = job.get("status") or {}
     conditions = {c["type"]: c for c in before.get("conditions") or () if c["status"] == "True"}
     if COMPLETE in conditions or FAILED in conditions:
         return _after(job, pods, conditions, now)
     spec = job["spec"]
-    plan = JobPlan(dict(before))
+    plan = _Draft(dict(before))
     status = plan.status
     count = _count(job, pods, plan)
     failure, deadline = _failure(job, count, before, now)
@@ -88,22 +150,22 @@ def decide(job: Object, pods: Sequence[Object], now: float) -> JobPlan:
         if not _left(plan, count):
             _set(plan, COMPLETE, True, *reached, now)
             status["completionTime"] = format_time(now)
-            plan.events.append(("Normal", "Completed", "Job completed"))
+            plan.events.append(Event("Normal", "Completed", "Job completed"))
     elif failure is not None:
         _set(plan, FAILURE_TARGET, True, *failure, now)
         plan.delete += count.active
         if not _left(plan, count):
             _set(plan, FAILED, True, *failure, now)
-            plan.events.append(("Warning", *failure))
+            plan.events.append(Event("Warning", *failure))
     elif suspend:
         if _set(plan, SUSPENDED, True, "JobSuspended", "Job suspended", now):
-            plan.events.append(("Normal", "Suspended", "Job suspended"))
+            plan.events.append(Event("Normal", "Suspended", "Job suspended"))
         status.pop("startTime", None)
         _drop(plan, count.active)
     else:
         if SUSPENDED in conditions:
             _set(plan, SUSPENDED, False, "JobResumed", "Job resumed", now)
-            plan.events.append(("Normal", "Resumed", "Job resumed"))
+            plan.events.append(Event("Normal", "Resumed", "Job resumed"))
         if not status.get("startTime"):
             status["startTime"] = format_time(now)
             if spec.get("activeDeadlineSeconds") is not None:
@@ -111,23 +173,24 @@ def decide(job: Object, pods: Sequence[Object], now: float) -> JobPlan:
         plan.requeue_after = deadline
         _manage(job, pods, count, plan, now)
     _write_counts(plan, spec, count)
-    return plan
+    return plan.plan(job)
 
 
-def _after(job: Object, pods: Sequence[Object], conditions: Object, now: float) -> JobPlan:
+def _after(job: Object, pods: Sequence[Object], conditions: Object, now: float) -> Plan:
     """Return what is left to do for a finished job: let its pods go, and itself when its time is up."""
-    plan = JobPlan(job["status"], untrack=[pod for pod in pods if is_tracked(pod)])
-    plan.delete = [pod for pod in pods if is_active(pod)]
+    left = None
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is not None:
         ended = conditions.get(COMPLETE) or conditions[FAILED]
         left = parse_time(ended["lastTransitionTime"]) + int(ttl) - now
-        plan.delete_job = left <= 0
-        plan.requeue_after = left if left > 0 else None
-    return plan
+        if left <= 0:
+            return Plan(actions=(Delete(resource=JOBS, obj=job, propagation="Foreground"),))
+    # Its status stays as it is.
+    tracked, active = [pod for pod in pods if is_tracked(pod)], [pod for pod in pods if is_active(pod)]
+    return _Draft(job["status"], untrack=tracked, delete=active, requeue_after=left).plan(job)
 
 
-def _count(job: Object, pods: Sequence[Object], plan: JobPlan) -> _Count:
+def _count(job: Object, pods: Sequence[Object], plan: _Draft) -> _Count:
     """Count the pods; write to the plan who is newly counted and who may lose the finalizer."""
     spec, before = job["spec"], job.get("status") or {}
     indexed = spec.get("completionMode") == "Indexed"
@@ -201,7 +264,7 @@ def _failure(
     return None, left
 
 
-def _manage(job: Object, pods: Sequence[Object], count: _Count, plan: JobPlan, now: float) -> None:
+def _manage(job: Object, pods: Sequence[Object], count: _Count, plan: _Draft, now: float) -> None:
     """Bring the number of active pods to what is wanted."""
     spec = job["spec"]
     # Untracked already: dropped before a crash, only its deletion is missing.
@@ -250,18 +313,18 @@ def _misplaced(spec: Object, count: _Count) -> list[Object]:
     return out
 
 
-def _drop(plan: JobPlan, pods: Sequence[Object]) -> None:
+def _drop(plan: _Draft, pods: Sequence[Object]) -> None:
     """End pods that are not needed; that is no failure of theirs, so they are not counted."""
     plan.untrack += [pod for pod in pods if is_tracked(pod)]
     plan.delete += pods
 
 
-def _left(plan: JobPlan, count: _Count) -> bool:
+def _left(plan: _Draft, count: _Count) -> bool:
     """Return whether the final condition has to wait: for pods to go, or to be counted."""
     return bool(plan.delete or count.terminating or plan.status["uncountedTerminatedPods"] or plan.untrack)
 
 
-def _write_counts(plan: JobPlan, spec: Object, count: _Count) -> None:
+def _write_counts(plan: _Draft, spec: Object, count: _Count) -> None:
     status = plan.status
     gone = {pod["metadata"]["uid"] for pod in plan.delete}
     active = [pod for pod in count.active if pod["metadata"]["uid"] not in gone]
@@ -284,7 +347,7 @@ def _write_counts(plan: JobPlan, spec: Object, count: _Count) -> None:
             status.pop("completedIndexes", None)
 
 
-def _set(plan: JobPlan, name: str, true: bool, reason: str, message: str, now: float) -> bool:
+def _set(plan: _Draft, name: str, true: bool, reason: str, message: str, now: float) -> bool:
     """Add or change a condition; return whether that changed anything."""
     status = "True" if true else "False"
     conditions: list[Object] = list(plan.status.get("conditions") or ())

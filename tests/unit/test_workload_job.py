@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainshed.cluster.controllers.workloads.job import Observed
+from trainshed.cluster.controllers.workloads.job import decide as decide_observed
 from trainshed.cluster.controllers.workloads.job_pods import (
     TRACKING,
     backoff,
@@ -19,7 +21,7 @@ from trainshed.cluster.controllers.workloads.job_pods import (
     new_pod,
     parse_indexes,
 )
-from trainshed.cluster.controllers.workloads.job_status import JobPlan, decide
+from trainshed.kube.meta.plan import Create, Delete, Event, Patch, Plan
 
 NOW = 1_700_000_000.0
 STAMP = "2023-11-14T22:13:20Z"
@@ -41,40 +43,64 @@ def make_job(**spec: Any) -> Any:
 
 def make_pod(uid: str, phase: str = "Running", *, index: int | None = None, tracked: bool = True) -> Any:
     pod = new_pod(make_job(), index)
-    pod["metadata"].update(name=uid, uid=uid, creationTimestamp=STAMP)
+    pod["metadata"].update(name=uid, uid=uid, creationTimestamp=STAMP, resourceVersion="1")
     if not tracked:
         pod["metadata"]["finalizers"] = []
     pod["status"] = {"phase": phase}
     return pod
 
 
-def true(plan: JobPlan) -> dict[str, str]:
-    return {c["type"]: c["reason"] for c in plan.status.get("conditions") or () if c["status"] == "True"}
+def decide(job: Any, pods: list[Any], now: float) -> Plan:
+    return decide_observed(Observed(job, pods, now))
+
+
+def untracked(plan: Plan) -> list[Any]:
+    return [action.obj for action in plan.actions if isinstance(action, Patch)]
+
+
+def deleted(plan: Plan) -> list[Any]:
+    return [action.obj for action in plan.actions if isinstance(action, Delete)]
+
+
+def created(plan: Plan) -> list[int | None]:
+    """Return the completion indexes of new pods."""
+    return [index_of(action.obj) for action in plan.actions if isinstance(action, Create)]
+
+
+def status_of(plan: Plan) -> Any:
+    assert plan.status is not None
+    return plan.status
+
+
+def true(plan: Plan) -> dict[str, str]:
+    return {c["type"]: c["reason"] for c in status_of(plan).get("conditions") or () if c["status"] == "True"}
 
 
 def test_pods_up_to_parallelism_and_never_more_than_are_missing() -> None:
     plan = decide(make_job(completions=5, parallelism=3), [], NOW)
-    assert plan.create == [None, None, None]
-    assert plan.status["startTime"] == STAMP and plan.status["active"] == 3
+    assert created(plan) == [None, None, None]
+    assert status_of(plan)["startTime"] == STAMP and status_of(plan)["active"] == 3
     job = make_job(completions=5, parallelism=3)
     job["status"] = {"succeeded": 4, "startTime": STAMP}
-    assert decide(job, [], NOW).create == [None]
+    assert created(decide(job, [], NOW)) == [None]
 
 
 def test_a_finished_pod_is_counted_in_three_steps() -> None:
     job = make_job(completions=2, parallelism=1)
     pod = make_pod("p", "Succeeded")
     plan = decide(job, [pod], NOW)
-    assert plan.status["uncountedTerminatedPods"] == {"succeeded": ["p"]}
-    assert "succeeded" not in plan.status and plan.untrack == [pod]
-    job["status"] = plan.status
+    assert status_of(plan)["uncountedTerminatedPods"] == {"succeeded": ["p"]}
+    assert "succeeded" not in status_of(plan) and untracked(plan) == [pod]
+    job["status"] = status_of(plan)
     again = decide(job, [pod], NOW)
-    assert again.status["uncountedTerminatedPods"] == {"succeeded": ["p"]}, "not yet let go: not yet counted"
-    assert "succeeded" not in again.status and again.untrack == [pod]
+    assert status_of(again)["uncountedTerminatedPods"] == {"succeeded": ["p"]}, (
+        "not yet let go: not yet counted"
+    )
+    assert "succeeded" not in status_of(again) and untracked(again) == [pod]
     counted = decide(job, [make_pod("p", "Succeeded", tracked=False)], NOW)
-    assert counted.status["succeeded"] == 1 and counted.status["uncountedTerminatedPods"] == {}
+    assert status_of(counted)["succeeded"] == 1 and status_of(counted)["uncountedTerminatedPods"] == {}
     gone = decide(job, [], NOW)
-    assert gone.status["succeeded"] == 1
+    assert status_of(gone)["succeeded"] == 1
 
 
 @pytest.mark.parametrize(
@@ -116,7 +142,7 @@ def test_replacement_waits_longer_after_each_failure() -> None:
     assert backoff([two], NOW) == 5.0
     assert backoff([one, two], NOW) == 15.0
     plan = decide(make_job(completions=3), [one, two], NOW)
-    assert plan.create == [] and plan.requeue_after == 15.0
+    assert created(plan) == [] and plan.requeue_after == 15.0
 
 
 def test_indexed_pods() -> None:
@@ -127,9 +153,9 @@ def test_indexed_pods() -> None:
         make_pod("c", "Pending", index=0),
     )
     plan = decide(job, [done, running, twin], NOW)
-    assert plan.status["completedIndexes"] == "1" and plan.status["succeeded"] == 1
-    assert len(plan.delete) == 1 and index_of(plan.delete[0]) == 0, "one of the twins goes"
-    assert plan.create == [2, 3]
+    assert status_of(plan)["completedIndexes"] == "1" and status_of(plan)["succeeded"] == 1
+    assert len(deleted(plan)) == 1 and index_of(deleted(plan)[0]) == 0, "one of the twins goes"
+    assert created(plan) == [2, 3]
     pod = new_pod(job, 2)
     assert pod["metadata"]["generateName"] == "job-2-" and pod["spec"]["hostname"] == "job-2"
     assert pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "2"
@@ -140,7 +166,7 @@ def test_a_work_queue_ends_after_a_success_when_its_pods_have() -> None:
     job = make_job(parallelism=2)
     running, done = make_pod("a"), make_pod("b", "Succeeded")
     plan = decide(job, [running, done], NOW)
-    assert not plan.create and not true(plan)
+    assert not created(plan) and not true(plan)
     assert true(decide(job, [make_pod("a", "Succeeded"), done], NOW)) == {
         "SuccessCriteriaMet": "CompletionsReached"
     }
@@ -149,11 +175,11 @@ def test_a_work_queue_ends_after_a_success_when_its_pods_have() -> None:
 def test_policy_failed_waits_for_the_end_of_a_pod() -> None:
     pod = make_pod("a")
     pod["metadata"].update(deletionTimestamp=STAMP, deletionGracePeriodSeconds=30)
-    assert decide(make_job(completions=1), [pod], NOW).untrack == [pod]
+    assert untracked(decide(make_job(completions=1), [pod], NOW)) == [pod]
     waiting = decide(make_job(completions=1, podReplacementPolicy="Failed"), [pod], NOW)
-    assert not waiting.untrack and not waiting.create and waiting.status["terminating"] == 1
+    assert not untracked(waiting) and not created(waiting) and status_of(waiting)["terminating"] == 1
     pod["metadata"]["deletionGracePeriodSeconds"] = 0
-    assert decide(make_job(completions=1, podReplacementPolicy="Failed"), [pod], NOW).untrack == [pod]
+    assert untracked(decide(make_job(completions=1, podReplacementPolicy="Failed"), [pod], NOW)) == [pod]
 
 
 def test_suspend_and_resume() -> None:
@@ -161,12 +187,12 @@ def test_suspend_and_resume() -> None:
     pod = make_pod("a")
     job["status"] = {"startTime": STAMP}
     plan = decide(job, [pod], NOW)
-    assert plan.delete == [pod] and plan.untrack == [pod] and "startTime" not in plan.status
-    assert plan.events == [("Normal", "Suspended", "Job suspended")]
-    job["status"], job["spec"]["suspend"] = plan.status, False
+    assert deleted(plan) == [pod] and untracked(plan) == [pod] and "startTime" not in status_of(plan)
+    assert plan.events == (Event("Normal", "Suspended", "Job suspended"),)
+    job["status"], job["spec"]["suspend"] = status_of(plan), False
     resumed = decide(job, [], NOW + 60)
-    assert resumed.status["conditions"][0]["status"] == "False" and resumed.create == [None]
-    assert resumed.status["startTime"] == "2023-11-14T22:14:20Z"
+    assert status_of(resumed)["conditions"][0]["status"] == "False" and created(resumed) == [None]
+    assert status_of(resumed)["startTime"] == "2023-11-14T22:14:20Z"
 
 
 def test_time_to_live() -> None:
@@ -174,7 +200,7 @@ def test_time_to_live() -> None:
     condition = {"type": "Complete", "status": "True", "lastTransitionTime": STAMP}
     job["status"] = {"conditions": [condition]}
     assert decide(job, [], NOW + 4).requeue_after == 6.0
-    assert decide(job, [], NOW + 10).delete_job
+    assert deleted(decide(job, [], NOW + 10)) == [job]
 
 
 @given(st.sets(st.integers(0, 40)))
@@ -206,17 +232,17 @@ class Simulation:
     def reconcile(self, now: float) -> None:
         plan = decide(copy.deepcopy(self.job), copy.deepcopy(list(self.pods.values())), now)
         self.write()
-        self.job["status"] = plan.status
-        for pod in plan.untrack:
+        self.job["status"] = status_of(plan)
+        for pod in untracked(plan):
             self.write()
             self.pods[pod["metadata"]["uid"]]["metadata"]["finalizers"] = []
             self.collect()
-        for pod in plan.delete:
+        for pod in deleted(plan):
             self.write()
             found = self.pods[pod["metadata"]["uid"]]["metadata"]
             found.update(deletionTimestamp=STAMP, deletionGracePeriodSeconds=0)
             self.collect()
-        for index in plan.create:
+        for index in created(plan):
             self.write()
             self.made += 1
             pod = make_pod(f"p{self.made}", index=index)
