@@ -11,7 +11,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
-from trainshed.cluster.pki import RENEW_BEFORE, VALID_FOR, Pki, ensure_pki
+from trainshed.certificates import VALID_FOR
+from trainshed.cluster.pki import RENEW_BEFORE, Pki, ensure_pki
 
 NOW = datetime.datetime(2027, 1, 15, 8, tzinfo=datetime.UTC)
 

@@ -1,30 +1,24 @@
 """Certificates and keys of the cluster, made once, in files that only their owner may read.
 
-    ca.crt ca.key          the authority that clients trust
-    server.crt server.key  what the API server shows
-    sa.key                 signs ServiceAccount tokens (ES256)
-    admin.token            the credential of the user who started the cluster
-
-Elliptic-curve keys: making them takes a millisecond, so the first start does not wait.
+ca.crt ca.key          the authority that clients trust
+server.crt server.key  what the API server shows
+sa.key                 signs ServiceAccount tokens (ES256)
+admin.token            the credential of the user who started the cluster
 """
 
 from __future__ import annotations
 
 import datetime
-import ipaddress
 import secrets
 import socket
 from pathlib import Path
 
 import msgspec
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from trainshed import certificates
+from trainshed.certificates import Pair
 from trainshed.cluster.paths import write_private
 
-VALID_FOR = datetime.timedelta(days=3650)
 RENEW_BEFORE = datetime.timedelta(days=30)
 SERVICE_IP = "10.96.0.1"
 GATEWAY_IP = "10.88.0.1"
@@ -82,96 +76,26 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
     now = now or datetime.datetime.now(datetime.UTC)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     pki = Pki(directory)
-    ca_key_file = directory / "ca.key"
-    if not (pki.ca_certificate.exists() and ca_key_file.exists()):
-        key = ec.generate_private_key(ec.SECP256R1())
-        write_private(ca_key_file, _pem(key))
-        write_private(pki.ca_certificate, _authority(key, now))
+    ca_key = directory / "ca.key"
+    if not (pki.ca_certificate.exists() and ca_key.exists()):
+        authority = certificates.make_authority("trainshed-ca", now)
+        write_private(ca_key, authority.key.encode())
+        write_private(pki.ca_certificate, authority.certificate.encode())
         pki.server_certificate.unlink(missing_ok=True)
-    if not (pki.server_certificate.exists() and pki.server_key.exists()) or _expires(pki, now):
-        ca_key = serialization.load_pem_private_key(ca_key_file.read_bytes(), None)
-        assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
-        key = ec.generate_private_key(ec.SECP256R1())
-        ca = x509.load_pem_x509_certificate(pki.ca_certificate.read_bytes())
-        write_private(pki.server_key, _pem(key))
-        write_private(pki.server_certificate, _serving(key, ca, ca_key, now))
+    if not (pki.server_certificate.exists() and pki.server_key.exists()) or _ends_soon(pki, now):
+        authority = Pair(pki.ca_pem, ca_key.read_text())
+        hosts = tuple(dict.fromkeys((*_NAMES, *_machine_name())))
+        pair = certificates.issue(authority, "trainshed-apiserver", hosts, now, _ADDRESSES)
+        write_private(pki.server_key, pair.key.encode())
+        write_private(pki.server_certificate, pair.certificate.encode())
     if not pki.service_account_key.exists():
-        write_private(pki.service_account_key, _pem(ec.generate_private_key(ec.SECP256R1())))
+        write_private(pki.service_account_key, certificates.new_key().encode())
     _ensure_token(pki.admin_token_file)
     return pki
 
 
-def _expires(pki: Pki, now: datetime.datetime) -> bool:
-    certificate = x509.load_pem_x509_certificate(pki.server_certificate.read_bytes())
-    return certificate.not_valid_after_utc - now < RENEW_BEFORE
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _builder(
-    subject: str, issuer: x509.Name | None, key: ec.EllipticCurvePrivateKey, now: datetime.datetime
-) -> x509.CertificateBuilder:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(issuer or name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + VALID_FOR)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _authority(key: ec.EllipticCurvePrivateKey, now: datetime.datetime) -> bytes:
-    certificate = (
-        _builder("trainshed-ca", None, key, now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _serving(
-    key: ec.EllipticCurvePrivateKey,
-    ca: x509.Certificate,
-    ca_key: ec.EllipticCurvePrivateKey,
-    now: datetime.datetime,
-) -> bytes:
-    names = [x509.DNSName(name) for name in dict.fromkeys((*_NAMES, *_machine_name()))]
-    addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES]
-    certificate = (
-        _builder("trainshed-apiserver", ca.subject, key, now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([*names, *addresses]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
-        )
-        .sign(ca_key, hashes.SHA256())
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM)
+def _ends_soon(pki: Pki, now: datetime.datetime) -> bool:
+    return certificates.ends(pki.server_certificate.read_text()) - now < RENEW_BEFORE
 
 
 def _machine_name() -> tuple[str, ...]:

@@ -13,11 +13,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
+from trainshed import certificates
+from trainshed.certificates import Pair
 from trainshed.client.client import Client
 from trainshed.client.http import load_pem_pair
 from trainshed.kube.meta.objects import Object
@@ -31,7 +28,6 @@ WEBHOOK_CONFIGURATIONS = Resource(
     namespaced=False,
 )
 CONFIGURATION_NAME = "validator.training-operator.kubeflow.org"
-LIFETIME = timedelta(days=3650)
 RENEW_BEFORE = timedelta(days=90)
 CHECK_SECONDS = 12 * 3600.0
 _KEYS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
@@ -87,89 +83,23 @@ class CertificateKeeper:
 
 def make_certificates(host: str, now: datetime) -> dict[str, str]:
     """Return PEM texts: a new authority and a certificate for `host` that it has signed."""
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    key = ec.generate_private_key(ec.SECP256R1())
-    authority_name = x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "training-operator"),
-            x509.NameAttribute(NameOID.COMMON_NAME, "training-operator-ca"),
-        ]
-    )
-
-    def builder(subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(authority_name)
-            .public_key(public_key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + LIFETIME)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-        )
-
-    authority = (
-        builder(authority_name, authority_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    # A common name holds at most 64 characters; verifiers read the alternative name.
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
-    certificate = (
-        builder(subject, key.public_key())
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-        )
-        .sign(authority_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    return {
-        "ca.crt": authority.public_bytes(pem).decode(),
-        "ca.key": _private_pem(authority_key),
-        "tls.crt": certificate.public_bytes(pem).decode(),
-        "tls.key": _private_pem(key),
-    }
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """Return what the key is for. Verifiers that hold to RFC 5280, such as Python 3.13's, want it in an authority."""
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    authority = certificates.make_authority("training-operator-ca", now, organization="training-operator")
+    pair = certificates.issue(authority, host, [host], now)
+    texts = (authority.certificate, authority.key, pair.certificate, pair.key)
+    return dict(zip(_KEYS, texts, strict=True))
 
 
 def is_usable(pems: Mapping[str, str], host: str, now: datetime) -> bool:
     """Say whether `pems` hold a certificate for `host` that its authority signed and that lasts long enough."""
     if any(not pems.get(key) for key in _KEYS):
         return False
+    authority, certificate = Pair(pems["ca.crt"], pems["ca.key"]), pems["tls.crt"]
     try:
-        authority = x509.load_pem_x509_certificate(pems["ca.crt"].encode())
-        certificate = x509.load_pem_x509_certificate(pems["tls.crt"].encode())
-        certificate.verify_directly_issued_by(authority)
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        if not authority.signs(certificate) or host not in certificates.hosts_of(certificate):
+            return False
+        return min(map(certificates.ends, (authority.certificate, certificate))) - now > RENEW_BEFORE
     except Exception:
         return False  # whatever is wrong with it, a new one replaces it
-    ends = min(authority.not_valid_after_utc, certificate.not_valid_after_utc)
-    return host in names.get_values_for_type(x509.DNSName) and ends - now > RENEW_BEFORE
-
-
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> str:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
 
 
 def _decode(data: Mapping[str, str]) -> dict[str, str]:

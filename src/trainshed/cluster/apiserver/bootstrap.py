@@ -9,6 +9,7 @@ import asyncio
 
 from trainshed.client.client import Client
 from trainshed.cluster.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
+from trainshed.kube.builtin.storageclasses import IS_DEFAULT
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import (
@@ -88,7 +89,7 @@ def _storage_class() -> Object:
         "kind": "StorageClass",
         "metadata": {
             "name": DEFAULT_CLASS,
-            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+            "annotations": {IS_DEFAULT: "true"},
         },
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",

@@ -1,7 +1,6 @@
 """Garbage collection: an object all of whose owners are gone is deleted.
 
-Follows the store's own event stream rather than one watch per kind: it knows every kind at once, also those of
-CRDs created a moment ago, and needs no second copy of the objects. Writes go through the API like anyone's.
+Follows the store's own event stream rather than one watch per kind: `storedobjects` says why.
 
     owner gone            dependents without another owner are deleted, others drop the reference
     owner foreground      its dependents are deleted; when none that blocks is left, or all that is left is a

@@ -30,7 +30,7 @@ _ANSWERED = (403, 404, 409)
 class NamespaceController(Controller[str]):
     """Gives each namespace its `default` ServiceAccount and CA ConfigMap; empties and finalizes deleted ones.
 
-    The store tells what is left in a namespace: it knows every kind, also those of CRDs added a moment ago.
+    The store tells what is left in a namespace: `storedobjects` says why.
     """
 
     def __init__(

@@ -1,4 +1,11 @@
-"""From keys of the store back to resources: for controllers that work on every kind at once."""
+"""The store, for the two controllers that work on every kind at once: garbage collection and namespaces.
+
+They are the exception to "every part talks to the Kubernetes API", and only when reading. What they need the API does
+not offer in one place: a list and a watch over all kinds, in one order of revisions, CRDs of a moment ago included. By
+API it takes discovery, polled, and one watch per kind (as in Kubernetes, where a new CRD's objects are collected only
+after the next discovery), and a second copy of every object in memory. What they write goes through the API, with its
+admission, finalizers and preconditions, like anyone's.
+"""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from trainshed.client.events import EventRecorder
 from trainshed.client.informer import key_of
 from trainshed.cluster.storage import directories
 from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
+from trainshed.kube.builtin.storageclasses import default_class
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.ownership import without_finalizer
@@ -27,7 +28,6 @@ PVC_PROTECTION = "kubernetes.io/pvc-protection"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
 STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
-DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 class Claims:
@@ -51,7 +51,7 @@ class Claims:
             await self._let_go(claim)
         elif (claim["metadata"].get("annotations") or {}).get(BIND_COMPLETED):
             await self._check(claim)
-        elif "storageClassName" not in claim["spec"] and (default := self._default_class()):
+        elif "storageClassName" not in claim["spec"] and (default := default_class(self._classes.items())):
             # The default class came after the claim (KEP-3333).
             patch = _exactly(claim, {"spec": {"storageClassName": default}})
             await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, patch)
@@ -61,14 +61,6 @@ class Claims:
                 await self._bind(claim, found.volume)
             else:
                 await self._provision_or_explain(claim, found.why_not)
-
-    def _default_class(self) -> str | None:
-        found = [
-            (obj["metadata"]["creationTimestamp"], obj["metadata"]["name"])
-            for obj in self._classes.items()
-            if (obj["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
-        ]
-        return max(found)[1] if found else None
 
     async def _check(self, claim: Object) -> None:
         """Look after a claim that was bound before."""
