@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainshed.cluster.scheduler.placement import place
+from trainshed.cluster.scheduler.placement import Bind, Observed, decide, place
 from trainshed.cluster.scheduler.predicates import tolerated
 from trainshed.cluster.scheduler.requests import pod_requests, used_by
 
@@ -112,6 +112,124 @@ IN_ZONE_A = {
 )
 def test_selector_and_affinity(spec: Any, fits: bool) -> None:
     assert bool(place(make_pod(**spec), [make_node(labels={"zone": "a"})], {}, {}).node) is fits
+
+
+def affinity(operator: str, *values: str, field: bool = False) -> Any:
+    expression = {"key": "metadata.name" if field else "memory", "operator": operator, "values": list(values)}
+    terms = [{"matchFields" if field else "matchExpressions": [expression]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "label", "fits"),
+    [
+        (affinity("In", "32", "64"), "64", True),
+        (affinity("In", "32", "64"), "16", False),
+        (affinity("NotIn", "32", "64"), "64", False),
+        (affinity("NotIn", "32", "64"), "16", True),
+        (affinity("NotIn", "32"), None, True),
+        (affinity("Exists"), "16", True),
+        (affinity("Exists"), None, False),
+        (affinity("DoesNotExist"), "16", False),
+        (affinity("DoesNotExist"), None, True),
+        (affinity("Gt", "32"), "33", True),
+        (affinity("Gt", "32"), "32", False),
+        (affinity("Gt", "32"), "31", False),
+        (affinity("Lt", "32"), "31", True),
+        (affinity("Lt", "32"), "32", False),
+        (affinity("Lt", "32"), "33", False),
+        (affinity("Gt", "32"), None, False),
+        (affinity("Gt", "32"), "much", False),
+        (affinity("Lt"), "1", False),
+        (affinity("In", "laptop", field=True), None, True),
+        (affinity("NotIn", "laptop", field=True), None, False),
+        (affinity("Unheard", "32"), "32", False),
+    ],
+)
+def test_each_operator_of_node_affinity(rule: Any, label: str | None, fits: bool) -> None:
+    """core/v1 NodeSelectorRequirement: a label that is missing is not in any list, and is no number."""
+    labels = {} if label is None else {"memory": label}
+    placement = place(make_pod(**rule), [make_node(labels=labels)], {}, {})
+    assert (placement.node == "laptop") is fits
+    if not fits:
+        assert "1 node(s) didn't match Pod's node affinity/selector" in placement.why_not
+
+
+def test_one_term_of_several_is_enough_and_all_of_its_expressions_are_needed() -> None:
+    both = {
+        "matchExpressions": [
+            {"key": "zone", "operator": "In", "values": ["a"]},
+            {"key": "memory", "operator": "Exists"},
+        ]
+    }
+    other = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [both, other]}}
+    pod = make_pod(affinity={"nodeAffinity": required})
+    fits = {
+        str(labels): bool(place(pod, [make_node(labels=labels)], {}, {}).node)
+        for labels in ({"zone": "a"}, {"zone": "a", "memory": "1"}, {"zone": "b"}, {})
+    }
+    assert list(fits.values()) == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "fits"),
+    [
+        ([{"type": "Ready", "status": "True"}], True),
+        ([{"type": "Ready", "status": "False"}], False),
+        ([{"type": "Ready", "status": "Unknown"}], False),
+        ([{"type": "MemoryPressure", "status": "True"}], False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_only_a_node_that_says_it_is_ready_gets_pods(conditions: Any, fits: bool) -> None:
+    node = make_node()
+    node["status"]["conditions"] = conditions
+    placement = place(make_pod(), [node], {}, {})
+    assert bool(placement.node) is fits
+    assert fits or placement.why_not == "0/1 nodes are available: 1 node(s) were not ready."
+
+
+def observed(pod: Any, *nodes: Any) -> Observed:
+    return Observed(pod, nodes, {}, {}, now=1_700_000_000.0)
+
+
+def test_a_plan_binds_and_tells_what_it_did_not_regard() -> None:
+    spread = {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}
+    plan = decide(observed(make_pod(**spread), make_node()))
+    assert [(type(action), action.node) for action in plan.actions if isinstance(action, Bind)] == [
+        (Bind, "laptop")
+    ]
+    assert plan.status is None
+    assert [(event.type, event.reason) for event in plan.events] == [
+        ("Normal", "Scheduled"),
+        ("Warning", "FieldNotHonoured"),
+    ]
+    assert plan.events[0].message == "Successfully assigned default/p to laptop"
+
+
+def test_a_waiting_pod_says_why_once_and_since_when() -> None:
+    pod = make_pod(requests={"cpu": "64"})
+    plan = decide(observed(pod, make_node()))
+    assert plan.status is not None and not plan.actions
+    condition = plan.status["conditions"][0]
+    assert condition["reason"] == "Unschedulable" and condition["message"] == plan.events[0].message
+    assert condition["lastTransitionTime"] == "2023-11-14T22:13:20Z"
+    pod["status"] = plan.status
+    assert decide(observed(pod, make_node())).status is None, "the same words are not written again"
+    condition["lastTransitionTime"] = "2023-01-01T00:00:00Z"
+    other = decide(observed(pod)).status
+    assert other is not None
+    assert other["conditions"][0]["message"] == "no nodes available to schedule pods"
+    assert other["conditions"][0]["lastTransitionTime"] == "2023-01-01T00:00:00Z", "it waits since then"
+
+
+def test_a_gated_pod_waits_whatever_there_is_and_without_an_event() -> None:
+    plan = decide(observed(make_pod(schedulingGates=[{"name": "quota"}]), make_node()))
+    assert plan.status is not None and not plan.actions and not plan.events
+    assert plan.status["conditions"][0]["reason"] == "SchedulingGated"
 
 
 CLAIMED = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.cluster.controllers.workloads.deployment_status import deployment_status
-from trainshed.cluster.controllers.workloads.rollout import absolute, bounds, new_set, scales, template_hash
+from trainshed.cluster.controllers.workloads.rollout import (
+    absolute,
+    bounds,
+    new_set,
+    revision,
+    scales,
+    template_hash,
+)
 
 
 def make_deployment(replicas: int, **spec: Any) -> Any:
@@ -106,6 +113,18 @@ def test_a_set_is_known_by_its_template_not_its_hash() -> None:
     assert new_set(deployment, [found]) is None
     assert template_hash({"a": 1, "b": 2}) == template_hash({"b": 2, "a": 1}) != template_hash({"a": 1})
     assert template_hash({"a": 1}) != template_hash({"a": 1}, 1)
+
+
+def test_a_hash_stays_what_it_was_and_differs_by_collision() -> None:
+    """It is part of names that exist: another version of the program has to make the same ones."""
+    hashes = [template_hash({"a": 1}, collisions) for collisions in range(3)]
+    assert hashes == ["s2jh7rkl5b", "x4qc9cwx98", "pnlp2dw4x9"]
+
+
+@pytest.mark.parametrize(("text", "number"), [(None, 0), ("0", 0), ("7", 7), ("12", 12), ("x", 0), ("-1", 0)])
+def test_revision(text: str | None, number: int) -> None:
+    annotations = {} if text is None else {"deployment.kubernetes.io/revision": text}
+    assert revision({"metadata": {"annotations": annotations}}) == number
 
 
 def progressing(status: Any) -> Any:

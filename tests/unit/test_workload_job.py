@@ -195,12 +195,64 @@ def test_suspend_and_resume() -> None:
     assert status_of(resumed)["startTime"] == "2023-11-14T22:14:20Z"
 
 
-def test_time_to_live() -> None:
+@pytest.mark.parametrize("kind", ["Complete", "Failed"])
+@pytest.mark.parametrize(("ttl", "after"), [(10, 10.0), (10, 11.0), (0, 0.0)])
+def test_a_job_is_deleted_when_its_time_to_live_is_over(kind: str, ttl: int, after: float) -> None:
+    """Zero means at once (batch/v1 JobSpec), and the last moment counts as over."""
+    job = make_job(completions=1, ttlSecondsAfterFinished=ttl)
+    job["status"] = {"conditions": [{"type": kind, "status": "True", "lastTransitionTime": STAMP}]}
+    plan = decide(job, [], NOW + after)
+    assert deleted(plan) == [job] and len(plan.actions) == 1
+    assert plan.requeue_after is None and plan.status is None
+    assert isinstance(plan.actions[0], Delete) and plan.actions[0].propagation == "Foreground"
+
+
+def test_a_job_stays_until_its_time_to_live_is_over() -> None:
     job = make_job(completions=1, ttlSecondsAfterFinished=10)
-    condition = {"type": "Complete", "status": "True", "lastTransitionTime": STAMP}
-    job["status"] = {"conditions": [condition]}
-    assert decide(job, [], NOW + 4).requeue_after == 6.0
-    assert deleted(decide(job, [], NOW + 10)) == [job]
+    job["status"] = {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": STAMP}]}
+    early = decide(job, [], NOW + 4)
+    assert not early.actions and early.requeue_after == 6.0
+    del job["spec"]["ttlSecondsAfterFinished"]
+    forever = decide(job, [], NOW + 1e9)
+    assert not forever.actions and forever.requeue_after is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "failed", "restarts", "over"),
+    [
+        (0, 0, 0, False),
+        (0, 1, 0, True),
+        (0, 0, 1, True),
+        (1, 1, 0, False),
+        (1, 2, 0, True),
+        (1, 0, 1, True),
+        (3, 3, 2, False),
+        (3, 4, 0, True),
+        (3, 0, 2, False),
+        (3, 0, 3, True),
+        (3, 0, 4, True),
+    ],
+)
+def test_the_boundary_of_the_backoff_limit(limit: int, failed: int, restarts: int, over: bool) -> None:
+    """As in the Job controller: more failed pods than the limit, or as many restarts in place (at least one)."""
+    job = make_job(completions=1, backoffLimit=limit)
+    job["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    job["status"] = {"startTime": STAMP, "failed": failed}
+    pod = make_pod("a")
+    pod["status"]["containerStatuses"] = [{"restartCount": restarts}]
+    assert ("FailureTarget" in true(decide(job, [pod], NOW))) is over
+
+
+def test_pods_that_nobody_counts_are_let_go() -> None:
+    """Those of an earlier job of the name, and all of a job that is gone; another controller's are left alone."""
+    job, mine, earlier = make_job(completions=1), make_pod("a"), make_pod("b")
+    earlier["metadata"]["ownerReferences"][0]["uid"] = "earlier-uid"
+    assert untracked(decide(job, [mine, earlier], NOW)) == [earlier]
+    assert untracked(decide(None, [mine, earlier], NOW)) == [mine, earlier]
+    job["metadata"]["deletionTimestamp"] = STAMP
+    assert untracked(decide(job, [mine, earlier], NOW)) == [mine, earlier]
+    job["spec"]["managedBy"] = "example.com/other"
+    assert decide(job, [mine, earlier], NOW) == Plan()
 
 
 @given(st.sets(st.integers(0, 40)))

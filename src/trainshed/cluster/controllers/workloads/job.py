@@ -253,7 +253,7 @@ def _failure(
     in_place = 0
     if spec["template"]["spec"].get("restartPolicy") == "OnFailure":
         in_place = restarts(count.active)
-    if count.failed > limit or (in_place > 0 if limit == 0 else in_place >= limit and in_place > 0):
+    if count.failed > limit or in_place >= max(limit, 1):
         return ("BackoffLimitExceeded", "Job has reached the specified backoff limit"), None
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is None or not before.get("startTime") or spec.get("suspend"):
