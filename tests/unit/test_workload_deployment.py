@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainshed.cluster.controllers.workloads.deployment import Observed, decide
 from trainshed.cluster.controllers.workloads.deployment_status import deployment_status
 from trainshed.cluster.controllers.workloads.rollout import (
     absolute,
@@ -17,6 +19,8 @@ from trainshed.cluster.controllers.workloads.rollout import (
     scales,
     template_hash,
 )
+from trainshed.kube.meta.ownership import controller_reference
+from trainshed.kube.meta.plan import Adopt, Create, Delete, Patch, Plan
 
 
 def make_deployment(replicas: int, **spec: Any) -> Any:
@@ -150,3 +154,97 @@ def test_a_rollout_times_out_only_without_progress() -> None:
     restarting, timeout = deployment_status(deployment, make_set("new", 2, 1), [], 2000.0)
     assert progressing(restarting)["reason"] == "NewReplicaSetAvailable" and timeout is None
     assert restarting["unavailableReplicas"] == 1
+
+
+def decided(deployment: Any, *sets: Any, busy: Sequence[str] = ()) -> Plan:
+    return decide(Observed(deployment, sets, busy, 1_700_000_000.0))
+
+
+def whole(replicas: int = 3, **spec: Any) -> Any:
+    deployment = make_deployment(replicas, selector={"matchLabels": {"app": "web"}}, **spec)
+    deployment["metadata"] |= {"namespace": "ns", "uid": "web-uid", "annotations": {"note": "x"}}
+    deployment["spec"]["template"] = {"metadata": {"labels": {"app": "web"}}, "spec": {"image": "web:2"}}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", **deployment}
+
+
+def owned_set(name: str, replicas: int, *, image: str, number: int, owned: bool = True) -> Any:
+    made = make_set(name, replicas, replicas)
+    made["metadata"] |= {
+        "namespace": "ns",
+        "uid": f"{name}-uid",
+        "resourceVersion": "7",
+        "labels": {"app": "web"},
+        "annotations": {"deployment.kubernetes.io/revision": str(number), "note": "x"},
+        "ownerReferences": [controller_reference(whole())] if owned else [],
+    }
+    made["spec"]["template"] = {"metadata": {"labels": {"app": "web"}}, "spec": {"image": image}}
+    return made
+
+
+def test_the_set_of_a_new_template_is_made_with_the_next_revision() -> None:
+    plan = decided(whole(), owned_set("old", 3, image="web:1", number=4))
+    creation = plan.actions[0]
+    assert isinstance(creation, Create) and plan.status is not None
+    metadata, spec = creation.obj["metadata"], creation.obj["spec"]
+    wanted = metadata["labels"]["pod-template-hash"]
+    assert metadata["name"] == f"web-{wanted}" and spec["replicas"] == 1, "maxSurge of 3 is 1"
+    assert metadata["annotations"] == {"note": "x", "deployment.kubernetes.io/revision": "5"}
+    assert spec["selector"]["matchLabels"] == {"app": "web", "pod-template-hash": wanted}
+    assert [event.message for event in creation.succeeded("")] == [
+        f"Scaled up replica set web-{wanted} from 0 to 1"
+    ]
+    again = decided({**whole(), "status": {"collisionCount": 1}})
+    assert again.actions[0].obj["metadata"]["name"] != metadata["name"], "the name was taken"
+
+
+def test_a_rollback_scales_and_numbers_the_set_in_one_write() -> None:
+    first, second = (
+        owned_set("first", 0, image="web:2", number=1),
+        owned_set("second", 3, image="web:1", number=2),
+    )
+    plan = decided(whole(), first, second)
+    patches = [action for action in plan.actions if isinstance(action, Patch)]
+    assert [(patch.obj["metadata"]["name"], patch.patch) for patch in patches] == [
+        (
+            "first",
+            {
+                "metadata": {
+                    "resourceVersion": "7",
+                    "annotations": {"note": "x", "deployment.kubernetes.io/revision": "3"},
+                },
+                "spec": {"replicas": 1},
+            },
+        ),
+        ("web", {"metadata": {"annotations": {"deployment.kubernetes.io/revision": "3"}}}),
+    ]
+
+
+def test_a_finished_rollout_has_nothing_left_to_do() -> None:
+    deployment = whole()
+    deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
+    plan = decided(
+        deployment,
+        owned_set("new", 3, image="web:2", number=2),
+        owned_set("old", 0, image="web:1", number=1),
+    )
+    assert plan.actions == ()
+
+
+def test_old_sets_beyond_the_history_go_the_oldest_first() -> None:
+    old = [owned_set(f"old-{number}", 0, image=f"web:{number}", number=number) for number in (12, 10, 11)]
+    plan = decided(whole(revisionHistoryLimit=1), owned_set("new", 3, image="web:2", number=13), *old)
+    gone = [action.obj["metadata"]["name"] for action in plan.actions if isinstance(action, Delete)]
+    assert gone == ["old-10", "old-11"]
+
+
+def test_sets_are_adopted_before_anything_is_scaled() -> None:
+    orphan = owned_set("orphan", 1, image="web:2", number=1, owned=False)
+    plan = decided(whole(), orphan)
+    assert [type(action) for action in plan.actions] == [Adopt] and plan.status is None
+
+
+def test_recreate_waits_for_pods_that_are_still_there() -> None:
+    recreate = whole(strategy={"type": "Recreate"})
+    old = owned_set("old", 0, image="web:1", number=1)
+    assert not [a for a in decided(recreate, old, busy=["old-uid"]).actions if isinstance(a, Create)]
+    assert [type(action) for action in decided(recreate, old).actions] == [Create]
