@@ -87,6 +87,8 @@ def test_pods_are_adopted_and_released_before_anything_is_counted() -> None:
     plan = plan_for(make_set(5), make_pod("a"), stranger, orphan)
     assert named(plan, Patch) == ["stranger"] and named(plan, Adopt) == ["orphan"]
     assert len(plan.actions) == 2 and plan.status is None, "decided anew when the mirror shows it"
+    assert named(plan_for(make_set(5), stranger), Patch) == ["stranger"]
+    assert named(plan_for(make_set(5), orphan), Adopt) == ["orphan"]
     release, adopt = plan.actions
     assert isinstance(release, Patch) and isinstance(adopt, Adopt)
     assert release.patch == {"metadata": {"ownerReferences": None, "resourceVersion": "7"}}
