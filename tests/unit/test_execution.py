@@ -17,7 +17,7 @@ from trainshed.client.informer import Informer, Key
 from trainshed.client.transport import Response
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.plan import Adopt, Create, Delete, Event, Patch, Plan
+from trainshed.kube.meta.plan import Adopt, Create, Delete, Event, Patch, Plan, Told
 from trainshed.kube.meta.resources import PODS, SERVICES
 
 KEY = ("ns", "owner")
@@ -82,9 +82,8 @@ def pod(name: str, **fields: Any) -> Object:
 def creation(name: str) -> Create:
     return Create(
         resource=PODS,
-        obj=pod(name),
-        done=Event("Normal", "Made", "made {name}"),
-        refused=Event("Warning", "NotMade", "not made: {error}"),
+        object=pod(name),
+        told=Told((Event("Normal", "Made", "made {name}"),), Event("Warning", "NotMade", "not made: ")),
     )
 
 
@@ -93,8 +92,8 @@ def test_the_status_comes_first_then_its_events_then_the_actions_in_order() -> N
         world = await started()
         old = await world.api.put("/api/v1/namespaces/ns/pods/old")
         actions = (
-            Patch(resource=PODS, obj=old, patch={"spec": {"x": 1}}),
-            Delete(resource=PODS, obj=old, done=Event("Normal", "Gone", "gone: {name}")),
+            Patch(resource=PODS, object=old, patch={"spec": {"x": 1}}),
+            Delete.of(PODS, old, Told((Event("Normal", "Gone", "gone: {name}"),))),
             creation("new"),
         )
         told = (Event("Normal", "Known", "known"),)
@@ -143,11 +142,11 @@ def test_what_is_gone_or_replaced_meanwhile_is_no_error() -> None:
         world = await started()
         taken = await world.api.put("/api/v1/namespaces/ns/pods/taken")
         gone, other = pod("gone", uid="gone"), {**taken, "metadata": {**taken["metadata"], "uid": "before"}}
-        said = Event("Normal", "Gone", "gone: {name}")
+        said = Told((Event("Normal", "Gone", "gone: {name}"),))
         actions = (
-            Patch(resource=PODS, obj=gone, patch={}),
-            Delete(resource=PODS, obj=gone, done=said),
-            Delete(resource=PODS, obj=other, done=said),
+            Patch(resource=PODS, object=gone, patch={}),
+            Delete.of(PODS, gone, said),
+            Delete.of(PODS, other, said),
         )
         await world.execute(Plan(actions=actions))
         assert world.api.objects["/api/v1/namespaces/ns/pods/taken"] == taken
@@ -164,7 +163,7 @@ def test_an_owner_that_goes_adopts_nothing(change: str) -> None:
         world = await started()
         seen = world.api.objects[OWNER]
         orphan = await world.api.put("/api/v1/namespaces/ns/pods/orphan")
-        adopt = Adopt(resource=PODS, obj=orphan, patch={"metadata": {"ownerReferences": [{"uid": "x"}]}})
+        adopt = Adopt(resource=PODS, object=orphan, patch={"metadata": {"ownerReferences": [{"uid": "x"}]}})
         if change == "ending":
             await world.api.put(OWNER, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
         else:

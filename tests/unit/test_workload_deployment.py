@@ -185,7 +185,7 @@ def test_the_set_of_a_new_template_is_made_with_the_next_revision() -> None:
     plan = decided(whole(), owned_set("old", 3, image="web:1", number=4))
     creation = plan.actions[0]
     assert isinstance(creation, Create) and plan.status is not None
-    metadata, spec = creation.obj["metadata"], creation.obj["spec"]
+    metadata, spec = creation.object["metadata"], creation.object["spec"]
     wanted = metadata["labels"]["pod-template-hash"]
     assert metadata["name"] == f"web-{wanted}" and spec["replicas"] == 1, "maxSurge of 3 is 1"
     assert metadata["annotations"] == {"note": "x", "deployment.kubernetes.io/revision": "5"}
@@ -194,7 +194,9 @@ def test_the_set_of_a_new_template_is_made_with_the_next_revision() -> None:
         f"Scaled up replica set web-{wanted} from 0 to 1"
     ]
     again = decided({**whole(), "status": {"collisionCount": 1}})
-    assert again.actions[0].obj["metadata"]["name"] != metadata["name"], "the name was taken"
+    renamed = again.actions[0]
+    assert isinstance(renamed, Create)
+    assert renamed.object["metadata"]["name"] != metadata["name"], "the name was taken"
 
 
 def test_a_rollback_scales_and_numbers_the_set_in_one_write() -> None:
@@ -204,7 +206,7 @@ def test_a_rollback_scales_and_numbers_the_set_in_one_write() -> None:
     )
     plan = decided(whole(), first, second)
     patches = [action for action in plan.actions if isinstance(action, Patch)]
-    assert [(patch.obj["metadata"]["name"], patch.patch) for patch in patches] == [
+    assert [(patch.object["metadata"]["name"], patch.patch) for patch in patches] == [
         (
             "first",
             {
@@ -233,7 +235,7 @@ def test_a_finished_rollout_has_nothing_left_to_do() -> None:
 def test_old_sets_beyond_the_history_go_the_oldest_first() -> None:
     old = [owned_set(f"old-{number}", 0, image=f"web:{number}", number=number) for number in (12, 10, 11)]
     plan = decided(whole(revisionHistoryLimit=1), owned_set("new", 3, image="web:2", number=13), *old)
-    gone = [action.obj["metadata"]["name"] for action in plan.actions if isinstance(action, Delete)]
+    gone = [action.name for action in plan.actions if isinstance(action, Delete)]
     assert gone == ["old-10", "old-11"]
 
 

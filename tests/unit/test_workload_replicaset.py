@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from trainshed.cluster.controllers.workloads.replicaset import Observed, decide
+from trainshed.kube.meta.objects import name_of
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.plan import Action, Adopt, Create, Delete, Patch, Plan
 
@@ -54,15 +55,21 @@ def plan_for(replica_set: Any, *pods: Any, now: float = NOW) -> Plan:
 
 
 def named(plan: Plan, sort: type[Action]) -> list[str]:
-    return [action.obj["metadata"].get("name", "") for action in plan.actions if type(action) is sort]
+    """Return whom the actions of one sort are about; a new pod has no name yet."""
+    return [
+        action.name if isinstance(action, Delete) else name_of(action.object)
+        for action in plan.actions
+        if type(action) is sort and isinstance(action, Create | Patch | Delete)
+    ]
 
 
 def test_missing_pods_are_made_and_said_so() -> None:
     plan = plan_for(make_set(3), make_pod("a"))
     assert named(plan, Create) == ["", ""] and len(plan.actions) == 2
     made = plan.actions[0]
-    assert made.obj["metadata"]["generateName"] == "web-"
-    assert made.obj["metadata"]["ownerReferences"][0]["uid"] == "web-uid"
+    assert isinstance(made, Create)
+    assert made.object["metadata"]["generateName"] == "web-"
+    assert made.object["metadata"]["ownerReferences"][0]["uid"] == "web-uid"
     assert made.succeeded("web-x")[0].message == "Created pod: web-x"
     assert made.failed("quota")[0].message == "Error creating: quota"
     assert plan.status == {"replicas": 1, "fullyLabeledReplicas": 1, "observedGeneration": 3}

@@ -82,7 +82,8 @@ class Executor(Generic[K]):
 
     async def _create(self, key: K, owner: Object, actions: Sequence[Action]) -> None:
         async def create(action: Action) -> None:
-            created = await self._client.create(action.resource, action.obj)
+            assert isinstance(action, Create)
+            created = await self._client.create(action.resource, action.object)
             self._own.wrote(key, self._informers[action.resource], created)
             self._tell(owner, action.succeeded(name_of(created)))
 
@@ -96,16 +97,14 @@ class Executor(Generic[K]):
 
     async def _write(self, key: K, owner: Object, action: Action) -> None:
         resource, informer = action.resource, self._informers[action.resource]
-        namespace, name, uid = namespace_of(action.obj), name_of(action.obj), uid_of(action.obj)
         try:
             match action:
-                case Patch(patch=patch):
+                case Patch(object=seen, patch=patch):
+                    name, namespace = name_of(seen), namespace_of(seen)
                     self._own.wrote(key, informer, await self._client.patch(resource, name, namespace, patch))
-                case Delete(propagation=propagation):
+                case Delete(name=name, namespace=namespace, uid=uid, propagation=policy):
                     self._own.deleting(key, informer, namespace, name, uid)
-                    await self._client.delete(
-                        resource, name, namespace, propagation_policy=propagation, uid=uid
-                    )
+                    await self._client.delete(resource, name, namespace, propagation_policy=policy, uid=uid)
                 case _:
                     raise TypeError(f"unknown action {type(action).__name__}")
         except ApiError as error:

@@ -36,7 +36,7 @@ class Observed(msgspec.Struct, frozen=True):
     now: float = 0.0
 
 
-class Bind(Action, frozen=True):
+class Bind(Action, frozen=True, kw_only=True):
     """Bind the pod to `node`."""
 
     node: str
@@ -64,7 +64,7 @@ def decide(observed: Observed) -> Plan:
     events = [Event("Normal", "Scheduled", f"Successfully assigned {name} to {placement.node}")]
     if ignored := unregarded_fields(pod):
         events.append(Event("Warning", "FieldNotHonoured", f"{', '.join(ignored)}: {UNREGARDED}"))
-    return Plan(actions=(Bind(resource=PODS, obj=pod, node=placement.node),), events=tuple(events))
+    return Plan(actions=(Bind(resource=PODS, node=placement.node),), events=tuple(events))
 
 
 def _waiting(pod: Object, reason: str, message: str, now: float) -> Object | None:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, uid_of
 from trainshed.kube.meta.resources import Resource
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
@@ -26,45 +26,75 @@ class Event(msgspec.Struct, frozen=True):
     message: str
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """One write, about `obj` of `resource`.
+class Told(msgspec.Struct, frozen=True):
+    """The events of one action: those of success, and the one of failure, whose message the error's text ends.
 
-    `done` tells that it was made; `{name}` in its message stands for the object's name, which the server may have
-    chosen. `refused` tells that the API refused it, and `{error}` why.
+    `{name}` in the message of a success stands for the object's name, which the server may have chosen.
     """
 
-    resource: Resource
-    obj: Object
-    done: Event | None = None
-    refused: Event | None = None
+    done: tuple[Event, ...] = ()
+    failed: Event | None = None
 
-    def succeeded(self, name: str) -> tuple[Event, ...]:
-        """Return the events that tell of the write."""
-        return _filled(self.done, "{name}", name)
+
+QUIET = Told()
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one object of `resource`."""
+
+    resource: Resource
+    told: Told = QUIET
+
+    def succeeded(self, name: str = "") -> tuple[Event, ...]:
+        """Return the events that tell of the change."""
+        return tuple(
+            Event(event.type, event.reason, event.message.replace("{name}", name)) for event in self.told.done
+        )
 
     def failed(self, error: str) -> tuple[Event, ...]:
-        """Return the events that tell why the write was not made."""
-        return _filled(self.refused, "{error}", error)
+        """Return the events that tell why the change did not happen."""
+        event = self.told.failed
+        return () if event is None else (Event(event.type, event.reason, event.message + error),)
 
 
-class Create(Action, frozen=True):
-    """Create `obj`, which need not have a name yet."""
+class Create(Action, frozen=True, kw_only=True):
+    """Create `object`, which need not have a name yet."""
+
+    object: Object
 
 
-class Patch(Action, frozen=True):
-    """Apply the merge patch `patch` to the observed `obj`; a `resourceVersion` in it is a precondition."""
+class Patch(Action, frozen=True, kw_only=True):
+    """Apply the merge patch `patch` to the `object` that was seen; a `resourceVersion` in it is a precondition."""
 
+    object: Object
     patch: Object
 
 
-class Adopt(Patch, frozen=True):
-    """A patch that makes the plan's object the controller of `obj`: not to be done once that is being deleted."""
+class Adopt(Patch, frozen=True, kw_only=True):
+    """A patch that makes the plan's object the controller of `object`: not to be done once that is being deleted."""
 
 
-class Delete(Action, frozen=True):
-    """Delete the observed `obj`: its uid is a precondition, so that its successor is never hit."""
+class Delete(Action, frozen=True, kw_only=True):
+    """Delete the object that was seen: `uid` is a precondition, so that its successor is never hit."""
 
+    name: str
+    namespace: str
+    uid: str
     propagation: str | None = None
+
+    @classmethod
+    def of(
+        cls, resource: Resource, seen: Object, told: Told = QUIET, propagation: str | None = None
+    ) -> Delete:
+        """Return the deletion of an observed object."""
+        return cls(
+            resource=resource,
+            name=name_of(seen),
+            namespace=namespace_of(seen),
+            uid=uid_of(seen),
+            told=told,
+            propagation=propagation,
+        )
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +108,3 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     status: Object | None = None
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
-
-
-def _filled(event: Event | None, mark: str, text: str) -> tuple[Event, ...]:
-    return (Event(event.type, event.reason, event.message.replace(mark, text)),) if event else ()

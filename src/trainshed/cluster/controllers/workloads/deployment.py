@@ -11,7 +11,7 @@ from trainshed.cluster.controllers.workloads import rollout
 from trainshed.cluster.controllers.workloads.deployment_status import deployment_status
 from trainshed.kube.meta.objects import Object, copy_tree, is_terminating
 from trainshed.kube.meta.ownership import adoption, controller_reference, family, without_owner
-from trainshed.kube.meta.plan import Action, Adopt, Create, Delete, Event, Patch, Plan
+from trainshed.kube.meta.plan import QUIET, Action, Adopt, Create, Delete, Event, Patch, Plan, Told
 from trainshed.kube.meta.resources import DEPLOYMENTS, REPLICASETS
 from trainshed.kube.meta.selectors import LabelSelector
 
@@ -37,8 +37,14 @@ def decide(observed: Observed) -> Plan:
         uid = deployment["metadata"]["uid"]
         return Plan(
             actions=(
-                *(Patch(resource=REPLICASETS, obj=rs, patch=without_owner(rs, uid)) for rs in found.release),
-                *(Adopt(resource=REPLICASETS, obj=rs, patch=adoption(rs, deployment)) for rs in found.adopt),
+                *(
+                    Patch(resource=REPLICASETS, object=rs, patch=without_owner(rs, uid))
+                    for rs in found.release
+                ),
+                *(
+                    Adopt(resource=REPLICASETS, object=rs, patch=adoption(rs, deployment))
+                    for rs in found.adopt
+                ),
             )
         )
     sets = [rs for rs in found.held if not is_terminating(rs)]
@@ -63,7 +69,7 @@ def _creation(deployment: Object, old: Sequence[Object], scales: dict[str, int])
     if "" in scales:
         replica_set = _replica_set(deployment, old, scales[""])
         told = _scaled(replica_set, 0, scales[""])
-        yield Create(resource=REPLICASETS, obj=replica_set, done=told)
+        yield Create(resource=REPLICASETS, object=replica_set, told=told)
 
 
 def _changes(
@@ -76,7 +82,7 @@ def _changes(
             continue
         fields: dict[str, Any] = {}
         annotations: dict[str, str] = {}
-        told = None
+        told = QUIET
         have = rollout.replicas(rs)
         count = scales.get(rs["metadata"]["name"], have)
         if count != have:
@@ -93,11 +99,13 @@ def _changes(
             metadata: dict[str, Any] = {"resourceVersion": rs["metadata"]["resourceVersion"]}
             if annotations:
                 metadata["annotations"] = annotations
-            yield Patch(resource=REPLICASETS, obj=rs, patch={"metadata": metadata, "spec": fields}, done=told)
+            yield Patch(
+                resource=REPLICASETS, object=rs, patch={"metadata": metadata, "spec": fields}, told=told
+            )
     numbered = (deployment["metadata"].get("annotations") or {}).get(rollout.REVISION)
     if new is not None and numbered != revision:
         patch = {"metadata": {"annotations": {rollout.REVISION: revision}}}
-        yield Patch(resource=DEPLOYMENTS, obj=deployment, patch=patch)
+        yield Patch(resource=DEPLOYMENTS, object=deployment, patch=patch)
 
 
 def _prunings(deployment: Object, old: Sequence[Object]) -> Iterator[Action]:
@@ -105,13 +113,13 @@ def _prunings(deployment: Object, old: Sequence[Object]) -> Iterator[Action]:
     limit = int(deployment["spec"].get("revisionHistoryLimit", 10))
     empty = [rs for rs in old if not rollout.replicas(rs) and not rollout.count(rs, "replicas")]
     for rs in sorted(empty, key=rollout.revision)[: max(len(empty) - limit, 0)]:
-        yield Delete(resource=REPLICASETS, obj=rs, propagation="Background")
+        yield Delete.of(REPLICASETS, rs, propagation="Background")
 
 
-def _scaled(replica_set: Object, have: int, count: int) -> Event:
+def _scaled(replica_set: Object, have: int, count: int) -> Told:
     direction = "up" if count > have else "down"
     text = f"Scaled {direction} replica set {replica_set['metadata']['name']} from {have} to {count}"
-    return Event("Normal", "ScalingReplicaSet", text)
+    return Told((Event("Normal", "ScalingReplicaSet", text),))
 
 
 def _next_revision(old: Sequence[Object]) -> int:

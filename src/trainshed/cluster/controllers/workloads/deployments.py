@@ -69,7 +69,7 @@ class DeploymentController(Controller[Key]):
         try:
             await self._executor.execute(key, deployment, plan)
         except ApiError as error:
-            made = [action.obj for action in plan.actions if isinstance(action, Create)]
+            made = [action.object for action in plan.actions if isinstance(action, Create)]
             if error.reason != "AlreadyExists" or not made:
                 raise
             await self._look_at_taken(key, deployment, name_of(made[0]))

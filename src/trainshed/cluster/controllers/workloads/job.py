@@ -31,10 +31,10 @@ from trainshed.cluster.controllers.workloads.job_pods import (
     parse_indexes,
     restarts,
 )
-from trainshed.cluster.controllers.workloads.replicaset import CREATED, DELETED, NOT_CREATED
+from trainshed.cluster.controllers.workloads.podactions import creation, deletion
 from trainshed.kube.meta.objects import Object, controller_uid, is_terminating
 from trainshed.kube.meta.ownership import without_finalizer
-from trainshed.kube.meta.plan import Create, Delete, Event, Patch, Plan
+from trainshed.kube.meta.plan import Delete, Event, Patch, Plan
 from trainshed.kube.meta.pods import is_active, is_ready, phase, surplus
 from trainshed.kube.meta.resources import JOBS, PODS
 from trainshed.kube.meta.times import format_time, parse_time
@@ -73,11 +73,8 @@ class _Draft(msgspec.Struct):
         return Plan(
             actions=(
                 *_untracking(self.untrack),
-                *(Delete(resource=PODS, obj=pod, done=DELETED) for pod in self.delete),
-                *(
-                    Create(resource=PODS, obj=new_pod(job, index), done=CREATED, refused=NOT_CREATED)
-                    for index in self.create
-                ),
+                *(deletion(pod) for pod in self.delete),
+                *(creation(new_pod(job, index)) for index in self.create),
             ),
             status=self.status,
             events=tuple(self.events),
@@ -113,7 +110,7 @@ def decide(observed: Observed) -> Plan:
 
 def _untracking(pods: Iterable[Object]) -> tuple[Patch, ...]:
     return tuple(
-        Patch(resource=PODS, obj=pod, patch=without_finalizer(pod, TRACKING))
+        Patch(resource=PODS, object=pod, patch=without_finalizer(pod, TRACKING))
         for pod in pods
         if is_tracked(pod)
     )
@@ -184,7 +181,7 @@ def _after(job: Object, pods: Sequence[Object], conditions: Object, now: float) 
         ended = conditions.get(COMPLETE) or conditions[FAILED]
         left = parse_time(ended["lastTransitionTime"]) + int(ttl) - now
         if left <= 0:
-            return Plan(actions=(Delete(resource=JOBS, obj=job, propagation="Foreground"),))
+            return Plan(actions=(Delete.of(JOBS, job, propagation="Foreground"),))
     # Its status stays as it is.
     tracked, active = [pod for pod in pods if is_tracked(pod)], [pod for pod in pods if is_active(pod)]
     return _Draft(job["status"], untrack=tracked, delete=active, requeue_after=left).plan(job)

@@ -9,16 +9,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from trainshed.cluster.controllers.workloads.podactions import creation, deletion
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.ownership import adoption, family, without_owner
-from trainshed.kube.meta.plan import Action, Adopt, Create, Delete, Event, Patch, Plan
+from trainshed.kube.meta.plan import Action, Adopt, Patch, Plan
 from trainshed.kube.meta.pods import available_in, from_template, is_active, is_ready, surplus
 from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.selectors import LabelSelector
-
-CREATED = Event("Normal", "SuccessfulCreate", "Created pod: {name}")
-NOT_CREATED = Event("Warning", "FailedCreate", "Error creating: {error}")
-DELETED = Event("Normal", "SuccessfulDelete", "Deleted pod: {name}")
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -37,8 +34,8 @@ def decide(observed: Observed) -> Plan:
         uid = replica_set["metadata"]["uid"]
         return Plan(
             actions=(
-                *(Patch(resource=PODS, obj=pod, patch=without_owner(pod, uid)) for pod in found.release),
-                *(Adopt(resource=PODS, obj=pod, patch=adoption(pod, replica_set)) for pod in found.adopt),
+                *(Patch(resource=PODS, object=pod, patch=without_owner(pod, uid)) for pod in found.release),
+                *(Adopt(resource=PODS, object=pod, patch=adoption(pod, replica_set)) for pod in found.adopt),
             )
         )
     pods = [pod for pod in found.held if is_active(pod)]
@@ -56,11 +53,11 @@ def _creations(replica_set: Object, count: int) -> tuple[Action, ...]:
         return ()
     name = f"{replica_set['metadata']['name']}-"
     pod = from_template(replica_set, replica_set["spec"]["template"], generate_name=name)
-    return (Create(resource=PODS, obj=pod, done=CREATED, refused=NOT_CREATED),) * count
+    return (creation(pod),) * count
 
 
 def _deletions(pods: Sequence[Object], count: int) -> tuple[Action, ...]:
-    return tuple(Delete(resource=PODS, obj=pod, done=DELETED) for pod in surplus(pods, max(count, 0)))
+    return tuple(deletion(pod) for pod in surplus(pods, max(count, 0)))
 
 
 def replica_status(replica_set: Object, pods: Sequence[Object], now: float) -> tuple[Object, float | None]:
