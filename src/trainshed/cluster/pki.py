@@ -1,9 +1,11 @@
 """Certificates and keys of the cluster, made once, in files that only their owner may read.
 
-ca.crt ca.key          the authority that clients trust
-server.crt server.key  what the API server shows
-sa.key                 signs ServiceAccount tokens (ES256)
-admin.token            the credential of the user who started the cluster
+    ca.crt ca.key          the authority that clients trust
+    server.crt server.key  what the API server shows
+    sa.key                 signs ServiceAccount tokens (ES256)
+    admin.token            the credential of the user who started the cluster
+
+Making elliptic-curve keys takes a millisecond, so the first start does not wait.
 """
 
 from __future__ import annotations
