@@ -16,9 +16,10 @@ from tests.fakes.launcher import LAUNCHJOB, PODGROUPS, Gang, make_launchjob, reg
 from trainshed.api.registry import KINDS
 from trainshed.client.informer import Informer
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.engine.plan import Plan, Update
+from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.plan import Update
 from trainshed.kube.meta.resources import CONFIGMAPS, CRDS, PODS, ROLES, SERVICES
 from trainshed.operator.manager import Operator
 

@@ -26,7 +26,6 @@ from trainshed.jobs.engine.children import exit_code
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.owned import Grant, Owned, Owns
-from trainshed.jobs.engine.plan import Event, Tells, Told
 from trainshed.jobs.v1 import phases
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import (
@@ -40,6 +39,7 @@ from trainshed.jobs.v1.frameworks.base import (
 )
 from trainshed.jobs.v1.restart import Restart
 from trainshed.kube.meta.objects import Object, name_of, objects, pod_phase, section
+from trainshed.kube.meta.plan import Event, Tells, Told
 from trainshed.kube.meta.resources import CONFIGMAPS, ROLES, SERVICEACCOUNTS, Resource
 
 IMAGE_FLAG = "launch-delivery-image"

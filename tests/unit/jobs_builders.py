@@ -7,10 +7,11 @@ from typing import Any
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.model import Observed, OperatorOptions
-from trainshed.jobs.engine.plan import Apply, Create, Delete, Plan
+from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide
 from trainshed.jobs.v1.read import read as read_as
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.plan import Apply, Create, Delete
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES
 from trainshed.kube.meta.times import format_time
 

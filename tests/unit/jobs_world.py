@@ -12,9 +12,10 @@ from itertools import count
 
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.jobs.engine.model import Observed
-from trainshed.jobs.engine.plan import Action, Apply, Create, Delete, Plan
+from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object, controller_uid, name_of, uid_of
+from trainshed.kube.meta.plan import Action, Apply, Create, Delete
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES
 from trainshed.kube.meta.times import format_time
 

@@ -17,10 +17,11 @@ from trainshed.client.informer import Informer, Key
 from trainshed.client.transport import Response
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.plan import Adopt, Create, Delete, Event, Patch, Plan, Told
+from trainshed.kube.meta.plan import Adopt, Create, Delete, Event, Patch, Plan, Tells, Told
 from trainshed.kube.meta.resources import PODS, SERVICES
 
 KEY = ("ns", "owner")
+SAID = Tells("Pod", "pod")
 OWNER = "/api/v1/namespaces/ns/services/owner"
 
 
@@ -93,7 +94,7 @@ def test_the_status_comes_first_then_its_events_then_the_actions_in_order() -> N
         old = await world.api.put("/api/v1/namespaces/ns/pods/old")
         actions = (
             Patch(resource=PODS, object=old, patch={"spec": {"x": 1}}),
-            Delete.of(PODS, old, Told((Event("Normal", "Gone", "gone: {name}"),))),
+            Delete.of(PODS, old, SAID),
             creation("new"),
         )
         told = (Event("Normal", "Known", "known"),)
@@ -104,7 +105,11 @@ def test_the_status_comes_first_then_its_events_then_the_actions_in_order() -> N
             "DELETE pods/old",
             "POST pods",
         ]
-        assert await world.events() == ["Known: known", "Gone: gone: old", "Made: made new"]
+        assert await world.events() == [
+            "Known: known",
+            "SuccessfulDeletePod: Deleted pod: old",
+            "Made: made new",
+        ]
         assert world.own.wait(KEY) is not None, "the key waits for what was written"
 
     run_virtual(main())
@@ -142,11 +147,10 @@ def test_what_is_gone_or_replaced_meanwhile_is_no_error() -> None:
         world = await started()
         taken = await world.api.put("/api/v1/namespaces/ns/pods/taken")
         gone, other = pod("gone", uid="gone"), {**taken, "metadata": {**taken["metadata"], "uid": "before"}}
-        said = Told((Event("Normal", "Gone", "gone: {name}"),))
         actions = (
             Patch(resource=PODS, object=gone, patch={}),
-            Delete.of(PODS, gone, said),
-            Delete.of(PODS, other, said),
+            Delete.of(PODS, gone, SAID),
+            Delete.of(PODS, other, SAID),
         )
         await world.execute(Plan(actions=actions))
         assert world.api.objects["/api/v1/namespaces/ns/pods/taken"] == taken

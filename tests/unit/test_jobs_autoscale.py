@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 
 from tests.unit.jobs_builders import NOW, UID, deleted, kinds_of, made, make_condition, make_job, plan_for
-from trainshed.jobs.engine.plan import Delete
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.plan import Delete
 from trainshed.kube.meta.times import format_time
 
 METRICS = [

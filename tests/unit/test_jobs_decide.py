@@ -20,7 +20,8 @@ from tests.unit.jobs_builders import (
     reasons,
 )
 from tests.unit.jobs_world import World
-from trainshed.jobs.engine.plan import Create, Plan
+from trainshed.jobs.engine.plan import Plan
+from trainshed.kube.meta.plan import Create
 from trainshed.kube.meta.times import format_time
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.jobs_builders import NOW, make_job, make_pod, plan_for, read
 from trainshed.jobs.engine.cleanup import delete_job
 from trainshed.jobs.engine.owned import POD_EVENTS, SERVICE_EVENTS
-from trainshed.jobs.engine.plan import Action, Create, Delete
+from trainshed.kube.meta.plan import Action, Create, Delete
 from trainshed.kube.meta.resources import PODS, SERVICES
 from trainshed.kube.meta.times import format_time
 

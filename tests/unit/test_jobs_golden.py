@@ -16,8 +16,8 @@ import yaml
 
 from tests.unit.jobs_builders import NOW
 from trainshed.jobs.engine.model import Observed
-from trainshed.jobs.engine.plan import Apply, Create
 from trainshed.jobs.v1.decide import decide
+from trainshed.kube.meta.plan import Apply, Create
 from trainshed.kube.meta.resources import PODS
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -15,8 +15,8 @@ from tests.unit.jobs_builders import (
     plan_for,
 )
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.engine.plan import Create
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.plan import Create
 from trainshed.kube.meta.resources import PODS
 
 CURRENT = {

@@ -30,9 +30,10 @@ from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.transport import Transport
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.engine.plan import Delete, Plan
+from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta import resources
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.plan import Delete
 from trainshed.operator.manager import Operator
 
 

@@ -25,10 +25,11 @@ from trainshed.client.controllers.batches import slow_start
 from trainshed.client.controllers.ownwrites import OwnWrites
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer, Key, key_of
-from trainshed.jobs.engine.plan import Action, Apply, Create, Delete, Event, Plan, Update
+from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, name_of, namespace_of, uid_of
+from trainshed.kube.meta.plan import Action, Apply, Create, Delete, Event, Update
 from trainshed.kube.meta.resources import Resource
 from trainshed.operator.metrics import Metrics
 

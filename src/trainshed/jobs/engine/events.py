@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import Children, count_in
 from trainshed.jobs.engine.job import Job
-from trainshed.jobs.engine.plan import Event
 from trainshed.kube.meta.objects import (
     Object,
     container_statuses,
@@ -25,6 +24,7 @@ from trainshed.kube.meta.objects import (
     section,
     terminated_states,
 )
+from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.times import time_or_none
 
 

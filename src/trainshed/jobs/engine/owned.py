@@ -14,8 +14,8 @@ import msgspec
 
 from trainshed.jobs.engine.constants import LABEL_OPERATOR_NAME
 from trainshed.jobs.engine.job import Job
-from trainshed.jobs.engine.plan import QUIET, Action, Apply, Create, Delete, Event, Tells
 from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, name_of
+from trainshed.kube.meta.plan import QUIET, Action, Apply, Create, Delete, Event, Tells
 from trainshed.kube.meta.quantity import parse
 from trainshed.kube.meta.resources import PODS, SERVICES, Resource
 

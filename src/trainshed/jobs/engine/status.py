@@ -13,8 +13,9 @@ from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import Tally, count_in
 from trainshed.jobs.engine.conditions import find, is_true, set_condition
 from trainshed.jobs.engine.job import Job
-from trainshed.jobs.engine.plan import Action, Counter, Event, EventType, Plan
+from trainshed.jobs.engine.plan import Counter, Plan
 from trainshed.kube.meta.objects import Object, objects, section
+from trainshed.kube.meta.plan import Action, Event, EventType
 from trainshed.kube.meta.times import format_time, time_or_none
 
 

@@ -10,8 +10,8 @@ from trainshed.jobs.engine import cleanup
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import Children
 from trainshed.jobs.engine.job import Job
-from trainshed.jobs.engine.plan import Action
 from trainshed.jobs.engine.status import Draft
+from trainshed.kube.meta.plan import Action
 
 
 def suspend(job: Job, children: Children, draft: Draft) -> list[Action]:

@@ -24,7 +24,7 @@ from trainshed.jobs.engine.events import abnormal_pod_events
 from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.engine.owned import POD_EVENTS, SERVICE_EVENTS
-from trainshed.jobs.engine.plan import Action, Create, Delete, Event, Plan
+from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.engine.status import Draft
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import Framework, Judgement, Phase, Seen
@@ -34,6 +34,7 @@ from trainshed.jobs.v1.read import read
 from trainshed.jobs.v1.restart import Failure, failing_message, restarting_message
 from trainshed.jobs.v1.services import service
 from trainshed.kube.meta.objects import is_terminating, pod_phase
+from trainshed.kube.meta.plan import Action, Create, Delete, Event
 from trainshed.kube.meta.resources import PODS, SERVICES
 
 

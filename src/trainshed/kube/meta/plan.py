@@ -39,11 +39,33 @@ class Told(msgspec.Struct, frozen=True):
 QUIET = Told()
 
 
+class Tells(msgspec.Struct, frozen=True):
+    """How the making and deleting of one sort of object is told: the last word of the reason, and its noun."""
+
+    reason: str
+    noun: str
+
+    def created(self, name: str) -> Told:
+        """Return the events of a creation, e.g. `SuccessfulCreatePod: Created pod: train-worker-0`."""
+        return self._told("Create", f"Created {self.noun}: {name}", "Error creating: ")
+
+    def deleted(self, name: str) -> Told:
+        """Return the events of a deletion."""
+        return self._told("Delete", f"Deleted {self.noun}: {name}", "Error deleting: ")
+
+    def _told(self, verb: str, done: str, failed: str) -> Told:
+        return Told(
+            (Event("Normal", f"Successful{verb}{self.reason}", done),),
+            Event("Warning", f"Failed{verb}{self.reason}", failed),
+        )
+
+
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of one object of `resource`."""
+    """One change of one object of `resource`. The metric `counter` goes up by one when it happened."""
 
     resource: Resource
     told: Told = QUIET
+    counter: str | None = None
 
     def succeeded(self, name: str = "") -> tuple[Event, ...]:
         """Return the events that tell of the change."""
@@ -59,6 +81,18 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 class Create(Action, frozen=True, kw_only=True):
     """Create `object`, which need not have a name yet."""
+
+    object: Object
+
+
+class Apply(Action, frozen=True, kw_only=True):
+    """Bring the object to this state, creating it if need be: a forced server-side apply."""
+
+    object: Object
+
+
+class Update(Action, frozen=True, kw_only=True):
+    """Replace the object that was seen: `object` carries its resourceVersion."""
 
     object: Object
 
@@ -84,15 +118,16 @@ class Delete(Action, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, resource: Resource, seen: Object, told: Told = QUIET, propagation: str | None = None
+        cls, resource: Resource, seen: Object, tells: Tells | None = None, propagation: str | None = None
     ) -> Delete:
         """Return the deletion of an observed object."""
+        name = name_of(seen)
         return cls(
             resource=resource,
-            name=name_of(seen),
+            name=name,
             namespace=namespace_of(seen),
             uid=uid_of(seen),
-            told=told,
+            told=QUIET if tells is None else tells.deleted(name),
             propagation=propagation,
         )
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.plan import Create, Delete, Event, Told
+from trainshed.kube.meta.plan import Create, Delete, Tells
 from trainshed.kube.meta.resources import PODS
 
-_CREATION = Told(
-    (Event("Normal", "SuccessfulCreate", "Created pod: {name}"),),
-    Event("Warning", "FailedCreate", "Error creating: "),
-)
-_DELETION = Told((Event("Normal", "SuccessfulDelete", "Deleted pod: {name}"),))
+_EVENTS = Tells("", "pod")
 
 
 def creation(pod: Object) -> Create:
-    """Return the creation of a new pod."""
-    return Create(resource=PODS, object=pod, told=_CREATION)
+    """Return the creation of a new pod, whose name the server chooses."""
+    return Create(resource=PODS, object=pod, told=_EVENTS.created("{name}"))
 
 
 def deletion(pod: Object) -> Delete:
     """Return the deletion of a pod that was seen."""
-    return Delete.of(PODS, pod, _DELETION)
+    return Delete.of(PODS, pod, _EVENTS)
