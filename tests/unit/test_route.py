@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainshed.cluster.apiserver.route import Route, parse
+from trainshed.kube.wire.route import Route, parse
 
 CASES = [
     ("GET", "/api/v1/pods", False, Route("list", "", "v1", "pods")),

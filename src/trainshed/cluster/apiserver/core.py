@@ -12,12 +12,12 @@ from trainshed.cluster.apiserver.authorization import Authorizer
 from trainshed.cluster.apiserver.http import Request
 from trainshed.cluster.apiserver.identity import User
 from trainshed.cluster.apiserver.kinds import Kind, Kinds
-from trainshed.cluster.apiserver.route import Route
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.store import Store
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
+from trainshed.kube.wire.route import Route
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
