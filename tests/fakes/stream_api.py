@@ -17,6 +17,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire import negotiate
+from trainshed.kube.wire.asgi import Receive, Scope, Send
 
 POD: Object = {
     "apiVersion": "v1",
@@ -31,7 +32,7 @@ def make_app(backend: LocalNode) -> Callable[..., object]:
     """Return the smallest API around the streams of one pod."""
     registry = Registry()
 
-    async def stream(scope: streams.Scope, receive: streams.Receive, send: streams.Send, name: str) -> None:
+    async def stream(scope: Scope, receive: Receive, send: Send, name: str) -> None:
         query = parse_qs(scope["query_string"].decode())
 
         def flag(key: str) -> bool:
@@ -46,7 +47,7 @@ def make_app(backend: LocalNode) -> Callable[..., object]:
         else:
             await streams.serve_port_forward(scope, receive, send, backend, POD)
 
-    async def app(scope: streams.Scope, receive: streams.Receive, send: streams.Send) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].rstrip("/")
         parts = path.strip("/").split("/")
         headers = {key.decode(): value.decode() for key, value in scope["headers"]}

@@ -14,18 +14,12 @@ its task is left to finish. It is cancelled only if it ignores the disconnect fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 from trainshed.client.transport import Query, Response, TransportError
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+from trainshed.kube.wire.asgi import Application, Message, Scope
 
 USER_EXTENSION = "trainshed.user"
 GRACE_SECONDS = 5.0

@@ -21,12 +21,8 @@ from trainshed.cluster.apiserver.expiry import expire_events
 from trainshed.cluster.apiserver.http import (
     Answer,
     Disconnected,
-    Header,
-    Receive,
     Request,
     Result,
-    Scope,
-    Send,
     Streaming,
 )
 from trainshed.cluster.apiserver.kinds import Kinds
@@ -40,6 +36,7 @@ from trainshed.cluster.pki import Pki
 from trainshed.cluster.store import Store, Stored, StoreError
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
+from trainshed.kube.wire.asgi import Header, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 
-from trainshed.cluster.apiserver.http import Scope
 from trainshed.cluster.apiserver.identity import AUTHENTICATED, MASTERS, NOBODY, User, service_account
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken, TokenIssuer
 from trainshed.cluster.store import Store
 from trainshed.kube.meta.errors import unauthorized
+from trainshed.kube.wire.asgi import Scope
 
 SCOPE_USER = "trainshed.user"
 ADMIN = User("trainshed-admin", (MASTERS, AUTHENTICATED))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError, bad_request, too_large
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Header: TypeAlias = tuple[bytes, bytes]
+from trainshed.kube.wire.asgi import Header, Receive, Scope
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's limit: 3 MiB (`--max-resource-write-bytes`, etcd's request limit doubled)."""

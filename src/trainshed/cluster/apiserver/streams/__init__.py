@@ -13,9 +13,9 @@ from urllib.parse import parse_qs
 import msgspec
 
 from trainshed.cluster.apiserver.streams import portforward, spdychannels, websocket, wschannels
-from trainshed.cluster.apiserver.streams.asgi import Receive, Scope, Send, headers_of, reject
 from trainshed.cluster.apiserver.streams.binary import serve_chunks
 from trainshed.cluster.apiserver.streams.protocol import EXTENSION, RawConnection, Upgrade, server_options
+from trainshed.cluster.apiserver.streams.reject import reject
 from trainshed.cluster.apiserver.streams.remotecommand import Channels, bridge
 from trainshed.cluster.apiserver.streams.spdychannels import SpdyChannels
 from trainshed.cluster.apiserver.streams.spdysession import Session
@@ -24,11 +24,9 @@ from trainshed.cluster.apiserver.streams.wschannels import WebSocketChannels
 from trainshed.cluster.backend import ExecSession, NodeBackend
 from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.asgi import Receive, Scope, Send, headers_of
 
 __all__ = [
-    "Receive",
-    "Scope",
-    "Send",
     "reject",
     "serve_attach",
     "serve_chunks",

@@ -11,8 +11,8 @@ import base64
 from collections.abc import AsyncIterator
 
 from trainshed.cluster.apiserver.streams import websocket
-from trainshed.cluster.apiserver.streams.asgi import Receive, Scope, Send
 from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.wire.asgi import Receive, Scope, Send
 
 _BASE64 = "base64.binary.k8s.io"
 _PROTOCOLS = (_BASE64, "binary.k8s.io")

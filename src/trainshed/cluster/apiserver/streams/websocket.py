@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainshed.cluster.apiserver.streams.asgi import Message, Receive, Scope, Send
 from trainshed.kube.meta.errors import bad_request
+from trainshed.kube.wire.asgi import Message, Receive, Scope, Send
 
 
 class WebSocket:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver import streams
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.cluster.apiserver.http import Receive, Scope, Send
 from trainshed.cluster.apiserver.subresources.containers import choose_container, find_pod
 from trainshed.kube.meta.errors import ApiError, bad_request
+from trainshed.kube.wire.asgi import Receive, Scope, Send
 
 SUBRESOURCES = frozenset({"exec", "attach", "portforward"})
 
