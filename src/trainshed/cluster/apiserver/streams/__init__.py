@@ -15,7 +15,7 @@ import msgspec
 from trainshed.cluster.apiserver.streams import portforward, spdychannels, websocket, wschannels
 from trainshed.cluster.apiserver.streams.binary import serve_chunks
 from trainshed.cluster.apiserver.streams.protocol import EXTENSION, RawConnection, Upgrade, server_options
-from trainshed.cluster.apiserver.streams.reject import reject
+from trainshed.cluster.apiserver.streams.rejection import reject
 from trainshed.cluster.apiserver.streams.remotecommand import Channels, bridge
 from trainshed.cluster.apiserver.streams.spdychannels import SpdyChannels
 from trainshed.cluster.apiserver.streams.spdysession import Session
