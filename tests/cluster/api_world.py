@@ -19,6 +19,7 @@ from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.pki import ensure_pki
 from trainshed.cluster.store import RETAIN, Store
+from trainshed.kube.wire.request import Request
 
 START = 1_800_000_000.0
 MERGE = "application/merge-patch+json"
@@ -54,7 +55,7 @@ class World:
     ) -> Response:
         """Return the whole response of one request."""
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        return await self.transport.request(
+        request = Request(
             method,
             path,
             query=list(query.items()),
@@ -62,6 +63,7 @@ class World:
             content_type=content_type if data is not None else None,
             accept=accept,
         )
+        return await self.transport.request(request)
 
     async def ok(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         """Return the decoded body of a request that must succeed."""
@@ -84,7 +86,7 @@ class Lines:
     """A watch, read event by event."""
 
     def __init__(self, world: World, path: str, accept: str, query: dict[str, str]) -> None:
-        self._context = world.transport.stream("GET", path, query=list(query.items()), accept=accept)
+        self._context = world.transport.stream(Request("GET", path, list(query.items()), accept=accept))
         self._buffer = b""
 
     async def __aenter__(self) -> Lines:

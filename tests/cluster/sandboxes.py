@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from trainshed.cluster.backend import ExecRequest
 from trainshed.cluster.sandbox.api import ContainerSpec, ContainerState, Runtime, SandboxSpec, SandboxState
 
 DEADLINE = 20.0
@@ -67,7 +68,7 @@ class Sandboxes:
 
     async def exec(self, uid: str, *argv: str, stdin: bytes = b"", tty: bool = False) -> tuple[int, bytes]:
         """Run a command inside the pod's container; return its exit code and output of both streams."""
-        session = await self.runtime.exec(uid, "c", argv, (), stdin=bool(stdin), tty=tty)
+        session = await self.runtime.exec(uid, ExecRequest("c", argv, stdin=bool(stdin), tty=tty))
         if stdin:
             await session.write_stdin(stdin)
             await session.close_stdin()

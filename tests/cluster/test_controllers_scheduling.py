@@ -19,6 +19,7 @@ from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, EVENTS, NODES, PODS, SERVICES
+from trainshed.kube.wire.request import Request
 
 
 @pytest.fixture
@@ -138,9 +139,9 @@ class LosingAnswers(AsgiTransport):
 
     lost = 1
 
-    async def request(self, method: str, path: str, **more: Any) -> Any:
-        answer = await super().request(method, path, **more)
-        if path.endswith("/binding") and self.lost:
+    async def request(self, request: Request) -> Any:
+        answer = await super().request(request)
+        if request.path.endswith("/binding") and self.lost:
             self.lost -= 1
             raise TransportError("connection reset")
         return answer

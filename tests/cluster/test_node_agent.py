@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.node_world import NODE, World
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.client.client import Client
-from trainshed.cluster.backend import LogOptions
+from trainshed.cluster.backend import LogRequest
 from trainshed.cluster.images.directories import Image, ImageRegistry
 from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.nodes import NodeGroup
@@ -139,7 +139,7 @@ async def test_no_command_is_explained(world):
         with pytest.raises(
             ApiError, match='container "main" in pod "web" is waiting to start: CreateContainerError'
         ):
-            async for _ in agent.backend().logs(world.api.pod("web"), LogOptions("main")):
+            async for _ in agent.backend().logs(world.api.pod("web"), LogRequest("main")):
                 pass
         ImageRegistry(world.paths.images).add("img:1", Image(entrypoint=("serve",)))
         await world.until_phase("web", "Running")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.node_world import World
 from tests.unit.node_builders import make_container, make_pod
-from trainshed.cluster.backend import LogOptions
+from trainshed.cluster.backend import ExecRequest, LogRequest
 from trainshed.cluster.node import agent as agent_module
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
@@ -37,7 +37,7 @@ async def world(tmp_path):
 
 
 async def logs(world, agent, name="web", container="main", **options):
-    stream = agent.backend().logs(world.api.pod(name), LogOptions(container, **options))
+    stream = agent.backend().logs(world.api.pod(name), LogRequest(container, **options))
     return b"".join([block async for block in stream]).decode()
 
 
@@ -113,9 +113,7 @@ async def test_a_failing_liveness_probe_restarts_and_readiness_is_followed(world
             return world.api.status("web")["containerStatuses"][0]
 
         async def run(*command):
-            session = await agent.backend().exec(
-                world.api.pod("web"), "main", command, stdin=False, tty=False
-            )
+            session = await agent.backend().exec(world.api.pod("web"), ExecRequest("main", command))
             try:
                 return [chunk async for chunk in session.output()], await session.wait()
             finally:

@@ -17,6 +17,7 @@ from trainshed.cluster.apiserver.streams.portforward import forward_spdy
 from trainshed.cluster.apiserver.streams.remotecommand import bridge, exit_status, parse_resize
 from trainshed.cluster.apiserver.streams.spdychannels import SpdyChannels
 from trainshed.cluster.apiserver.streams.spdysession import Session
+from trainshed.cluster.backend import ExecRequest
 from trainshed.kube.meta.errors import ApiError
 
 DEADLINE = 10.0
@@ -61,9 +62,8 @@ class Browser:
 
     async def exec(self, node: LocalNode, *command: str, stdin: bool = False) -> None:
         async with asyncio.timeout(DEADLINE):
-            await streams.serve_exec(
-                self.scope, self.receive, self.send, node, POD, "main", command, stdin, True, True, False
-            )
+            request = ExecRequest("main", command, stdin=stdin, stdout=True, stderr=True)
+            await streams.serve_exec(self.scope, self.receive, self.send, node, POD, request)
 
 
 async def test_close_message_ends_stdin_in_v5() -> None:
@@ -242,10 +242,9 @@ async def test_spdy_waits_for_streams_and_ends_them_all() -> None:
     pipe, node = Pipe(), LocalNode()
     error, stdout = pipe.open(streamtype="error"), pipe.open(streamtype="stdout")
     async with asyncio.timeout(DEADLINE):
-        channels = await SpdyChannels.open(
-            Session(pipe), "v4.channel.k8s.io", stdin=False, stdout=True, stderr=False, tty=False
-        )
-        session = await node.exec(POD, "main", ["sh", "-c", "echo hi; exit 3"], stdin=False, tty=False)
+        request = ExecRequest("main", ("sh", "-c", "echo hi; exit 3"), stdout=True)
+        channels = await SpdyChannels.open(Session(pipe), "v4.channel.k8s.io", request)
+        session = await node.exec(POD, request)
         task = asyncio.create_task(bridge(session, channels, report_exit=True))
         await pipe.until_ended(error, stdout)
         pipe.inbox.put_nowait(b"")  # the client hangs up
@@ -261,9 +260,8 @@ async def test_spdy_client_that_leaves_before_its_streams() -> None:
     pipe.inbox.put_nowait(b"")
     async with asyncio.timeout(DEADLINE):
         with pytest.raises(TimeoutError):
-            await SpdyChannels.open(
-                Session(pipe), "v4.channel.k8s.io", stdin=False, stdout=True, stderr=False, tty=False
-            )
+            request = ExecRequest("main", ("true",), stdout=True)
+            await SpdyChannels.open(Session(pipe), "v4.channel.k8s.io", request)
     assert pipe.closed
 
 

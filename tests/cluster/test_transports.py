@@ -24,6 +24,7 @@ from trainshed.client.http import HttpTransport
 from trainshed.client.transport import Transport, TransportError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import CONFIGMAPS, NODES, PODS
+from trainshed.kube.wire.request import Request
 
 
 class Echo:
@@ -172,9 +173,8 @@ async def transport(request: pytest.FixtureRequest, echo: Echo, tmp_path: Path) 
 
 
 async def test_request_carries_method_path_query_body_and_type(transport: Transport) -> None:
-    response = await transport.request(
-        "POST", "/api/v1/x", query=[("a", "b c"), ("a", "2")], body=b"hello", content_type="text/x"
-    )
+    query = [("a", "b c"), ("a", "2")]
+    response = await transport.request(Request("POST", "/api/v1/x", query, b"hello", "text/x"))
     seen = msgspec.json.decode(response.body)
     assert response.status == 200
     assert response.headers["x-thing"] == "1"
@@ -184,14 +184,14 @@ async def test_request_carries_method_path_query_body_and_type(transport: Transp
 
 
 async def test_body_without_type_sends_no_content_type(transport: Transport) -> None:
-    response = await transport.request("POST", "/x", body=b"{}")
+    response = await transport.request(Request("POST", "/x", body=b"{}"))
     assert msgspec.json.decode(response.body)["contentType"] is None
 
 
 async def test_crash_before_the_answer_is_a_failure(transport: Transport) -> None:
     """A server in front of the app may turn the crash into a 500; either way the caller learns of it."""
     try:
-        assert (await transport.request("GET", "/crash")).status == 500
+        assert (await transport.request(Request("GET", "/crash"))).status == 500
     except TransportError as error:
         assert "boom" in str(error)
 
@@ -207,7 +207,7 @@ async def test_cancelling_a_reader_disconnects_the_server(transport: Transport, 
     first = asyncio.Event()
 
     async def read() -> None:
-        async with transport.stream("GET", "/log") as stream:
+        async with transport.stream(Request("GET", "/log")) as stream:
             async for _ in stream.chunks():
                 first.set()
 
@@ -271,7 +271,7 @@ async def test_warnings_reach_the_caller(transport: Transport) -> None:
 
 async def test_asgi_says_who_asks(echo: Echo) -> None:
     transport = AsgiTransport(echo, "alice", ["staff"])
-    seen = msgspec.json.decode((await transport.request("GET", "/x")).body)
+    seen = msgspec.json.decode((await transport.request(Request("GET", "/x"))).body)
     assert seen["user"] == {"username": "alice", "groups": ["staff"]}
 
 
@@ -287,7 +287,7 @@ async def test_cancelled_asgi_request_lets_the_application_finish() -> None:
         finished.set()
 
     transport = AsgiTransport(app, "alice")
-    task = asyncio.create_task(transport.request("POST", "/x", body=b"{}"))
+    task = asyncio.create_task(transport.request(Request("POST", "/x", body=b"{}")))
     await asyncio.wait_for(entered.wait(), 5)
     task.cancel()
     await asyncio.wait([task])
@@ -304,7 +304,7 @@ async def test_slow_reader_holds_the_application_back() -> None:
             await send({"type": "http.response.body", "body": b"x", "more_body": True})
             sent += 1
 
-    async with AsgiTransport(app, "alice").stream("GET", "/x") as stream:
+    async with AsgiTransport(app, "alice").stream(Request("GET", "/x")) as stream:
         for _ in range(10):
             await asyncio.sleep(0)
         assert 0 < sent < 2000
@@ -317,7 +317,7 @@ async def test_unknown_authority_is_refused(echo: Echo, tmp_path: Path) -> None:
     async with serve(echo, tmp_path) as (url, _):
         transport = HttpTransport(url, ca_data=other.read_text())
         with pytest.raises(TransportError, match="certificate"):
-            await transport.request("GET", "/x")
+            await transport.request(Request("GET", "/x"))
         await transport.close()
     assert echo.requests == 0
 
@@ -328,17 +328,17 @@ async def test_rotated_token_is_read_again(echo: Echo, tmp_path: Path) -> None:
     file.write_text("one\n")
     async with serve(echo) as (url, _):
         transport = HttpTransport(url, token_file=str(file))
-        assert (await transport.request("GET", "/x")).status == 200
+        assert (await transport.request(Request("GET", "/x"))).status == 200
         echo.token = "two"
-        assert (await transport.request("GET", "/x")).status == 401
+        assert (await transport.request(Request("GET", "/x"))).status == 401
         (tmp_path / "next").write_text("two")
         (tmp_path / "next").replace(file)
-        assert (await transport.request("GET", "/x")).status == 200
+        assert (await transport.request(Request("GET", "/x"))).status == 200
         await transport.close()
 
 
 async def test_refused_connection_is_a_transport_error() -> None:
     transport = HttpTransport("http://127.0.0.1:9")
     with pytest.raises(TransportError, match=r"127\.0\.0\.1:9"):
-        await transport.request("GET", "/x")
+        await transport.request(Request("GET", "/x"))
     await transport.close()

@@ -14,10 +14,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from trainshed.client.transport import Query, Response, TransportError
+from trainshed.client.transport import Response, TransportError
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.request import Request
 
 COLLECTIONS = {"things", "leases", "events", "pods", "services", "pytorchjobs", "horizontalpodautoscalers"}
 
@@ -82,39 +83,29 @@ class FakeApi:
 
     # Transport.
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str | None = None,
-        accept: str = "application/json",
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         await asyncio.sleep(0)
-        self.calls.append((method, path))
+        self.calls.append((request.method, request.path))
         if self.fail_requests:
             self.fail_requests -= 1
             raise TransportError("refused by the test")
         try:
-            document = await self._handle(method, unquote(path), dict(query), body)
+            path = unquote(request.path)
+            document = await self._handle(request.method, path, dict(request.query), request.body)
         except ApiError as error:
             return Response(error.code, {}, msgspec.json.encode(error.status()))
         return Response(200, {}, msgspec.json.encode(document))
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
-    ) -> AsyncIterator[FakeStream]:
+    async def stream(self, request: Request) -> AsyncIterator[FakeStream]:
         await asyncio.sleep(0)
-        self.calls.append(("WATCH", path))
+        self.calls.append(("WATCH", request.path))
         if self.fail_requests:
             self.fail_requests -= 1
             raise TransportError("refused by the test")
         self.watching += 1
         try:
-            yield FakeStream(self, path, int(dict(query)["resourceVersion"]))
+            yield FakeStream(self, request.path, int(dict(request.query)["resourceVersion"]))
         finally:
             self.watching -= 1
 

@@ -12,7 +12,9 @@ import struct
 import termios
 from collections.abc import AsyncIterator, Sequence
 
-from trainshed.cluster.backend import LogOptions
+import msgspec
+
+from trainshed.cluster.backend import ExecRequest, LogRequest
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.objects import Object
 
@@ -155,21 +157,19 @@ class LocalNode:
         self.sessions: list[LocalProcess] = []
         self.main = ["sh", "-c", "while read line; do echo got $line; done; exit 3"]
 
-    def logs(self, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
+    def logs(self, pod: Object, request: LogRequest) -> AsyncIterator[bytes]:
         raise NotImplementedError
 
-    async def exec(
-        self, pod: Object, container: str, command: Sequence[str], *, stdin: bool, tty: bool
-    ) -> LocalProcess:
+    async def exec(self, pod: Object, request: ExecRequest) -> LocalProcess:
         try:
-            session = await LocalProcess.start(command, stdin=stdin, tty=tty)
+            session = await LocalProcess.start(request.command, stdin=request.stdin, tty=request.tty)
         except FileNotFoundError as error:
-            raise bad_request(f'exec: "{command[0]}": executable file not found') from error
+            raise bad_request(f'exec: "{request.command[0]}": executable file not found') from error
         self.sessions.append(session)
         return session
 
-    async def attach(self, pod: Object, container: str, *, stdin: bool, tty: bool) -> LocalProcess:
-        return await self.exec(pod, container, self.main, stdin=stdin, tty=tty)
+    async def attach(self, pod: Object, request: ExecRequest) -> LocalProcess:
+        return await self.exec(pod, msgspec.structs.replace(request, command=tuple(self.main)))
 
     async def port_forward(self, pod: Object, port: int) -> Tcp:
         return Tcp(*await asyncio.open_connection("127.0.0.1", self.ports[port]))

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from urllib.parse import parse_qs
 
 import msgspec
 import uvicorn
 
 from tests.fakes.local_node import LocalNode
 from trainshed.cluster.apiserver import streams
+from trainshed.cluster.backend import ExecRequest
 from trainshed.kube.meta.errors import ApiError, not_found
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire import negotiate
 from trainshed.kube.wire.asgi import Receive, Scope, Send
+from trainshed.kube.wire.options import ExecOptions
+from trainshed.kube.wire.request import parse_query
 
 POD: Object = {
     "apiVersion": "v1",
@@ -33,17 +35,12 @@ def make_app(backend: LocalNode) -> Callable[..., object]:
     registry = Registry()
 
     async def stream(scope: Scope, receive: Receive, send: Send, name: str) -> None:
-        query = parse_qs(scope["query_string"].decode())
-
-        def flag(key: str) -> bool:
-            return query.get(key, ["false"])[0].lower() not in ("false", "0")
-
-        flags = {key: flag(key) for key in ("stdin", "stdout", "stderr", "tty")}
+        wanted = ExecOptions.decode(parse_query(scope["query_string"]))
+        request = ExecRequest("main", wanted.command, wanted.stdin, wanted.stdout, wanted.stderr, wanted.tty)
         if name == "exec":
-            command = query.get("command", [])
-            await streams.serve_exec(scope, receive, send, backend, POD, "main", command, **flags)
+            await streams.serve_exec(scope, receive, send, backend, POD, request)
         elif name == "attach":
-            await streams.serve_attach(scope, receive, send, backend, POD, "main", **flags)
+            await streams.serve_attach(scope, receive, send, backend, POD, request)
         else:
             await streams.serve_port_forward(scope, receive, send, backend, POD)
 

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.fakes.api import FakeApi
-from trainshed.client.transport import Query, Response, Stream, Transport, TransportError
+from trainshed.client.transport import Response, Stream, Transport, TransportError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.request import Request
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs"
 PODS = "/api/v1/namespaces/ns/pods"
@@ -97,36 +98,23 @@ class KillingTransport:
         self._count = 0
         self.dead = asyncio.Event()
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str | None = None,
-        accept: str = "application/json",
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         await self._pass()
         self._count += 1
         doomed = self._count == self._kill_at
         if doomed and not self._after:
             self.dead.set()
         await self._pass()
-        response = await self._inner.request(
-            method, path, query=query, body=body, content_type=content_type, accept=accept
-        )
+        response = await self._inner.request(request)
         if doomed:
             self.dead.set()
         await self._pass()
         return response
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
-    ) -> AsyncIterator[Stream]:
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
         await self._pass()
-        async with self._inner.stream(method, path, query=query, accept=accept) as stream:
+        async with self._inner.stream(request) as stream:
             yield stream
 
     async def close(self) -> None:
@@ -148,24 +136,22 @@ class FlakyTransport:
             name: choose.choice([0.0, 0.0, 2.0, 9.0]) for name in ("pods", "services", "pytorchjobs")
         }
 
-    async def request(self, method: str, path: str, **options: Any) -> Response:
+    async def request(self, request: Request) -> Response:
         await asyncio.sleep(self._choose.choice([0.0, 0.01, 0.5]))
         if self._choose.random() < self._loss:
             if self._choose.random() < 0.3:
                 return Response(500, {}, b'{"kind":"Status","code":500,"reason":"InternalError"}')
             raise TransportError("request lost by the test")
-        response = await self._inner.request(method, path, **options)
+        response = await self._inner.request(request)
         await asyncio.sleep(self._choose.choice([0.0, 0.01, 0.5]))
         if self._choose.random() < self._loss:
             raise TransportError("answer lost by the test")
         return response
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
-    ) -> AsyncIterator[Stream]:
-        async with self._inner.stream(method, path, query=query, accept=accept) as stream:
-            yield _LaggingStream(stream, self._lag[path.rpartition("/")[2]])
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        async with self._inner.stream(request) as stream:
+            yield _LaggingStream(stream, self._lag[request.path.rpartition("/")[2]])
 
     async def close(self) -> None:
         pass
@@ -181,11 +167,9 @@ class LaggingTransport:
         self.close = inner.close
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
-    ) -> AsyncIterator[Stream]:
-        lag = self._seconds.get(path.rpartition("/")[2], 0.0)
-        async with self._inner.stream(method, path, query=query, accept=accept) as stream:
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        lag = self._seconds.get(request.path.rpartition("/")[2], 0.0)
+        async with self._inner.stream(request) as stream:
             yield _LaggingStream(stream, lag)
 
 

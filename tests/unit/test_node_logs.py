@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainshed.cluster.backend import LogOptions
+from trainshed.cluster.backend import LogRequest
 from trainshed.cluster.node.pod.logs import CHUNK, parse, read_logs, tail_text
 
 STAMP = "2026-01-31T12:00:{:02d}.123456789Z"
@@ -19,7 +19,7 @@ def line(text: str, second: int = 0, stream: str = "stdout", tag: str = "F") -> 
 
 
 async def collect(path, ended=lambda: True, **options) -> bytes:
-    blocks = [b async for b in read_logs(path, LogOptions(container="main", **options), ended=ended)]
+    blocks = [b async for b in read_logs(path, LogRequest(container="main", **options), ended=ended)]
     return b"".join(blocks)
 
 
@@ -101,7 +101,7 @@ async def test_following_shows_what_is_appended_and_ends_with_the_container(log)
     got: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def follow():
-        async for block in read_logs(log, LogOptions("main", follow=True, tail_lines=1), ended=lambda: ended):
+        async for block in read_logs(log, LogRequest("main", follow=True, tail_lines=1), ended=lambda: ended):
             got.put_nowait(block)
 
     task = asyncio.create_task(follow())
@@ -128,7 +128,7 @@ async def test_following_survives_rotation(log):
     started = asyncio.Event()
 
     async def follow():
-        async for block in read_logs(log, LogOptions("main", follow=True, tail_lines=1), ended=lambda: ended):
+        async for block in read_logs(log, LogRequest("main", follow=True, tail_lines=1), ended=lambda: ended):
             blocks.append(block)
             started.set()
 

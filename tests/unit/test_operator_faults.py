@@ -34,6 +34,7 @@ from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta import resources
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Delete
+from trainshed.kube.wire.request import Request
 from trainshed.operator.manager import Operator
 
 
@@ -258,18 +259,18 @@ def test_a_finished_job_from_an_old_list_is_not_run_again() -> None:
                 super().__init__(world.api, {"pytorchjobs": 60.0})
                 self.request = self._request
 
-            async def _request(self, method: str, path: str, **options: Any) -> Any:
+            async def _request(self, request: Request) -> Any:
                 current = world.job
-                if method == "GET" and path.endswith("/pytorchjobs"):
+                if request.method == "GET" and request.path.endswith("/pytorchjobs"):
                     world.api.objects[f"{JOBS}/job"] = old
                     state = world.api._state_at
                     world.api._state_at = lambda revision: dict(world.api.objects)  # type: ignore[method-assign]
                     try:
-                        return await world.api.request(method, path, **options)
+                        return await world.api.request(request)
                     finally:
                         world.api._state_at = state  # type: ignore[method-assign]
                         world.api.objects[f"{JOBS}/job"] = current
-                return await world.api.request(method, path, **options)
+                return await world.api.request(request)
 
         await world.start(OldJobs())
         await asyncio.sleep(200)

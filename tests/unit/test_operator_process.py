@@ -16,6 +16,7 @@ from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.transport import Response
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.pytorch import PyTorchOptions
+from trainshed.kube.wire.request import Request
 from trainshed.operator import probes
 from trainshed.operator.certificates import is_usable, make_certificates
 from trainshed.operator.flags import Flags, build_parser, parse
@@ -120,19 +121,19 @@ def test_throttle_lets_a_burst_through_then_keeps_the_rate() -> None:
         sent: list[float] = []
 
         class Recording:
-            async def request(self, method: str, path: str, **options: Any) -> Response:
+            async def request(self, request: Request) -> Response:
                 sent.append(loop.time() - start)
                 return Response(200, {}, b"")
 
         throttled = ThrottledTransport(Recording(), qps=10, burst=5)  # type: ignore[arg-type]
         start = loop.time()
-        await asyncio.gather(*(throttled.request("GET", "/") for _ in range(25)))
+        await asyncio.gather(*(throttled.request(Request("GET", "/")) for _ in range(25)))
         assert sent[:5] == [0, 0, 0, 0, 0]
         assert sent[5:] == pytest.approx([0.1 * n for n in range(1, 21)])
         await asyncio.sleep(100)
         sent.clear()
         start = loop.time()
-        await asyncio.gather(*(throttled.request("GET", "/") for _ in range(6)))
+        await asyncio.gather(*(throttled.request(Request("GET", "/")) for _ in range(6)))
         assert sent == pytest.approx([0, 0, 0, 0, 0, 0.1]), "idle time refills the burst, no more"
 
     run_virtual(main())

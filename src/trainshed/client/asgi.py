@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-from trainshed.client.transport import Query, Response, TransportError
+from trainshed.client.transport import Response, TransportError
 from trainshed.kube.wire.asgi import Application, Message, Scope
+from trainshed.kube.wire.request import Request
 
 USER_EXTENSION = "trainshed.user"
 GRACE_SECONDS = 5.0
@@ -38,19 +39,10 @@ class AsgiTransport:
         self._user_agent = user_agent.encode()
         self._running: set[asyncio.Task[None]] = set()
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str | None = None,
-        accept: str = "application/json",
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         """Return the application's whole response; TransportError when it crashed before answering."""
-        exchange = _Exchange(body or b"", maximum=0)
-        task = self._start(exchange, method, path, query, body, content_type, accept)
+        exchange = _Exchange(request.body or b"", maximum=0)
+        task = self._start(exchange, request)
         try:
             await exchange.started(task)
             chunks = [chunk async for chunk in exchange.chunks(task)]
@@ -67,12 +59,10 @@ class AsgiTransport:
         return Response(exchange.status, headers, b"".join(chunks), tuple(warnings))
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
-    ) -> AsyncIterator[_AsgiStream]:
+    async def stream(self, request: Request) -> AsyncIterator[_AsgiStream]:
         """Yield the response as soon as it starts; leaving the block disconnects."""
-        exchange = _Exchange(b"", maximum=STREAM_CHUNKS)
-        task = self._start(exchange, method, path, query, None, None, accept)
+        exchange = _Exchange(request.body or b"", maximum=STREAM_CHUNKS)
+        task = self._start(exchange, request)
         try:
             await exchange.started(task)
             yield _AsgiStream(exchange, task)
@@ -87,30 +77,25 @@ class AsgiTransport:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _start(
-        self,
-        exchange: _Exchange,
-        method: str,
-        path: str,
-        query: Query,
-        body: bytes | None,
-        content_type: str | None,
-        accept: str,
-    ) -> asyncio.Task[None]:
-        headers = [(b"host", b"kubernetes"), (b"accept", accept.encode()), (b"user-agent", self._user_agent)]
-        if body is not None:
-            headers.append((b"content-length", str(len(body)).encode()))
-        if content_type is not None:
-            headers.append((b"content-type", content_type.encode()))
+    def _start(self, exchange: _Exchange, request: Request) -> asyncio.Task[None]:
+        headers = [
+            (b"host", b"kubernetes"),
+            (b"accept", request.accept.encode()),
+            (b"user-agent", self._user_agent),
+        ]
+        if request.body is not None:
+            headers.append((b"content-length", str(len(request.body)).encode()))
+        if request.content_type is not None:
+            headers.append((b"content-type", request.content_type.encode()))
         scope: Scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
-            "method": method,
+            "method": request.method,
             "scheme": "https",
-            "path": path,
-            "raw_path": quote(path).encode(),
-            "query_string": urlencode(list(query)).encode(),
+            "path": request.path,
+            "raw_path": quote(request.path).encode(),
+            "query_string": request.query_string.encode(),
             "root_path": "",
             "headers": headers,
             "client": ("127.0.0.1", 0),

@@ -18,15 +18,24 @@ from typing import Any
 
 import msgspec
 
-from trainshed.client.transport import Query, Response, Transport
+from trainshed.client.transport import Response, Transport
 from trainshed.client.watching import WatchEvent, decode_events, status_error
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS, SERVICEACCOUNTS, Resource
 from trainshed.kube.patch.types import APPLY, MERGE
+from trainshed.kube.wire.options import (
+    CreateOptions,
+    DeleteOptions,
+    ListOptions,
+    LogOptions,
+    PatchOptions,
+    UpdateOptions,
+    WatchOptions,
+    WriteOptions,
+)
+from trainshed.kube.wire.request import JSON, Request
 
 log = logging.getLogger(__name__)
-
-JSON = "application/json"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -66,7 +75,7 @@ class Client:
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return one object; ApiError 404 when absent."""
-        return await self._object("GET", self._path(resource, namespace, name))
+        return await self._object(Request("GET", self._path(resource, namespace, name)))
 
     async def list(
         self,
@@ -79,13 +88,13 @@ class Client:
         continue_token: str = "",
     ) -> ObjectList:
         """Return what matches now; with `limit`, one page of at most that many (see `continue_token`)."""
-        query = _query(
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            limit="" if limit is None else str(limit),
-            **{"continue": continue_token},
+        options = ListOptions(
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            continue_token=continue_token,
         )
-        document = await self._object("GET", resource.path(namespace), query=query)
+        document = await self._object(Request("GET", resource.path(namespace), options.encode()))
         metadata = document.get("metadata") or {}
         items: list[Object] = document.get("items") or []
         for item in items:
@@ -106,8 +115,12 @@ class Client:
     ) -> Object:
         """Return the created object; ApiError 409 AlreadyExists when the name is taken."""
         path = resource.path(self._write_namespace(resource, obj, namespace))
-        query = self._write_query(field_manager, dry_run, fieldValidation=field_validation)
-        return await self._object("POST", path, query=query, body=_encode(obj), content_type=JSON)
+        options = CreateOptions(
+            field_manager=field_manager or self.field_manager,
+            dry_run=dry_run,
+            field_validation=field_validation,
+        )
+        return await self._object(_with_body("POST", path, options, obj))
 
     async def update(
         self,
@@ -121,8 +134,8 @@ class Client:
         """Replace the object, or its `subresource`; ApiError 409 Conflict when its resourceVersion is old."""
         namespace = self._write_namespace(resource, obj, None)
         path = resource.path(namespace, obj["metadata"]["name"], subresource)
-        query = self._write_query(field_manager, dry_run)
-        return await self._object("PUT", path, query=query, body=_encode(obj), content_type=JSON)
+        options = UpdateOptions(field_manager=field_manager or self.field_manager, dry_run=dry_run)
+        return await self._object(_with_body("PUT", path, options, obj))
 
     async def patch(
         self,
@@ -138,9 +151,11 @@ class Client:
         dry_run: bool = False,
     ) -> Object:
         """Return the object after `patch` (a dict, or a list for a JSON patch)."""
-        query = self._write_query(field_manager, dry_run, force="true" if force else "")
         path = self._path(resource, namespace, name, subresource)
-        return await self._object("PATCH", path, query=query, body=_encode(patch), content_type=patch_type)
+        options = PatchOptions(
+            field_manager=field_manager or self.field_manager, dry_run=dry_run, force=force or None
+        )
+        return await self._object(_with_body("PATCH", path, options, patch, patch_type))
 
     async def apply(
         self,
@@ -154,11 +169,11 @@ class Client:
     ) -> Object:
         """Server-side apply `obj`, creating it if needed; ApiError 409 names the fields that others own."""
         path = resource.path(self._write_namespace(resource, obj, None), obj["metadata"]["name"])
-        query = self._write_query(
-            field_manager, dry_run, force="true" if force else "false", fieldValidation=field_validation
+        options = PatchOptions(
+            field_manager=field_manager, dry_run=dry_run, field_validation=field_validation, force=force
         )
-        body = _encode({"apiVersion": resource.api_version, "kind": resource.kind, **obj})
-        return await self._object("PATCH", path, query=query, body=body, content_type=APPLY)  # JSON is YAML
+        typed = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
+        return await self._object(_with_body("PATCH", path, options, typed, APPLY))  # JSON is YAML
 
     async def delete(
         self,
@@ -175,19 +190,17 @@ class Client:
 
         `uid` and `resource_version` are preconditions: ApiError 409 when another object has the name now.
         """
-        options: dict[str, Any] = {}
-        if grace_period_seconds is not None:
-            options["gracePeriodSeconds"] = grace_period_seconds
-        if propagation_policy is not None:
-            options["propagationPolicy"] = propagation_policy
-        preconditions = {
-            key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value
-        }
-        if preconditions:
-            options["preconditions"] = preconditions
-        body = _encode({"kind": "DeleteOptions", "apiVersion": "v1", **options}) if options else None
+        options = DeleteOptions(
+            grace_period_seconds=grace_period_seconds,
+            propagation_policy=propagation_policy,
+            uid=uid or "",
+            resource_version=resource_version or "",
+        )
         path = self._path(resource, namespace, name)
-        return await self._object("DELETE", path, body=body, content_type=JSON if options else None)
+        body = options.encode()
+        if not body:
+            return await self._object(Request("DELETE", path))
+        return await self._object(Request("DELETE", path, body=_encode(body), content_type=JSON))
 
     async def watch(
         self,
@@ -206,15 +219,15 @@ class Client:
         `client.informer`. Whoever stops early closes the generator (`contextlib.aclosing`), or the
         connection stays until it is collected.
         """
-        query = _query(
-            watch="true",
-            resourceVersion=resource_version,
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            timeoutSeconds="" if timeout_seconds is None else str(timeout_seconds),
-            allowWatchBookmarks="true" if bookmarks else "",
+        options = WatchOptions(
+            resource_version=resource_version,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            timeout_seconds=timeout_seconds,
+            allow_watch_bookmarks=bookmarks,
         )
-        async with self.transport.stream("GET", resource.path(namespace), query=query) as stream:
+        request = Request("GET", resource.path(namespace), options.encode())
+        async with self.transport.stream(request) as stream:
             if stream.status != 200:
                 raise status_error(stream.status, await stream.read())
             async with aclosing(decode_events(stream.chunks())) as events:
@@ -235,17 +248,17 @@ class Client:
         limit_bytes: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Yield a container's log in chunks, not aligned to lines; with `follow`, until it ends."""
-        query = _query(
+        options = LogOptions(
             container=container,
-            follow="true" if follow else "",
-            previous="true" if previous else "",
-            timestamps="true" if timestamps else "",
-            tailLines="" if tail_lines is None else str(tail_lines),
-            sinceSeconds="" if since_seconds is None else str(since_seconds),
-            limitBytes="" if limit_bytes is None else str(limit_bytes),
+            follow=follow,
+            previous=previous,
+            timestamps=timestamps,
+            tail_lines=tail_lines,
+            since_seconds=since_seconds,
+            limit_bytes=limit_bytes,
         )
         path = self._path(PODS, namespace, name, "log")
-        async with self.transport.stream("GET", path, query=query, accept="*/*") as stream:
+        async with self.transport.stream(Request("GET", path, options.encode(), accept="*/*")) as stream:
             if stream.status != 200:
                 raise status_error(stream.status, await stream.read())
             async for chunk in stream.chunks():
@@ -260,7 +273,7 @@ class Client:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         path = PODS.path(namespace, pod_name, "binding")
-        await self._object("POST", path, body=_encode(binding), content_type=JSON)
+        await self._object(Request("POST", path, body=_encode(binding), content_type=JSON))
 
     async def create_token(
         self,
@@ -280,11 +293,11 @@ class Client:
             spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", **bound_pod}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         path = SERVICEACCOUNTS.path(namespace, service_account, "token")
-        return await self._object("POST", path, body=_encode(body), content_type=JSON)
+        return await self._object(Request("POST", path, body=_encode(body), content_type=JSON))
 
-    async def raw_get(self, path: str, *, accept: str = "*/*", query: Query = ()) -> bytes:
+    async def raw_get(self, path: str, *, accept: str = "*/*") -> bytes:
         """Return the body at an absolute path such as `/version`."""
-        return (await self._send("GET", path, query=query, accept=accept)).body
+        return (await self._send(Request("GET", path, accept=accept))).body
 
     async def close(self) -> None:
         await self.transport.close()
@@ -297,37 +310,13 @@ class Client:
             return None
         return (obj.get("metadata") or {}).get("namespace") or namespace or self.namespace
 
-    def _write_query(self, field_manager: str, dry_run: bool, **extra: str) -> Query:
-        return _query(
-            fieldManager=field_manager or self.field_manager, dryRun="All" if dry_run else "", **extra
-        )
-
-    async def _object(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str | None = None,
-    ) -> Object:
-        response = await self._send(method, path, query=query, body=body, content_type=content_type)
+    async def _object(self, request: Request) -> Object:
+        response = await self._send(request)
         document = _decode(response.body) if response.body else {}
         return document if isinstance(document, dict) else {}
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str | None = None,
-        accept: str = JSON,
-    ) -> Response:
-        response = await self.transport.request(
-            method, path, query=query, body=body, content_type=content_type, accept=accept
-        )
+    async def _send(self, request: Request) -> Response:
+        response = await self.transport.request(request)
         for warning in response.warnings:
             self._on_warning(warning_text(warning))
         if response.status >= 400:
@@ -345,5 +334,5 @@ def _log_warning(text: str) -> None:
     log.info("API warning", extra={"warning": text})
 
 
-def _query(**parameters: str) -> Query:
-    return [(name, value) for name, value in parameters.items() if value]
+def _with_body(method: str, path: str, options: WriteOptions, body: Any, content_type: str = JSON) -> Request:
+    return Request(method, path, options.encode(), _encode(body), content_type)

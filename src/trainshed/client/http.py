@@ -12,13 +12,13 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlencode
 
 import aiohttp
 from yarl import URL
 
 from trainshed.client.credentials import Credentials, StaticToken, TokenFile
-from trainshed.client.transport import Query, Response, TransportError
+from trainshed.client.transport import Response, TransportError
+from trainshed.kube.wire.request import Request
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
@@ -87,34 +87,20 @@ class HttpTransport:
         self._timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
         self._stream_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str | None = None,
-        accept: str = "application/json",
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         """Return the whole response. After a 401 the credentials are renewed and the request sent again."""
-        headers = {"Accept": accept}
-        if content_type is not None:
-            headers["Content-Type"] = content_type
-        response = await self._once(method, path, query, body, headers)
+        response = await self._once(request)
         if response.status == 401 and self._credentials is not None and await self._credentials.renew():
-            response = await self._once(method, path, query, body, headers)
+            response = await self._once(request)
         return response
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
-    ) -> AsyncIterator[_HttpStream]:
+    async def stream(self, request: Request) -> AsyncIterator[_HttpStream]:
         """Yield the response as soon as its headers are here; leaving the block closes the connection."""
-        response = await self._open_stream(method, path, query, accept)
+        response = await self._open_stream(request)
         if response.status == 401 and self._credentials is not None and await self._credentials.renew():
             response.close()
-            response = await self._open_stream(method, path, query, accept)
+            response = await self._open_stream(request)
         try:
             yield _HttpStream(response)
         finally:
@@ -127,19 +113,9 @@ class HttpTransport:
             await asyncio.sleep(0)
             self._session = None
 
-    async def _once(
-        self, method: str, path: str, query: Query, body: bytes | None, headers: dict[str, str]
-    ) -> Response:
+    async def _once(self, request: Request) -> Response:
         try:
-            async with self._open().request(
-                method,
-                self._url(path, query),
-                data=body,
-                headers=await self._authorized(headers),
-                timeout=self._timeout,
-                allow_redirects=False,
-                **self._options(),
-            ) as answer:
+            async with await self._send(request, self._timeout) as answer:
                 return Response(
                     answer.status,
                     {name.lower(): value for name, value in answer.headers.items()},
@@ -149,21 +125,28 @@ class HttpTransport:
         except _FAILURES as error:
             raise self._lost(error) from error
 
-    async def _open_stream(self, method: str, path: str, query: Query, accept: str) -> aiohttp.ClientResponse:
+    async def _open_stream(self, request: Request) -> aiohttp.ClientResponse:
         try:
-            response = await self._open().request(
-                method,
-                self._url(path, query),
-                headers=await self._authorized({"Accept": accept}),
-                timeout=self._stream_timeout,
-                allow_redirects=False,
-                **self._options(),
-            )
+            response = await self._send(request, self._stream_timeout)
         except _FAILURES as error:
             raise self._lost(error) from error
         if response.connection is not None and response.connection.transport is not None:
             _keep_alive(response.connection.transport)
         return response
+
+    async def _send(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers = {"Accept": request.accept}
+        if request.content_type is not None:
+            headers["Content-Type"] = request.content_type
+        return await self._open().request(
+            request.method,
+            self._url(request),
+            data=request.body,
+            headers=await self._authorized(headers),
+            timeout=timeout,
+            allow_redirects=False,
+            **self._options(),
+        )
 
     def _open(self) -> aiohttp.ClientSession:
         """The session binds to the running loop, so it is made at the first request."""
@@ -179,9 +162,9 @@ class HttpTransport:
             )
         return self._session
 
-    def _url(self, path: str, query: Query) -> URL:
-        text = self.base_url + path
-        return URL(f"{text}?{urlencode(list(query))}" if query else text, encoded=True)
+    def _url(self, request: Request) -> URL:
+        text = self.base_url + request.path
+        return URL(f"{text}?{request.query_string}" if request.query else text, encoded=True)
 
     def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = {}

@@ -6,13 +6,13 @@ Two implementations: HTTPS (`client.http`) for every remote server, and a direct
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
-Query = Sequence[tuple[str, str]]
+from trainshed.kube.wire.request import Request
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -41,20 +41,9 @@ class Stream(Protocol):
 class Transport(Protocol):
     """Sends one request. Never raises for an HTTP status; raises `TransportError` when no answer came."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str | None = None,
-        accept: str = "application/json",
-    ) -> Response: ...
+    async def request(self, request: Request) -> Response: ...
 
-    def stream(
-        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
-    ) -> AbstractAsyncContextManager[Stream]: ...
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]: ...
 
     async def close(self) -> None: ...
 

@@ -6,7 +6,7 @@ The API server calls these after it has found the pod and authorised the user; t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 import msgspec
@@ -14,8 +14,8 @@ import msgspec
 from trainshed.kube.meta.objects import Object
 
 
-class LogOptions(msgspec.Struct, frozen=True):
-    """Query of `pods/log`. `since` is an instant in seconds since the epoch."""
+class LogRequest(msgspec.Struct, frozen=True):
+    """Which part of a container's log, and in which form. `since` is an instant in seconds since the epoch."""
 
     container: str
     follow: bool = False
@@ -24,6 +24,20 @@ class LogOptions(msgspec.Struct, frozen=True):
     since: float | None = None
     timestamps: bool = False
     limit_bytes: int | None = None
+
+
+class ExecRequest(msgspec.Struct, frozen=True):
+    """A command to run in a container, or its main process to attach to, and which streams to connect.
+
+    With `tty` there is a terminal: stderr comes on stdout. Attaching has no `command`.
+    """
+
+    container: str
+    command: tuple[str, ...] = ()
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    tty: bool = False
 
 
 class ExecSession(Protocol):
@@ -60,15 +74,17 @@ class ByteStream(Protocol):
 class NodeBackend(Protocol):
     """Access to running pods. Raises `kube.meta.errors.ApiError` with the kubelet's texts."""
 
-    def logs(self, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
+    def logs(self, pod: Object, request: LogRequest) -> AsyncIterator[bytes]:
         """Yield log bytes; with `follow`, until the container ends."""
         ...
 
-    async def exec(
-        self, pod: Object, container: str, command: Sequence[str], *, stdin: bool, tty: bool
-    ) -> ExecSession: ...
+    async def exec(self, pod: Object, request: ExecRequest) -> ExecSession:
+        """Run the command."""
+        ...
 
-    async def attach(self, pod: Object, container: str, *, stdin: bool, tty: bool) -> ExecSession: ...
+    async def attach(self, pod: Object, request: ExecRequest) -> ExecSession:
+        """Join the streams of the container's main process."""
+        ...
 
     async def port_forward(self, pod: Object, port: int) -> ByteStream:
         """Connect to `port` of the pod. Raises OSError when nothing listens there."""

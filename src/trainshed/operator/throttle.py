@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager
 
-from trainshed.client.transport import Query, Response, Stream, Transport
+from trainshed.client.transport import Response, Stream, Transport
+from trainshed.kube.wire.request import Request
 
 
 class ThrottledTransport:
@@ -20,26 +21,13 @@ class ThrottledTransport:
         self._burst = max(1, burst)
         self._free_at = float("-inf")
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query = (),
-        body: bytes | None = None,
-        content_type: str | None = None,
-        accept: str = "application/json",
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         await self._turn()
-        return await self._transport.request(
-            method, path, query=query, body=body, content_type=content_type, accept=accept
-        )
+        return await self._transport.request(request)
 
-    def stream(
-        self, method: str, path: str, *, query: Query = (), accept: str = "application/json"
-    ) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         """Streams are few and long: they take no token and never wait behind a burst of creates."""
-        return self._transport.stream(method, path, query=query, accept=accept)
+        return self._transport.stream(request)
 
     async def close(self) -> None:
         await self._transport.close()

@@ -21,13 +21,12 @@ from trainshed.cluster.apiserver.expiry import expire_events
 from trainshed.cluster.apiserver.http import (
     Answer,
     Disconnected,
-    Request,
+    Incoming,
     Result,
     Streaming,
 )
 from trainshed.cluster.apiserver.kinds import Kinds
 from trainshed.cluster.apiserver.nonresource import GIT_VERSION, HealthCheck, NonResource
-from trainshed.cluster.apiserver.options import DeleteOptions
 from trainshed.cluster.apiserver.subresources import streaming
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.apiserver.verbs.remove import remove
@@ -37,6 +36,7 @@ from trainshed.cluster.store import Store, Stored, StoreError
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire.asgi import Header, Receive, Scope, Send
+from trainshed.kube.wire.options import DeleteOptions
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class ApiServer:
             await self._http(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        request = Incoming(scope, receive)
         try:
             self.definitions.sync()
             routed = await self._dispatcher.admit(request)
@@ -181,7 +181,7 @@ class ApiServer:
                 await _send_answer(request, result, send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        request = Incoming(scope, receive)
         try:
             self.definitions.sync()
             routed = await self._dispatcher.admit(request)
@@ -234,7 +234,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-def _headers(request: Request, content_type: str, extra: Sequence[Header]) -> list[Header]:
+def _headers(request: Incoming, content_type: str, extra: Sequence[Header]) -> list[Header]:
     headers: list[Header] = [
         (b"content-type", content_type.encode()),
         (b"audit-id", os.urandom(16).hex().encode()),
@@ -248,7 +248,7 @@ def _headers(request: Request, content_type: str, extra: Sequence[Header]) -> li
     return headers
 
 
-async def _send_answer(request: Request, answer: Answer, send: Send) -> None:
+async def _send_answer(request: Incoming, answer: Answer, send: Send) -> None:
     body, extra = answer.body, list(answer.headers)
     if len(body) > GZIP_FROM_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
         if len(body) > _THREAD_GZIP_FROM_BYTES:
@@ -272,7 +272,7 @@ async def _send_answer(request: Request, answer: Answer, send: Send) -> None:
         await asyncio.sleep(0)
 
 
-async def _send_stream(request: Request, stream: Streaming, receive: Receive, send: Send) -> None:
+async def _send_stream(request: Incoming, stream: Streaming, receive: Receive, send: Send) -> None:
     """Send chunks as they come until they end or the client hangs up, which closes their source."""
     headers = _headers(request, stream.content_type, ())
 

@@ -9,7 +9,7 @@ import msgspec
 
 from trainshed.cluster.apiserver.authentication import Authenticator
 from trainshed.cluster.apiserver.authorization import Authorizer
-from trainshed.cluster.apiserver.http import Request
+from trainshed.cluster.apiserver.http import Incoming
 from trainshed.cluster.apiserver.identity import User
 from trainshed.cluster.apiserver.kinds import Kind, Kinds
 from trainshed.cluster.backend import NodeBackend
@@ -60,7 +60,7 @@ class Core:
 class Call(msgspec.Struct, frozen=True):
     """An authorised request for a resource."""
 
-    request: Request
+    request: Incoming
     route: Route
     user: User
     kind: Kind

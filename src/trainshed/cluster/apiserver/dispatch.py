@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from trainshed.cluster.apiserver import metrics, reviews
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.cluster.apiserver.http import Answer, Request, Result
+from trainshed.cluster.apiserver.http import Answer, Incoming, Result
 from trainshed.cluster.apiserver.identity import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
 from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, token
@@ -14,6 +14,7 @@ from trainshed.cluster.apiserver.verbs import read, remove, watch, write
 from trainshed.kube.builtin.rbac import Attributes
 from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource
 from trainshed.kube.wire import route
+from trainshed.kube.wire.options import flag
 from trainshed.kube.wire.route import Route
 
 Handler = Callable[[Core, Call], Awaitable[Result]]
@@ -55,7 +56,7 @@ class Dispatcher:
         self._nonresource = nonresource
         self._frames = watch.Frames()
 
-    async def admit(self, request: Request) -> Call | Answer:
+    async def admit(self, request: Incoming) -> Call | Answer:
         """Return the call that a request makes, or the answer when it is about no resource.
 
         Raises:
@@ -65,7 +66,7 @@ class Dispatcher:
         authorization = request.headers.get("authorization", "")
         user = core.authenticator.authenticate(request.scope, authorization, now)
         user = self._impersonated(request, user)
-        found = route.parse(request.method, request.path, watch=request.flag("watch"))
+        found = route.parse(request.method, request.path, watch=flag(request.query, "watch"))
         if found is None:
             self._check_path(user, request)
             if request.method not in ("GET", "HEAD"):
@@ -74,7 +75,7 @@ class Dispatcher:
         self._check(user, found)
         return self._call(request, found, user, now)
 
-    def _call(self, request: Request, found: Route, user: User, now: float) -> Call | Answer:
+    def _call(self, request: Incoming, found: Route, user: User, now: float) -> Call | Answer:
         kind = self._core.kinds.get(found.group, found.version, found.plural)
         if kind is None:
             if not self._core.kinds.registry.has_group(found.group):
@@ -154,14 +155,14 @@ class Dispatcher:
         )
         raise forbidden(found.plural, found.group, found.name, f"{text}: {why}" if why else text)
 
-    def _check_path(self, user: User, request: Request) -> None:
+    def _check_path(self, user: User, request: Incoming) -> None:
         verb = {"GET": "get", "HEAD": "head"}.get(request.method, request.method.lower())
         attributes = Attributes(user=user.username, groups=user.groups, verb=verb, path=request.path)
         if not self._core.authorizer.authorize(attributes)[0]:
             text = f'forbidden: User "{user.username}" cannot {verb} path "{request.path}"'
             raise ApiError(403, "Forbidden", text)
 
-    def _impersonated(self, request: Request, user: User) -> User:
+    def _impersonated(self, request: Incoming, user: User) -> User:
         """Return the user that `kubectl --as` names. Raises 403 unless the real one may do that."""
         name = request.headers.get("impersonate-user", "")
         groups = [g.strip() for g in request.headers.get("impersonate-group", "").split(",") if g.strip()]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl
 
 import msgspec
 
-from trainshed.kube.meta.errors import ApiError, bad_request, too_large
+from trainshed.kube.meta.errors import ApiError, too_large
 from trainshed.kube.wire.asgi import Header, Receive, Scope
+from trainshed.kube.wire.request import Query, parse_query
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's limit: 3 MiB (`--max-resource-write-bytes`, etcd's request limit doubled)."""
@@ -21,8 +21,8 @@ _MAX_WARNING_CHARACTERS = 1_000
 encode_json = msgspec.json.Encoder().encode
 
 
-class Request:
-    """One HTTP request, or the opening of a WebSocket."""
+class Incoming:
+    """A request as it arrives, or the opening of a WebSocket: headers, query and body are read when asked for."""
 
     __slots__ = ("_headers", "_query", "_warnings", "method", "path", "receive", "scope")
 
@@ -33,7 +33,7 @@ class Request:
         self.path: str = scope["path"]
         self._warnings: dict[str, None] = {}
         self._headers: dict[str, str] | None = None
-        self._query: dict[str, list[str]] | None = None
+        self._query: Query | None = None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -47,25 +47,11 @@ class Request:
         return self._headers
 
     @property
-    def query(self) -> dict[str, list[str]]:
-        """Query parameters; `+` is a space and bare names have an empty value."""
+    def query(self) -> Query:
+        """Query parameters by name; `kube.wire.options` has what they mean."""
         if self._query is None:
-            out: dict[str, list[str]] = {}
-            text = self.scope.get("query_string", b"").decode("latin-1")
-            for name, value in parse_qsl(text, keep_blank_values=True):
-                out.setdefault(name, []).append(value)
-            self._query = out
+            self._query = parse_query(self.scope.get("query_string", b""))
         return self._query
-
-    def first(self, name: str, default: str = "") -> str:
-        """Return the first value of a query parameter."""
-        values = self.query.get(name)
-        return values[0] if values else default
-
-    def flag(self, name: str) -> bool:
-        """Return a boolean parameter as Go's conversion reads it: present and not `0` or `false`."""
-        values = self.query.get(name)
-        return values is not None and values[0].lower() not in ("0", "false")
 
     def warn(self, text: str) -> None:
         """Add a `Warning` header to the answer; repeats are dropped."""
@@ -97,21 +83,6 @@ class Request:
             chunks.append(chunk)
             if not message.get("more_body", False):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-    def integer(self, name: str) -> int | None:
-        """Return an integer parameter, None when absent or empty. Raises `ApiError` 400."""
-        text = self.first(name)
-        if not text:
-            return None
-        try:
-            value = int(text)
-            if not -(1 << 63) <= value < 1 << 63:
-                raise ValueError
-            return value
-        except ValueError:
-            raise bad_request(
-                f'strconv.ParseInt: parsing "{text}": invalid syntax (query parameter {name})'
-            ) from None
 
 
 def _printable(text: str) -> str:

@@ -10,6 +10,7 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.selection import selection
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.options import CollectionOptions
 
 WINDOW = "20s"
 Amounts = Mapping[str, str]
@@ -58,7 +59,7 @@ async def read(core: Core, call: Call) -> Answer:
             if obj["metadata"]["name"] == call.route.name:
                 return Answer.json(obj)
         raise call.kind.missing(call.route.name)
-    chosen = selection(call)
+    chosen = selection(call.kind, CollectionOptions.decode(call.request.query))
     items = sorted(
         (obj for obj in items if chosen.matches(obj)),
         key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"]),

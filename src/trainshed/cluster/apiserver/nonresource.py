@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable
 
 from trainshed.cluster.apiserver.core import Core
-from trainshed.cluster.apiserver.http import Answer, Request, encode_json
+from trainshed.cluster.apiserver.http import Answer, Incoming, encode_json
 from trainshed.cluster.apiserver.rendering import yaml_answer
 from trainshed.kube.meta.errors import no_such_resource
 from trainshed.kube.meta.objects import Object
@@ -33,7 +33,7 @@ class NonResource:
         self._checks = checks
         self._aggregated: dict[tuple[bool, str], tuple[int, bytes, str]] = {}
 
-    def get(self, request: Request) -> Answer:
+    def get(self, request: Incoming) -> Answer:
         """Return the answer to a GET of the path."""
         parts = [part for part in request.path.split("/") if part]
         match parts:
@@ -76,7 +76,7 @@ class NonResource:
             "platform": f"{platform.system().lower()}/{_architecture()}",
         }
 
-    def _health(self, request: Request, name: str, rest: list[str]) -> Answer:
+    def _health(self, request: Incoming, name: str, rest: list[str]) -> Answer:
         if rest:
             check = self._checks.get(rest[0])
             if check is None and rest[0] != "ping":
@@ -95,7 +95,7 @@ class NonResource:
             return Answer.text("\n".join(lines) + "\n", status=500 if failed else 200)
         return Answer.text("ok")
 
-    def _root(self, request: Request, root: str) -> Answer:
+    def _root(self, request: Incoming, root: str) -> Answer:
         wanted = for_discovery(request.headers.get("accept"))
         if wanted.form == "discovery":
             key = (root == "api", wanted.version)
@@ -111,29 +111,31 @@ class NonResource:
             document = discovery.api_group_list(self._registry)
         return yaml_answer(document) if wanted.form == "yaml" else _legacy(document)
 
-    def _resources(self, request: Request, group: str, version: str) -> Answer:
+    def _resources(self, request: Incoming, group: str, version: str) -> Answer:
         document = discovery.api_resource_list(self._registry, group, version)
         if document is None and self._registry.has_group(group):
             return Answer.error(no_such_resource())
         return self._document(request, document)
 
-    def _document(self, request: Request, document: Object | None) -> Answer:
+    def _document(self, request: Incoming, document: Object | None) -> Answer:
         if document is None:
             return NOT_FOUND
         wanted = for_discovery(request.headers.get("accept"))
         return yaml_answer(document) if wanted.form == "yaml" else _legacy(document)
 
-    def _openapi_v2(self, request: Request) -> Answer:
+    def _openapi_v2(self, request: Incoming) -> Answer:
         if wants_openapi_v2_protobuf(request.headers.get("accept")):
             return Answer(openapi.V2_PROTOBUF, content_type=OPENAPI_V2_PROTOBUF)
         return Answer.json(openapi.v2_json(self._version))
 
-    def _openapi_v3(self, request: Request, group: str, version: str) -> Answer:
+    def _openapi_v3(self, request: Incoming, group: str, version: str) -> Answer:
         document = self._openapi.document(group, version)
         if document is None:
             return NOT_FOUND
         digest = self._openapi.hash(group, version)
-        return _tagged(request, document, f'"{digest}"', immutable=request.first("hash") == digest)
+        return _tagged(
+            request, document, f'"{digest}"', immutable=digest in request.query.get("hash", ())[:1]
+        )
 
     def _paths(self) -> list[str]:
         paths = ["/api", "/api/v1", "/apis"]
@@ -158,7 +160,7 @@ def _legacy(document: Object) -> Answer:
 
 
 def _tagged(
-    request: Request,
+    request: Incoming,
     body: bytes,
     tag: str,
     content_type: str = "application/json",

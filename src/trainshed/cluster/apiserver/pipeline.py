@@ -13,7 +13,6 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import names_conflict
 from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.cluster.apiserver.names import generated_name
-from trainshed.cluster.apiserver.options import WriteOptions
 from trainshed.kube.builtin.defaults import default_object
 from trainshed.kube.builtin.validation import validate_object
 from trainshed.kube.meta import errors
@@ -25,6 +24,7 @@ from trainshed.kube.schema import crd
 from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.structural import apply_defaults, validate
+from trainshed.kube.wire.options import WriteOptions
 
 _SERVER_OWNED = (
     "uid",
@@ -198,5 +198,5 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
 
 def _tracked(call: Call, old: Object | None, new: Object, options: WriteOptions, subresource: str) -> Object:
     return track_update(
-        old, new, call.kind.schema, manager=options.manager, subresource=subresource, now=call.timestamp
+        old, new, call.kind.schema, manager=options.field_manager, subresource=subresource, now=call.timestamp
     )

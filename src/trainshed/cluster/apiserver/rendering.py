@@ -17,6 +17,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import tables
 from trainshed.kube.served.tables import IncludeObject
 from trainshed.kube.wire.negotiate import Representation, for_objects
+from trainshed.kube.wire.options import TableOptions
 
 _SLICE = 200
 _INCLUDES: dict[str, IncludeObject] = {
@@ -34,7 +35,7 @@ def representation(call: Call) -> Representation:
 
 def include_object(call: Call) -> IncludeObject:
     """Return what a table row carries besides its cells."""
-    return _INCLUDES.get(call.request.first("includeObject"), "Metadata")
+    return _INCLUDES.get(TableOptions.decode(call.request.query).include_object, "Metadata")
 
 
 def one(call: Call, stored: Stored, status: int = 200) -> Answer:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.cluster.store import Stored
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import FieldSelector, LabelSelector
+from trainshed.kube.wire.options import CollectionOptions
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -44,9 +44,9 @@ class Selection(msgspec.Struct, frozen=True):
         return [stored for stored in items if self.matches(view(stored))]
 
 
-def selection(call: Call) -> Selection:
-    """Return what the query selects. Raises `ApiError` 400 for selectors that make no sense."""
-    label_text, field_text = call.request.first("labelSelector"), call.request.first("fieldSelector")
-    fields = FieldSelector.parse(field_text)
-    fields.check(call.kind.fields, call.kind.resource)
-    return Selection(call.kind, LabelSelector.parse(label_text), fields, f"{label_text}|{field_text}")
+def selection(kind: Kind, options: CollectionOptions) -> Selection:
+    """Return what the options select. Raises `ApiError` 400 for selectors that make no sense."""
+    fields = FieldSelector.parse(options.field_selector)
+    fields.check(kind.fields, kind.resource)
+    text = f"{options.label_selector}|{options.field_selector}"
+    return Selection(kind, LabelSelector.parse(options.label_selector), fields, text)

@@ -11,12 +11,12 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, encode_json
 from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.cluster.apiserver.names import generated_name
-from trainshed.cluster.apiserver.options import WriteOptions
 from trainshed.cluster.apiserver.pipeline import place, prepare_create, prepare_update
 from trainshed.cluster.store import KeyExists, KeyMissing, RevisionMismatch, Stored
 from trainshed.kube.meta.errors import already_exists, conflict
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch.managedfields import same_but_times
+from trainshed.kube.wire.options import WriteOptions
 
 RETRIES = 5
 """Attempts at a write whose caller named no resourceVersion, as upstream."""

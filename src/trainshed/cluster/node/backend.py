@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 
-from trainshed.cluster.backend import ByteStream, ExecSession, LogOptions
+from trainshed.cluster.backend import ByteStream, ExecRequest, ExecSession, LogRequest
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.logs import read_logs
 from trainshed.cluster.node.pod.observed import Attempt, find_container
@@ -26,10 +26,10 @@ class NodeAccess:
         self._workers = workers
         self._meters: dict[str, CpuMeter] = {}
 
-    async def logs(self, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
+    async def logs(self, pod: Object, request: LogRequest) -> AsyncIterator[bytes]:
         """Yield log bytes; with `follow`, until the container ends. ApiError 400 while there is nothing."""
-        uid, name = pod["metadata"]["uid"], options.container
-        attempt = self._logged_attempt(pod, name, options.previous)
+        uid, name = pod["metadata"]["uid"], request.container
+        attempt = self._logged_attempt(pod, name, request.previous)
         path = self._paths.log(uid, name, attempt.number)
 
         def ended() -> bool:
@@ -39,29 +39,27 @@ class NodeAccess:
             now = worker.record.container(name).attempts.get(attempt.number)
             return now is None or not now.running
 
-        async for block in read_logs(path, options, ended=ended):
+        async for block in read_logs(path, request, ended=ended):
             yield block
 
-    async def exec(
-        self, pod: Object, container: str, command: Sequence[str], *, stdin: bool, tty: bool
-    ) -> ExecSession:
+    async def exec(self, pod: Object, request: ExecRequest) -> ExecSession:
         """Run a command in a running container; on a terminal that says what it is, as with containerd."""
-        uid = self._running(pod, container)
-        env = (("TERM", "xterm"),) if tty else ()
+        uid = self._running(pod, request.container)
+        env = (("TERM", "xterm"),) if request.tty else ()
         try:
-            return await self._runtime.exec(uid, container, command, env, stdin=stdin, tty=tty)
+            return await self._runtime.exec(uid, request, env)
         except SandboxNotFound:
-            raise _container_not_found(container) from None
+            raise _container_not_found(request.container) from None
         except (StartError, RuntimeLost) as error:
             raise internal(f"error executing command in container: {error}") from error
 
-    async def attach(self, pod: Object, container: str, *, stdin: bool, tty: bool) -> ExecSession:
+    async def attach(self, pod: Object, request: ExecRequest) -> ExecSession:
         """Join the streams of a running container."""
-        uid = self._running(pod, container)
+        uid = self._running(pod, request.container)
         try:
-            return await self._runtime.attach(uid, container, stdin=stdin, tty=tty)
+            return await self._runtime.attach(uid, request)
         except SandboxNotFound:
-            raise _container_not_found(container) from None
+            raise _container_not_found(request.container) from None
         except RuntimeLost as error:
             raise internal(f"error attaching to container: {error}") from error
 

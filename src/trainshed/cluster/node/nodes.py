@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
-from trainshed.cluster.backend import ByteStream, ExecSession, LogOptions
+from trainshed.cluster.backend import ByteStream, ExecRequest, ExecSession, LogRequest
 from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.backend import NodeAccess
 from trainshed.cluster.node.usage import CpuMeter, amounts, machine_usage
@@ -36,16 +36,14 @@ class NodeGroup:
             raise bad_request(f'node "{node}" of pod {pod["metadata"]["name"]} is not running')
         return self._nodes[node]
 
-    def logs(self, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
-        return self._of(pod).logs(pod, options)
+    def logs(self, pod: Object, request: LogRequest) -> AsyncIterator[bytes]:
+        return self._of(pod).logs(pod, request)
 
-    async def exec(
-        self, pod: Object, container: str, command: Sequence[str], *, stdin: bool, tty: bool
-    ) -> ExecSession:
-        return await self._of(pod).exec(pod, container, command, stdin=stdin, tty=tty)
+    async def exec(self, pod: Object, request: ExecRequest) -> ExecSession:
+        return await self._of(pod).exec(pod, request)
 
-    async def attach(self, pod: Object, container: str, *, stdin: bool, tty: bool) -> ExecSession:
-        return await self._of(pod).attach(pod, container, stdin=stdin, tty=tty)
+    async def attach(self, pod: Object, request: ExecRequest) -> ExecSession:
+        return await self._of(pod).attach(pod, request)
 
     async def port_forward(self, pod: Object, port: int) -> ByteStream:
         return await self._of(pod).port_forward(pod, port)

@@ -8,9 +8,6 @@ it like any other error (`reject` does that for both kinds of scope).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import parse_qs
-
-import msgspec
 
 from trainshed.cluster.apiserver.streams import portforward, spdychannels, websocket, wschannels
 from trainshed.cluster.apiserver.streams.binary import serve_chunks
@@ -21,10 +18,12 @@ from trainshed.cluster.apiserver.streams.spdychannels import SpdyChannels
 from trainshed.cluster.apiserver.streams.spdysession import Session
 from trainshed.cluster.apiserver.streams.websocket import Tunnel
 from trainshed.cluster.apiserver.streams.wschannels import WebSocketChannels
-from trainshed.cluster.backend import ExecSession, NodeBackend
+from trainshed.cluster.backend import ExecRequest, ExecSession, NodeBackend
 from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.wire.asgi import Receive, Scope, Send, headers_of
+from trainshed.kube.wire.options import PortForwardOptions
+from trainshed.kube.wire.request import parse_query
 
 __all__ = [
     "reject",
@@ -42,24 +41,18 @@ async def serve_exec(
     send: Send,
     backend: NodeBackend,
     pod: Object,
-    container: str,
-    command: Sequence[str],
-    stdin: bool,
-    stdout: bool,
-    stderr: bool,
-    tty: bool,
+    request: ExecRequest,
 ) -> None:
     """Run a command in a container and connect it to the client.
 
     Raises:
         ApiError: 400 when the request is no upgrade or nothing was asked for; what the backend raises.
     """
-    _check(scope, stdin=stdin, stdout=stdout, stderr=stderr)
-    if not command:
+    _check(scope, request)
+    if not request.command:
         raise bad_request("you must specify at least 1 command for the container")
-    session = await backend.exec(pod, container, command, stdin=stdin, tty=tty)
-    wanted = _Wanted(stdin, stdout, stderr, tty)
-    await _serve(scope, receive, send, session, wanted, report_exit=True)
+    session = await backend.exec(pod, request)
+    await _serve(scope, receive, send, session, request, report_exit=True)
 
 
 async def serve_attach(
@@ -68,21 +61,16 @@ async def serve_attach(
     send: Send,
     backend: NodeBackend,
     pod: Object,
-    container: str,
-    stdin: bool,
-    stdout: bool,
-    stderr: bool,
-    tty: bool,
+    request: ExecRequest,
 ) -> None:
     """Connect the client to the main process of a container, until either ends.
 
     Raises:
         ApiError: as `serve_exec`.
     """
-    _check(scope, stdin=stdin, stdout=stdout, stderr=stderr)
-    session = await backend.attach(pod, container, stdin=stdin, tty=tty)
-    wanted = _Wanted(stdin, stdout, stderr, tty)
-    await _serve(scope, receive, send, session, wanted, report_exit=False)
+    _check(scope, request)
+    session = await backend.attach(pod, request)
+    await _serve(scope, receive, send, session, request, report_exit=False)
 
 
 async def serve_port_forward(
@@ -100,7 +88,9 @@ async def serve_port_forward(
             socket = await websocket.accept(scope, receive, send, protocol)
             await portforward.forward_spdy(Session(Tunnel(socket)), backend, pod)
             return
-        ports = _ports(scope)
+        ports = PortForwardOptions.decode(parse_query(scope.get("query_string", b""))).ports
+        if not ports:
+            raise bad_request('query parameter "ports" is required')
         socket = await websocket.accept(scope, receive, send, protocol)
         await portforward.forward_channels(socket, backend, pod, ports)
         return
@@ -108,22 +98,13 @@ async def serve_port_forward(
     await portforward.forward_spdy(Session(connection), backend, pod)
 
 
-class _Wanted(msgspec.Struct, frozen=True):
-    """Which streams the client asked for in the query."""
-
-    stdin: bool
-    stdout: bool
-    stderr: bool
-    tty: bool
-
-
-def _check(scope: Scope, *, stdin: bool, stdout: bool, stderr: bool) -> None:
+def _check(scope: Scope, request: ExecRequest) -> None:
     """Refuse what cannot be served before a process starts."""
     if scope["type"] == "websocket":
         websocket.choose(scope.get("subprotocols") or (), wschannels.PROTOCOLS)
     else:
         _offer(scope, spdychannels.PROTOCOLS)
-    if not (stdin or stdout or stderr):
+    if not (request.stdin or request.stdout or request.stderr):
         raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
 
 
@@ -132,12 +113,12 @@ async def _serve(
     receive: Receive,
     send: Send,
     session: ExecSession,
-    wanted: _Wanted,
+    request: ExecRequest,
     *,
     report_exit: bool,
 ) -> None:
     try:
-        channels = await _open(scope, receive, send, wanted)
+        channels = await _open(scope, receive, send, request)
     except BaseException:
         await session.close()
         raise
@@ -147,22 +128,15 @@ async def _serve(
     await bridge(session, channels, report_exit=report_exit)
 
 
-async def _open(scope: Scope, receive: Receive, send: Send, wanted: _Wanted) -> Channels | None:
+async def _open(scope: Scope, receive: Receive, send: Send, request: ExecRequest) -> Channels | None:
     """Complete the upgrade; None when the client left before it opened its streams."""
     if scope["type"] == "websocket":
         protocol = websocket.choose(scope.get("subprotocols") or (), wschannels.PROTOCOLS)
         socket = await websocket.accept(scope, receive, send, protocol)
-        return WebSocketChannels(socket, stdin=wanted.stdin)
+        return WebSocketChannels(socket, stdin=request.stdin)
     connection, protocol = await _accept_spdy(scope, spdychannels.PROTOCOLS)
     try:
-        return await SpdyChannels.open(
-            Session(connection),
-            protocol,
-            stdin=wanted.stdin,
-            stdout=wanted.stdout,
-            stderr=wanted.stderr,
-            tty=wanted.tty,
-        )
+        return await SpdyChannels.open(Session(connection), protocol, request)
     except TimeoutError:
         return None
 
@@ -187,17 +161,3 @@ async def _accept_spdy(scope: Scope, supported: Sequence[str]) -> tuple[RawConne
     upgrade, protocol = _offer(scope, supported)
     connection = await upgrade.accept([(b"x-stream-protocol-version", protocol.encode())])
     return connection, protocol
-
-
-def _ports(scope: Scope) -> list[int]:
-    """Return the ports of the query `?ports=80&ports=8080,9090`."""
-    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-    texts = [part for value in query.get("ports", ()) for part in value.split(",")]
-    if not texts:
-        raise bad_request('query parameter "ports" is required')
-    ports: list[int] = []
-    for text in texts:
-        if not text.isdecimal() or not 0 < int(text) < 65536:
-            raise bad_request(f'unable to parse "{text}" as a port')
-        ports.append(int(text))
-    return ports

@@ -9,6 +9,7 @@ import msgspec
 
 from trainshed.cluster.apiserver.streams.remotecommand import STDERR, STDOUT, Input, Resize, parse_resize
 from trainshed.cluster.apiserver.streams.spdysession import LINGER_SECONDS, Session, Stream
+from trainshed.cluster.backend import ExecRequest
 from trainshed.kube.meta.objects import Object
 
 PROTOCOLS = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
@@ -31,16 +32,18 @@ class SpdyChannels:
         self._reader: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(
-        cls, session: Session, protocol: str, *, stdin: bool, stdout: bool, stderr: bool, tty: bool
-    ) -> Self:
-        """Wait for the streams that the query announced.
+    async def open(cls, session: Session, protocol: str, request: ExecRequest) -> Self:
+        """Wait for the streams that the request announced.
 
         Raises:
             TimeoutError: a stream is missing after `OPEN_SECONDS`, or the client has gone.
         """
         expected = {"error"}
-        wanted = {"stdin": stdin, "stdout": stdout, "stderr": stderr and not tty}
+        wanted = {
+            "stdin": request.stdin,
+            "stdout": request.stdout,
+            "stderr": request.stderr and not request.tty,
+        }
         expected |= {name for name, present in wanted.items() if present}
         self = cls(session, protocol)
         self._reader = asyncio.create_task(self._read(expected))

@@ -5,19 +5,19 @@ from __future__ import annotations
 from trainshed.cluster.apiserver.body import read_raw
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
-from trainshed.cluster.apiserver.options import write_options
 from trainshed.cluster.apiserver.writing import RETRIES
 from trainshed.cluster.store import KeyMissing, RevisionMismatch
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import conflict, invalid, not_found
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.options import CreateOptions
 
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 async def create(core: Core, call: Call) -> Answer:
     """Put a pod on the node that a Binding names, and mark it scheduled. Raises `ApiError` 404, 409."""
-    options = write_options(call.request, "CreateOptions")
+    options = CreateOptions.decode(call.request.query)
     binding, _ = await read_raw(call, "Binding")
     target = binding.get("target") or {}
     node = target.get("name")

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from trainshed.cluster.apiserver.body import read_raw
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
-from trainshed.cluster.apiserver.options import DeleteOptions, write_options
 from trainshed.cluster.apiserver.subresources.binding import SUCCESS
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.store import Stored
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import LabelSelector
+from trainshed.kube.wire.options import CreateOptions, DeleteOptions
 
 
 async def create(core: Core, call: Call) -> Answer:
     """Delete a pod unless a budget says no. Raises `ApiError` 404, 429."""
-    options = write_options(call.request, "CreateOptions")
+    options = CreateOptions.decode(call.request.query)
     eviction, _ = await read_raw(call, "Eviction")
-    asked = eviction.get("deleteOptions") or {}
+    asked = DeleteOptions.decode({}, eviction.get("deleteOptions") or {})
     name, namespace = call.route.name, call.route.namespace
     stored = core.store.get(call.kind.key(namespace, name))
     if stored is None:
@@ -31,14 +33,7 @@ async def create(core: Core, call: Call) -> Answer:
             await _spend(core, budgets)
         elif budgets:
             _check(budgets)
-    preconditions = asked.get("preconditions") or {}
-    delete = DeleteOptions(
-        dry_run=options.dry_run or bool(asked.get("dryRun")),
-        grace_period_seconds=asked.get("gracePeriodSeconds"),
-        propagation_policy=asked.get("propagationPolicy"),
-        uid=preconditions.get("uid") or "",
-        resource_version=preconditions.get("resourceVersion") or "",
-    )
+    delete = msgspec.structs.replace(asked, dry_run=options.dry_run or asked.dry_run)
     await remove(core, call.kind, namespace, name, delete, call.now)
     return Answer.json(SUCCESS, status=201)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from trainshed.cluster.apiserver.body import read_raw
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
-from trainshed.cluster.apiserver.options import write_options
+from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.verbs.write import Patch
 from trainshed.cluster.apiserver.writing import Change, modify
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch.types import APPLY, MERGE, check_patch_type
 from trainshed.kube.wire import scale
+from trainshed.kube.wire.options import PatchOptions, UpdateOptions, WriteOptions
 
 
 async def get(core: Core, call: Call) -> Answer:
@@ -25,7 +26,8 @@ async def get(core: Core, call: Call) -> Answer:
 async def update(core: Core, call: Call) -> Answer:
     """Take the replica count of a Scale."""
     wanted, _ = await read_raw(call, "Scale")
-    return await _change(core, call, lambda current: wanted, "UpdateOptions")
+    options = UpdateOptions.decode(call.request.query)
+    return await _change(core, call, lambda current: wanted, options)
 
 
 async def patch(core: Core, call: Call) -> Answer:
@@ -34,11 +36,11 @@ async def patch(core: Core, call: Call) -> Answer:
     if content_type == APPLY:
         content_type = MERGE  # a Scale has one field to own
     change = Patch(content_type, await call.request.body())
-    return await _change(core, call, lambda current: change.on(current, call), "PatchOptions")
+    options = PatchOptions.decode(call.request.query)
+    return await _change(core, call, lambda current: change.on(current, call), options)
 
 
-async def _change(core: Core, call: Call, edit: Change, kind: str) -> Answer:
-    options = write_options(call.request, kind)
+async def _change(core: Core, call: Call, edit: Change, options: WriteOptions) -> Answer:
     paths = _paths(call)
 
     def changed(old: Object) -> Object:
@@ -57,7 +59,9 @@ async def _change(core: Core, call: Call, edit: Change, kind: str) -> Answer:
             }
         return new
 
-    written = await modify(core, call, call.route.name, changed, options, subresource="scale")
+    written = await modify(
+        core, call, call.route.name, changed, managed(options, call.request), subresource="scale"
+    )
     obj = written.obj if written.stored is None else call.kind.view(written.stored)
     return Answer.json(scale.to_scale(obj, paths))
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from trainshed.cluster.apiserver.body import read_raw
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
-from trainshed.cluster.apiserver.options import write_options
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import bad_request, conflict, invalid, not_found
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
+from trainshed.kube.wire.options import CreateOptions
 
 
 async def create(core: Core, call: Call) -> Answer:
     """Return the TokenRequest with its status filled in."""
-    write_options(call.request, "CreateOptions")
+    CreateOptions.decode(call.request.query)
     request, _ = await read_raw(call, "TokenRequest")
     name, namespace = call.route.name, call.route.namespace or ""
     account = core.store.get(call.kind.key(namespace, name))

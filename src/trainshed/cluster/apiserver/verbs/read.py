@@ -15,6 +15,7 @@ from trainshed.cluster.store import Compacted, FutureRevision, Stored
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, expired, invalid
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.options import GetOptions, ListOptions
 
 TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - names a format
 _MATCHES = ("", "Exact", "NotOlderThan")
@@ -30,7 +31,7 @@ class Continue(msgspec.Struct):
 
 async def get(core: Core, call: Call) -> Answer:
     """Return one object. Raises `ApiError` 404."""
-    wanted = revision(core, call)
+    wanted = revision(GetOptions.decode(call.request.query).resource_version)
     if wanted is not None:
         check_reached(core, wanted)
     stored = core.store.get(call.kind.key(call.route.namespace, call.route.name))
@@ -41,16 +42,15 @@ async def get(core: Core, call: Call) -> Answer:
 
 async def collection(core: Core, call: Call) -> Answer:
     """Return the objects of a collection: all, or a page of `limit`."""
-    chosen = selection(call)
-    limit = max(call.request.integer("limit") or 0, 0)
-    token = call.request.first("continue")
-    if token:
-        if call.request.first("resourceVersion") not in ("", "0"):
+    options = ListOptions.decode(call.request.query)
+    chosen = selection(call.kind, options)
+    limit = max(options.limit or 0, 0)
+    if options.continue_token:
+        if options.resource_version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        start = _decode(token)
-        items, at = _state(core, call, chosen, start.rv, start.start)
+        items, at = _state(core, call, chosen, _decode(options.continue_token))
     else:
-        items, at = _wanted_state(core, call, chosen)
+        items, at = _wanted_state(core, call, chosen, options)
     metadata: Object = {"resourceVersion": str(at)}
     if limit and len(items) > limit:
         metadata["continue"] = _encode(Continue(TOKEN_VERSION, at, items[limit - 1].key))
@@ -60,10 +60,11 @@ async def collection(core: Core, call: Call) -> Answer:
     return await rendering.many(call, items, metadata)
 
 
-def _wanted_state(core: Core, call: Call, chosen: Selection) -> tuple[list[Stored], int]:
+def _wanted_state(
+    core: Core, call: Call, chosen: Selection, options: ListOptions
+) -> tuple[list[Stored], int]:
     """Return the collection in the state that resourceVersion and resourceVersionMatch ask for."""
-    match = call.request.first("resourceVersionMatch")
-    wanted = revision(core, call)
+    match, wanted = options.resource_version_match, revision(options.resource_version)
     if match:
         found: list[Cause] = []
         if match not in _MATCHES:
@@ -95,9 +96,9 @@ def _latest(core: Core, call: Call, chosen: Selection) -> list[Stored]:
     return chosen.of(core.store.list(call.kind.prefix(namespace))[0])
 
 
-def _state(core: Core, call: Call, chosen: Selection, at: int, after: str) -> tuple[list[Stored], int]:
-    """Return what follows key `after` in the snapshot that a continue token names."""
-    prefix = call.kind.prefix(call.route.namespace)
+def _state(core: Core, call: Call, chosen: Selection, token: Continue) -> tuple[list[Stored], int]:
+    """Return what follows in the snapshot that a continue token names."""
+    prefix, at, after = call.kind.prefix(call.route.namespace), token.rv, token.start
     if at < 0:
         items, at = core.store.list(prefix)
     else:
@@ -128,10 +129,8 @@ class InconsistentContinue(ApiError):
         return {**super().status(), "metadata": {"continue": self.token}}
 
 
-def revision(core: Core, call: Call) -> int | None:
-    """Return the resourceVersion of the query, None when absent. Raises `ApiError` 400."""
-    del core
-    text = call.request.first("resourceVersion")
+def revision(text: str) -> int | None:
+    """Return the resourceVersion of a query, None when absent. Raises `ApiError` 400."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):

@@ -13,7 +13,7 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import CLEANUP
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.kinds import Kind
-from trainshed.cluster.apiserver.options import DeleteOptions, check_preconditions, delete_options
+from trainshed.cluster.apiserver.options import check_preconditions, delete_options
 from trainshed.cluster.apiserver.pipeline import counts_generations
 from trainshed.cluster.apiserver.selection import selection
 from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_complete
@@ -22,6 +22,7 @@ from trainshed.kube.meta.errors import ApiError, conflict, forbidden
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS
 from trainshed.kube.meta.times import format_time
+from trainshed.kube.wire.options import CollectionOptions, DeleteOptions
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _DEFAULT_GRACE = 30
@@ -56,7 +57,7 @@ async def delete_collection(core: Core, call: Call) -> Answer:
     """Delete what is selected; answer with the list of it."""
     options = await delete_options(call.request)
     options = _with_default_policy(call, options)
-    chosen = selection(call)
+    chosen = selection(call.kind, CollectionOptions.decode(call.request.query))
     items = chosen.of(core.store.list(call.kind.prefix(call.route.namespace))[0])
     for stored in items:
         metadata = stored.obj["metadata"]

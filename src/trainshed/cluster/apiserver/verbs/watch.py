@@ -24,6 +24,7 @@ from trainshed.kube.meta.errors import Cause, expired, invalid
 from trainshed.kube.served import tables
 from trainshed.kube.wire import watchframe
 from trainshed.kube.wire.negotiate import Representation
+from trainshed.kube.wire.options import WatchOptions
 from trainshed.kube.wire.watchframe import EventType
 
 BOOKMARK_SECONDS = 60.0
@@ -87,25 +88,23 @@ def _row(
 
 async def watch(core: Core, call: Call, frames: Frames) -> Streaming:
     """Return the stream. Raises `ApiError` for a query that makes no sense; later errors are ERROR events."""
-    chosen = selection(call)
+    options = WatchOptions.decode(call.request.query)
+    chosen = selection(call.kind, options)
     wanted = rendering.representation(call)
-    at = revision(core, call)
-    initial = _initial_events(call)
-    stream = _Stream(core, call, frames, chosen, wanted)
-    return Streaming(stream.lines(at, initial))
+    at = revision(options.resource_version)
+    _check_initial_events(options)
+    return Streaming(_Stream(core, call, frames, options, chosen, wanted).lines(at))
 
 
-def _initial_events(call: Call) -> bool:
-    """Return whether the client asked for `sendInitialEvents`, having checked what that needs."""
-    request = call.request
-    match = request.first("resourceVersionMatch")
-    asked = request.flag("sendInitialEvents")
+def _check_initial_events(options: WatchOptions) -> None:
+    """Raise `ApiError` 422 unless the query has what `sendInitialEvents` needs."""
+    match, asked = options.resource_version_match, options.send_initial_events
     found: list[Cause] = []
-    if "sendInitialEvents" in request.query:
+    if asked is not None:
         if match != "NotOlderThan":
             text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
             found.append(causes.forbidden("resourceVersionMatch", text))
-        elif asked and not request.flag("allowWatchBookmarks"):
+        elif asked and not options.allow_watch_bookmarks:
             text = "sendInitialEvents requires setting allowWatchBookmarks to true"
             found.append(causes.forbidden("allowWatchBookmarks", text))
     elif match:
@@ -113,14 +112,19 @@ def _initial_events(call: Call) -> bool:
         found.append(causes.forbidden("resourceVersionMatch", text))
     if found:
         raise invalid("ListOptions", "meta.k8s.io", "", found)
-    return asked
 
 
 class _Stream:
     """One client's watch."""
 
     def __init__(
-        self, core: Core, call: Call, frames: Frames, chosen: Selection, wanted: Representation
+        self,
+        core: Core,
+        call: Call,
+        frames: Frames,
+        options: WatchOptions,
+        chosen: Selection,
+        wanted: Representation,
     ) -> None:
         self._core = core
         self._call = call
@@ -129,18 +133,17 @@ class _Stream:
         self._chosen = chosen
         self._wanted = wanted
         self._include = rendering.include_object(call)
-        self._bookmarks = call.request.flag("allowWatchBookmarks")
+        self._bookmarks = options.allow_watch_bookmarks
         self._first = True
-        # sendInitialEvents=false means: no initial events, whatever the resourceVersion.
-        self._silent_start = "sendInitialEvents" in call.request.query
-        asked = call.request.integer("timeoutSeconds")
-        self._seconds = float(asked) if asked else random.uniform(*DEFAULT_SECONDS)  # noqa: S311
+        self._initial = options.send_initial_events
+        self._seconds = float(options.timeout_seconds or 0) or random.uniform(*DEFAULT_SECONDS)  # noqa: S311
 
-    async def lines(self, at: int | None, initial: bool) -> AsyncIterator[bytes]:
+    async def lines(self, at: int | None) -> AsyncIterator[bytes]:
         """Yield the body until the time is over, the watch falls behind, or the store closes."""
         prefix = self._kind.prefix(self._call.route.namespace)
         items: list[Stored] = []
-        synthetic = initial or (not at and not self._silent_start)
+        # sendInitialEvents=false means: no initial events, whatever the resourceVersion.
+        synthetic = not at if self._initial is None else self._initial
         if synthetic or not at:
             found, since = self._core.store.list(prefix)
             items = self._chosen.of(found) if synthetic else []
@@ -155,7 +158,7 @@ class _Stream:
         try:
             for start in range(0, len(items), _SLICE):
                 yield b"".join(self._frame("ADDED", s) for s in items[start : start + _SLICE])
-            if initial:
+            if self._initial:
                 yield self._bookmark(since, end=True)
             async for line in self._live(watch, deadline):
                 yield line

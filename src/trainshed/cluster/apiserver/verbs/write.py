@@ -6,7 +6,7 @@ from trainshed.cluster.apiserver import writing
 from trainshed.cluster.apiserver.body import conformed, read_object, typed
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
-from trainshed.cluster.apiserver.options import WriteOptions, write_options
+from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.pipeline import place, prepare_create
 from trainshed.cluster.store import KeyExists
 from trainshed.kube.meta import causes
@@ -17,20 +17,21 @@ from trainshed.kube.patch.jsonpatch import json_patch
 from trainshed.kube.patch.strategic import strategic_merge
 from trainshed.kube.patch.types import APPLY, JSON, MERGE, check_patch_type, merge_patch
 from trainshed.kube.wire.body import decode_body, decode_value
+from trainshed.kube.wire.options import CreateOptions, PatchOptions, UpdateOptions
 
 
 async def create(core: Core, call: Call) -> Answer:
     """Store a new object."""
-    options = write_options(call.request, "CreateOptions")
-    obj = await read_object(call, options.mode)
+    options = managed(CreateOptions.decode(call.request.query), call.request)
+    obj = await read_object(call, options.unknown_fields)
     written = await writing.create(core, call, obj, options)
     return written.answer(call.kind)
 
 
 async def update(core: Core, call: Call, subresource: str = "") -> Answer:
     """Replace an object, or its status. Some kinds are created when they are missing."""
-    options = write_options(call.request, "UpdateOptions")
-    obj = await read_object(call, options.mode)
+    options = managed(UpdateOptions.decode(call.request.query), call.request)
+    obj = await read_object(call, options.unknown_fields)
     name = call.route.name
     check_name(call, obj, name)
     kind = call.kind
@@ -68,8 +69,9 @@ def check_name(call: Call, obj: Object, name: str) -> None:
 async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
     """Change an object by one of the four kinds of patch."""
     content_type = check_patch_type(call.request.headers.get("content-type", ""), custom=call.kind.info.crd)
-    options = write_options(call.request, "PatchOptions")
-    _check_patch_options(call, content_type, options)
+    options = PatchOptions.decode(call.request.query)
+    _check_patch_options(content_type, options)
+    options = managed(options, call.request)
     data = await call.request.body()
     if content_type == APPLY:
         return await _apply(core, call, data, options, subresource)
@@ -79,7 +81,7 @@ async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
     def patched(old: Object) -> Object:
         new = change.on(old, call)
         check_name(call, _with_metadata(new), name)
-        return conformed(call, typed(call.kind, new), options.mode)
+        return conformed(call, typed(call.kind, new), options.unknown_fields)
 
     written = await writing.modify(core, call, name, patched, options, subresource=subresource)
     return written.answer(call.kind)
@@ -113,22 +115,22 @@ def _with_metadata(obj: Object) -> Object:
     return {**obj, "metadata": {}}
 
 
-def _check_patch_options(call: Call, content_type: str, options: WriteOptions) -> None:
+def _check_patch_options(content_type: str, options: PatchOptions) -> None:
     found: list[Cause] = []
     if content_type == APPLY:
-        if not options.explicit_manager:
+        if not options.field_manager:
             found.append(causes.required("fieldManager", "is required for apply patch"))
-    elif "force" in call.request.query:
+    elif options.force is not None:
         found.append(causes.forbidden("force", "may not be specified for non-apply patch"))
     if found:
         raise invalid("PatchOptions", "meta.k8s.io", "", found)
 
 
-async def _apply(core: Core, call: Call, data: bytes, options: WriteOptions, subresource: str) -> Answer:
+async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, subresource: str) -> Answer:
     """Server-side apply: merge into the object, or create it."""
     kind, name = call.kind, call.route.name
     raw, duplicates = decode_body(data, "application/yaml", kind=kind.resource.kind)
-    applied = conformed(call, _applied(call, raw), options.mode, duplicates)
+    applied = conformed(call, _applied(call, raw), options.unknown_fields, duplicates)
     check_name(call, applied, name)
     metadata = {**applied["metadata"], "name": name}
     if kind.resource.namespaced:
@@ -140,8 +142,8 @@ async def _apply(core: Core, call: Call, data: bytes, options: WriteOptions, sub
             live,
             applied,
             kind.schema,
-            manager=options.manager,
-            force=options.force,
+            manager=options.field_manager,
+            force=bool(options.force),
             subresource=subresource,
             now=call.timestamp,
             has_status=kind.info.has_status,
@@ -162,7 +164,7 @@ async def _apply(core: Core, call: Call, data: bytes, options: WriteOptions, sub
     raise ApiError(409, "Conflict", f"apply of {kind.resource.group_resource} {name!r} lost every race")
 
 
-async def _apply_new(core: Core, call: Call, obj: Object, options: WriteOptions) -> Answer:
+async def _apply_new(core: Core, call: Call, obj: Object, options: PatchOptions) -> Answer:
     fields = obj["metadata"].get("managedFields")
     prepared = await prepare_create(core, call, obj, options)
     prepared["metadata"]["managedFields"] = fields

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.backend import ByteStream
+from trainshed.cluster.backend import ByteStream, ExecRequest
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.objects import Object
 
@@ -64,7 +64,8 @@ def port_number(container: Object, port: int | str) -> int:
 
 
 async def _exec(target: Target, command: list[str]) -> Outcome:
-    session = await target.runtime.exec(target.uid, target.container["name"], command, stdin=False, tty=False)
+    request = ExecRequest(target.container["name"], tuple(command), stdout=True, stderr=True)
+    session = await target.runtime.exec(target.uid, request)
     collected = bytearray()
     try:
         async for _, data in session.output():

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.backend import LogOptions
+from trainshed.cluster.backend import LogRequest
 from trainshed.cluster.node.filewatch import FileWatch
 from trainshed.kube.meta.times import parse_time
 
@@ -58,7 +58,7 @@ def files_of(path: Path) -> list[Path]:
 class Selection:
     """Applies since, timestamps and limitBytes to records, in order. `done` when the limit is reached."""
 
-    def __init__(self, options: LogOptions) -> None:
+    def __init__(self, options: LogRequest) -> None:
         self._since = options.since
         self._timestamps = options.timestamps
         self._left = options.limit_bytes
@@ -81,7 +81,7 @@ class Selection:
 
 
 async def read_logs(
-    path: Path, options: LogOptions, *, ended: Callable[[], bool] = lambda: True
+    path: Path, options: LogRequest, *, ended: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[bytes]:
     """Yield the log from its start or its tail; with `follow`, until `ended()` and all of it was read.
 
@@ -254,6 +254,6 @@ def _instant(stamp: bytes) -> float:
 def tail_text(path: Path, lines: int, limit: int) -> str:
     """Return the end of a log: at most `lines` lines and `limit` bytes (FallbackToLogsOnError)."""
     position = _Position(path)
-    options = LogOptions(container="", tail_lines=lines)
+    options = LogRequest(container="", tail_lines=lines)
     data = b"".join(_existing(position, Selection(options), lines))
     return data[-limit:].decode(errors="replace")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.backend import ByteStream, ExecSession
+from trainshed.cluster.backend import ByteStream, ExecRequest, ExecSession
 from trainshed.cluster.sandbox import bare, durable, wire
 from trainshed.cluster.sandbox.client import doctor, launch, leftovers
 from trainshed.cluster.sandbox.client.connection import Connection, NobodyListens, connected
@@ -310,41 +310,34 @@ class Runtime:
     # Streams.
 
     async def exec(
-        self,
-        uid: str,
-        container: str,
-        argv: Sequence[str],
-        env: Sequence[tuple[str, str]] = (),
-        *,
-        cwd: str = "",
-        stdin: bool,
-        tty: bool,
+        self, uid: str, request: ExecRequest, env: Sequence[tuple[str, str]] = (), *, cwd: str = ""
     ) -> ExecSession:
-        """Run `argv` inside a container with its user and environment plus `env`. Raises StartError."""
+        """Run a command inside a container with its user and environment plus `env`. Raises StartError."""
         connection = self._connect_pod(uid)
-        request = {
+        message = {
             "op": "exec",
-            "name": container,
-            "argv": builtins.list(argv),
-            "env": [builtins.list(pair) for pair in env],
+            "name": request.container,
+            "argv": request.command,
+            "env": env,
             "cwd": cwd,
-            "stdin": stdin,
-            "tty": tty,
+            "stdin": request.stdin,
+            "tty": request.tty,
         }
         try:
-            answer, descriptors = await connection.ask(request)
+            answer, descriptors = await connection.ask(message)
             if "error" in answer:
                 raise StartError(answer["error"]["exit_code"], answer["error"]["message"])
         except BaseException:
             connection.close()
             raise
-        return JoinedSession(connection, descriptors, stdin=stdin)
+        return JoinedSession(connection, descriptors, stdin=request.stdin)
 
-    async def attach(self, uid: str, container: str, *, stdin: bool, tty: bool) -> ExecSession:
-        """Join the streams of a running container; `tty` is the container's own setting."""
+    async def attach(self, uid: str, request: ExecRequest) -> ExecSession:
+        """Join the streams of a running container; whether there is a terminal is its own setting."""
         connection = self._connect_pod(uid)
         try:
-            answer, descriptors = await connection.ask({"op": "attach", "name": container, "stdin": stdin})
+            message = {"op": "attach", "name": request.container, "stdin": request.stdin}
+            answer, descriptors = await connection.ask(message)
         except BaseException:
             connection.close()
             raise
