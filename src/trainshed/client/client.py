@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from trainshed.client.transport import Response, Transport
-from trainshed.client.watching import WatchEvent, decode_events, status_error
+from trainshed.client.watching import decode_events, status_error
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS, SERVICEACCOUNTS, Resource
 from trainshed.kube.patch.types import APPLY, MERGE
@@ -34,6 +34,7 @@ from trainshed.kube.wire.options import (
     WriteOptions,
 )
 from trainshed.kube.wire.request import JSON, Request
+from trainshed.kube.wire.watchframe import WatchEvent
 
 log = logging.getLogger(__name__)
 

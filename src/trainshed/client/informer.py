@@ -27,10 +27,10 @@ from typing import TypeAlias
 
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
-from trainshed.client.watching import WatchEvent
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import Resource
+from trainshed.kube.wire.watchframe import WatchEvent
 
 log = logging.getLogger(__name__)
 

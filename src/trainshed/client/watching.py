@@ -1,7 +1,6 @@
 """Watch streams and error bodies as a client reads them.
 
-A watch is newline-separated JSON frames; a chunk may hold part of a frame or many. An `ERROR` frame is the
-last one of its stream and becomes an ApiError: 410 says that the resourceVersion is too old.
+An `ERROR` frame is the last one of a watch and becomes an ApiError: 410 says that the resourceVersion is too old.
 """
 
 from __future__ import annotations
@@ -11,38 +10,20 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.watchframe import FrameSplitter, WatchEvent
 
-
-class WatchEvent(msgspec.Struct, frozen=True):
-    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK; `object` is its state after the event."""
-
-    type: str
-    object: Object
-
-    @property
-    def resource_version(self) -> str:
-        """Where a later watch resumes after this event."""
-        return str((self.object.get("metadata") or {}).get("resourceVersion", ""))
-
-
-_decode_event = msgspec.json.Decoder(WatchEvent).decode
 _decode_status = msgspec.json.Decoder(dict[str, object]).decode
 
 
 async def decode_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent, None]:
-    """Yield the events of a byte stream; ApiError for an ERROR frame.
+    """Yield the events of a byte stream; ApiError for an ERROR frame, ValueError for what is no event.
 
     An incomplete last frame is dropped: the connection broke inside it, and a resumed watch sends the event
     again.
     """
-    rest = b""
+    splitter = FrameSplitter()
     async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
-        for line in lines:
-            if not line.strip():
-                continue
-            event = _decode_event(line)
+        for event in splitter.feed(chunk):
             if event.type == "ERROR":
                 raise ApiError.from_status(500, event.object)
             yield event

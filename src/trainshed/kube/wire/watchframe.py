@@ -29,6 +29,11 @@ class WatchEvent(msgspec.Struct, frozen=True):
     type: str
     object: Object
 
+    @property
+    def resource_version(self) -> str:
+        """Where a later watch resumes after this event."""
+        return str((self.object.get("metadata") or {}).get("resourceVersion", ""))
+
 
 _decode_event = msgspec.json.Decoder(WatchEvent)
 _encode = msgspec.json.Encoder().encode
