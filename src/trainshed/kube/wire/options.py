@@ -80,7 +80,7 @@ _CODECS: dict[Any, _Codec] = {
 }
 
 
-class _Parameter(msgspec.Struct, frozen=True):
+class _Parameter(typing.NamedTuple):
     field: str
     name: str
     default: Any
@@ -102,10 +102,10 @@ class Options(msgspec.Struct, frozen=True, rename="camel"):
     def encode(self) -> list[tuple[str, str]]:
         """Return the parameters of a query, in the order in which they are declared."""
         pairs: list[tuple[str, str]] = []
-        for parameter in _parameters(type(self)):
-            value = getattr(self, parameter.field)
-            if value != parameter.default:
-                pairs += [(parameter.name, text) for text in parameter.codec.write(value)]
+        for field, name, default, codec in _parameters(type(self)):
+            value = getattr(self, field)
+            if value != default:
+                pairs += [(name, text) for text in codec.write(value)]
         return pairs
 
     @classmethod
@@ -115,10 +115,12 @@ class Options(msgspec.Struct, frozen=True, rename="camel"):
         Raises:
             ApiError: 400 for what has not the parameter's type, 422 for values that are not allowed.
         """
+        if not query:
+            return cls()
         given = {}
-        for parameter in _parameters(cls):
-            if (values := query.get(parameter.name)) is not None:
-                given[parameter.field] = parameter.codec.read(parameter.name, values)
+        for field, name, _, codec in _parameters(cls):
+            if name in query:
+                given[field] = codec.read(name, query[name])
         return cls(**given)
 
 
@@ -191,7 +193,7 @@ class WriteOptions(Options, frozen=True):
     @classmethod
     def decode(cls, query: Query) -> Self:
         """Return the options in a query. Raises `ApiError` 422 with everything that is not allowed."""
-        found = _dry_run_causes(query.get("dryRun", ()), also="")
+        found = _dry_run_causes(query["dryRun"], also="") if "dryRun" in query else []
         manager = query.get("fieldManager", ("",))[0]
         if len(manager) > MAX_MANAGER_CHARACTERS:
             text = f"Too long: may not be more than {MAX_MANAGER_CHARACTERS} bytes"
