@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from urllib.parse import quote
 
 from trainshed.client.transport import Response, TransportError
 from trainshed.kube.wire.asgi import Application, Message, Scope
@@ -94,7 +93,6 @@ class AsgiTransport:
             "method": request.method,
             "scheme": "https",
             "path": request.path,
-            "raw_path": quote(request.path).encode(),
             "query_string": request.query_string.encode(),
             "root_path": "",
             "headers": headers,
