@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from contextlib import aclosing
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from trainshed.client.client import Client
 from trainshed.client.http import HttpTransport
 from trainshed.cluster.apiserver.app import ApiServer
-from trainshed.cluster.apiserver.serve import GRACEFUL_SECONDS, loopback_socket, serve
+from trainshed.cluster.apiserver.serve import GRACEFUL_SECONDS, serve
 from trainshed.cluster.pki import ensure_pki
 from trainshed.cluster.store import Store
 from trainshed.kube.meta.resources import NAMESPACES
@@ -24,7 +25,7 @@ async def test_a_server_with_an_open_watch_stops_at_once(
     pki = ensure_pki(tmp_path / "pki")
     store = await Store.open(tmp_path / "store.db")
     api = ApiServer.secured(store, pki)
-    listener = loopback_socket()
+    listener = socket.create_server(("127.0.0.1", 0))
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"
     started, stopping = asyncio.Event(), asyncio.Event()
     serving = asyncio.create_task(

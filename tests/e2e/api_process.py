@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
-from trainshed.cluster.apiserver.serve import loopback_socket, serve
+from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
@@ -42,7 +43,7 @@ async def main(home: Path) -> None:
         informers,
         api,
     ]
-    listener = loopback_socket()
+    listener = socket.create_server(("127.0.0.1", 0))
     server = f"https://127.0.0.1:{listener.getsockname()[1]}"
     kubeconfig.write(paths.kubeconfig, kubeconfig.document(server, pki.ca_pem, pki.admin_token))
     stopping = asyncio.Event()

@@ -95,16 +95,3 @@ async def serve(
         stop.cancel()
         server.should_exit = True
         await serving
-
-
-def loopback_socket(port: int = 0) -> socket.socket:
-    """Return a socket listening on 127.0.0.1; port 0 takes a free one. Raises OSError when it is taken."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-        listener.listen(CONNECTIONS)
-    except OSError:
-        listener.close()
-        raise
-    return listener

@@ -33,26 +33,14 @@ Ports = Annotated[tuple[int, ...], "in any number of parameters, separated by co
 
 def flag(query: Query, name: str) -> bool:
     """Return a boolean parameter as Go's conversion reads it: present and not `0` or `false`."""
-    values = query.get(name)
-    return values is not None and _flag(name, values)
+    return name in query and _flag(query[name])
 
 
-def _flag(name: str, values: Sequence[str]) -> bool:
+def _flag(values: Sequence[str]) -> bool:
     return values[0].lower() not in ("0", "false")
 
 
-def _integer(name: str, values: Sequence[str]) -> int | None:
-    if not values[0]:
-        return None
-    try:
-        return int(values[0])
-    except ValueError:
-        raise bad_request(
-            f'strconv.ParseInt: parsing "{values[0]}": invalid syntax (query parameter {name})'
-        ) from None
-
-
-def _ports(name: str, values: Sequence[str]) -> tuple[int, ...]:
+def _ports(values: Sequence[str]) -> tuple[int, ...]:
     texts = [part for value in values for part in value.split(",")]
     for text in texts:
         if not text.isdecimal() or not 0 < int(text) < 65536:
@@ -61,21 +49,23 @@ def _ports(name: str, values: Sequence[str]) -> tuple[int, ...]:
 
 
 class _Codec(msgspec.Struct, frozen=True):
-    """How values of one type travel: `write` gives one text per parameter, `read` gets the name and at least one."""
+    """How values of one type travel: `write` gives a text per parameter, `read` gets at least one.
+
+    `read` raises ValueError for what is no integer.
+    """
 
     write: Callable[[Any], Iterable[str]]
-    read: Callable[[str, Sequence[str]], Any]
+    read: Callable[[Sequence[str]], Any]
 
 
-_TEXT = _Codec(lambda value: (value,), lambda name, values: values[0])
 _FLAG = _Codec(lambda value: ("true" if value else "false",), _flag)
 _CODECS: dict[Any, _Codec] = {
-    str: _TEXT,
+    str: _Codec(lambda value: (value,), lambda values: values[0]),
     bool: _FLAG,
     bool | None: _FLAG,
-    int | None: _Codec(lambda value: (str(value),), _integer),
-    tuple[str, ...]: _Codec(lambda value: value, lambda name, values: tuple(values)),
-    DryRun: _Codec(lambda value: ("All",), lambda name, values: "All" in values),
+    int | None: _Codec(lambda value: (str(value),), lambda values: int(values[0]) if values[0] else None),
+    tuple[str, ...]: _Codec(tuple, tuple),
+    DryRun: _Codec(lambda value: ("All",) if value else (), lambda values: "All" in values),
     Ports: _Codec(lambda value: map(str, value), _ports),
 }
 
@@ -119,8 +109,13 @@ class Options(msgspec.Struct, frozen=True, rename="camel"):
             return cls()
         given = {}
         for field, name, _, codec in _parameters(cls):
-            if name in query:
-                given[field] = codec.read(name, query[name])
+            if name not in query:
+                continue
+            try:
+                given[field] = codec.read(query[name])
+            except ValueError:
+                why = f'strconv.ParseInt: parsing "{query[name][0]}": invalid syntax (query parameter {name})'
+                raise bad_request(why) from None
         return cls(**given)
 
 

@@ -85,13 +85,13 @@ async def serve_port_forward(
         supported = (portforward.TUNNEL_PROTOCOL, *portforward.CHANNEL_PROTOCOLS)
         protocol = websocket.choose(scope.get("subprotocols") or (), supported)
         if protocol == portforward.TUNNEL_PROTOCOL:
-            socket = await websocket.accept(scope, receive, send, protocol)
+            socket = await websocket.accept(receive, send, protocol)
             await portforward.forward_spdy(Session(Tunnel(socket)), backend, pod)
             return
         ports = PortForwardOptions.decode(parse_query(scope.get("query_string", b""))).ports
         if not ports:
             raise bad_request('query parameter "ports" is required')
-        socket = await websocket.accept(scope, receive, send, protocol)
+        socket = await websocket.accept(receive, send, protocol)
         await portforward.forward_channels(socket, backend, pod, ports)
         return
     connection, _ = await _accept_spdy(scope, (portforward.SPDY_PROTOCOL,))
@@ -132,7 +132,7 @@ async def _open(scope: Scope, receive: Receive, send: Send, request: ExecRequest
     """Complete the upgrade; None when the client left before it opened its streams."""
     if scope["type"] == "websocket":
         protocol = websocket.choose(scope.get("subprotocols") or (), wschannels.PROTOCOLS)
-        socket = await websocket.accept(scope, receive, send, protocol)
+        socket = await websocket.accept(receive, send, protocol)
         return WebSocketChannels(socket, stdin=request.stdin)
     connection, protocol = await _accept_spdy(scope, spdychannels.PROTOCOLS)
     try:

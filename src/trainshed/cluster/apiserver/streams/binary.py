@@ -39,7 +39,7 @@ async def serve_chunks(
             return base64.b64encode(data).decode()
         return data.decode() if text and not protocol else data
 
-    socket = await websocket.accept(scope, receive, send, protocol)
+    socket = await websocket.accept(receive, send, protocol)
 
     async def pump() -> None:
         if not text:

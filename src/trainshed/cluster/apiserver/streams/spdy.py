@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -25,9 +24,6 @@ _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
 _FIN = 0x01
 _VERSION = 3
 _LENGTH = struct.Struct("!I")
-
-PROTOCOL_ERROR = 1
-REFUSED_STREAM = 3
 
 # The compression dictionary of the SPDY/3 specification: these names, each behind its length, then the text.
 _NAMES = (
@@ -58,7 +54,7 @@ class SpdyError(Exception):
 
 
 class StreamOpened(msgspec.Struct, frozen=True):
-    """The client opened a stream. Answer with `reply` or `reset`. `end`: it will send no data."""
+    """The client opened a stream. Answer with `reply`. `end`: it will send no data."""
 
     stream: int
     headers: dict[str, str]
@@ -120,13 +116,9 @@ class Connection:
         self._out.clear()
         return out
 
-    def reply(self, stream: int, headers: Mapping[str, str] | None = None) -> None:
-        """Accept a stream that the client opened."""
-        block = _LENGTH.pack(len(headers or {}))
-        for name, value in (headers or {}).items():
-            for text in (name.lower().encode(), value.encode()):
-                block += _LENGTH.pack(len(text)) + text
-        packed = self._deflate.compress(block) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+    def reply(self, stream: int) -> None:
+        """Accept a stream that the client opened; there are no headers to tell it."""
+        packed = self._deflate.compress(_LENGTH.pack(0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
         self._frame(_SYN_REPLY, _LENGTH.pack(stream) + packed)
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
@@ -137,10 +129,6 @@ class Connection:
             if piece or last:
                 self._out += _LENGTH.pack(stream) + bytes([_FIN if last else 0]) + len(piece).to_bytes(3)
                 self._out += piece
-
-    def reset(self, stream: int, status: int = PROTOCOL_ERROR) -> None:
-        """Refuse or abort a stream."""
-        self._frame(_RST_STREAM, struct.pack("!II", stream, status))
 
     def goaway(self) -> None:
         """Say that the connection ends in good order."""

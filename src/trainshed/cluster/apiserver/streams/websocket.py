@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.wire.asgi import Message, Receive, Scope, Send
+from trainshed.kube.wire.asgi import Message, Receive, Send
 
 
 class WebSocket:
@@ -66,14 +66,12 @@ def choose(offered: Sequence[str], supported: Sequence[str]) -> str:
     )
 
 
-async def accept(scope: Scope, receive: Receive, send: Send, subprotocol: str) -> WebSocket:
+async def accept(receive: Receive, send: Send, subprotocol: str) -> WebSocket:
     """Complete the handshake; the subprotocol is echoed unless it is empty."""
-    del scope
     message = await receive()
     if message["type"] == "websocket.connect":
         await send({"type": "websocket.accept", "subprotocol": subprotocol or None})
-    socket = WebSocket(receive, send, subprotocol)
-    return socket
+    return WebSocket(receive, send, subprotocol)
 
 
 class Tunnel:
