@@ -40,6 +40,13 @@ from trainshed.kube.wire.request import Request, parse_query
 from trainshed.kube.wire.route import Route
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    str: TEXTS,
+    bool: st.booleans(),
+    bool | None: st.none() | st.booleans(),
+    int | None: st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
+    tuple[str, ...]: st.lists(TEXTS, max_size=3).map(tuple),
+}
 FREE = (GetOptions, CollectionOptions, ListOptions, WatchOptions, TableOptions, LogOptions, ExecOptions)
 """Types that take any text and number."""
 
@@ -57,10 +64,7 @@ def sent(options: Options) -> Options:
 @pytest.mark.parametrize("kind", FREE)
 def test_free_options_survive_the_query(kind: type[Options]) -> None:
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    strategies = {
-        name: TEXTS if type_ is str else st.from_type(type_) if "str" not in str(type_) else st.tuples(TEXTS)
-        for name, type_ in fields.items()
-    }
+    strategies = {name: BY_TYPE[type_] for name, type_ in fields.items()}
 
     @given(st.builds(kind, **strategies))
     def check(options: Options) -> None:
@@ -117,6 +121,12 @@ def test_the_query_completes_a_delete_s_body() -> None:
             "limit=ten",
             400,
             'strconv.ParseInt: parsing "ten": invalid syntax (query parameter limit)',
+        ),
+        (
+            LogOptions,
+            "tailLines=9223372036854775808",
+            400,
+            'strconv.ParseInt: parsing "9223372036854775808": invalid syntax (query parameter tailLines)',
         ),
         (PortForwardOptions, "ports=80,x", 400, 'unable to parse "x" as a port'),
         (PortForwardOptions, "ports=65536", 400, 'unable to parse "65536" as a port'),

@@ -40,6 +40,15 @@ def _flag(values: Sequence[str]) -> bool:
     return values[0].lower() not in ("0", "false")
 
 
+def _integer(values: Sequence[str]) -> int | None:
+    if not values[0]:
+        return None
+    value = int(values[0])
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError
+    return value
+
+
 def _ports(values: Sequence[str]) -> tuple[int, ...]:
     texts = [part for value in values for part in value.split(",")]
     for text in texts:
@@ -51,7 +60,7 @@ def _ports(values: Sequence[str]) -> tuple[int, ...]:
 class _Codec(msgspec.Struct, frozen=True):
     """How values of one type travel: `write` gives a text per parameter, `read` gets at least one.
 
-    `read` raises ValueError for what is no integer.
+    `read` raises ValueError for what is no integer of 64 bits.
     """
 
     write: Callable[[Any], Iterable[str]]
@@ -63,7 +72,7 @@ _CODECS: dict[Any, _Codec] = {
     str: _Codec(lambda value: (value,), lambda values: values[0]),
     bool: _FLAG,
     bool | None: _FLAG,
-    int | None: _Codec(lambda value: (str(value),), lambda values: int(values[0]) if values[0] else None),
+    int | None: _Codec(lambda value: (str(value),), _integer),
     tuple[str, ...]: _Codec(tuple, tuple),
     DryRun: _Codec(lambda value: ("All",) if value else (), lambda values: "All" in values),
     Ports: _Codec(lambda value: map(str, value), _ports),
