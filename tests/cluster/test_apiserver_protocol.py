@@ -377,6 +377,13 @@ AUTHZ, AUTHN = "/apis/authorization.k8s.io/v1", "/apis/authentication.k8s.io/v1"
         ("DELETE", f"{CMS}/a", {"propagationPolicy": {}}, 400),
         ("DELETE", f"{CMS}/a", {"orphanDependents": "x"}, 400),
         ("DELETE", f"{CMS}/a", {"gracePeriodSeconds": "x"}, 400),
+        ("POST", f"{NS}/pods/p/eviction", {"deleteOptions": "x"}, 400),
+        ("POST", f"{NS}/pods/p/eviction", {"deleteOptions": {"preconditions": ["x"]}}, 400),
+        ("POST", f"{NS}/pods/p/binding", {"target": "x"}, 400),
+        ("POST", f"{NS}/pods/p/binding", {"target": {"name": {}}}, 400),
+        ("POST", f"{NS}/serviceaccounts/default/token", {"spec": "x"}, 400),
+        ("POST", f"{NS}/serviceaccounts/default/token", {"spec": {"boundObjectRef": 1}}, 400),
+        ("PUT", f"{NS}/replicationcontrollers/r/scale", {"spec": "x"}, 400),
     ],
 )
 async def test_fields_of_a_wrong_type(world: World, method: str, path: str, body: Any, status: int) -> None:

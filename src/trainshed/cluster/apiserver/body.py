@@ -7,6 +7,7 @@ from trainshed.cluster.apiserver.kinds import Kind
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.decode import Mode, cannot_handle, conform
+from trainshed.kube.schema.nodes import definition
 from trainshed.kube.wire.body import decode_body
 from trainshed.kube.wire.negotiate import body_format
 from trainshed.kube.wire.protobuf import decode as decode_protobuf
@@ -18,12 +19,26 @@ async def read_object(call: Call, mode: Mode) -> Object:
     Raises:
         ApiError: 400 for what cannot be decoded or is of another kind, 413, 415.
     """
-    obj, duplicates = await read_raw(call, call.kind.resource.kind, mode)
+    obj, duplicates = await _read(call, call.kind.resource.kind, mode)
     obj = typed(call.kind, obj)
     return conformed(call, obj, mode, duplicates)
 
 
-async def read_raw(call: Call, kind: str, mode: Mode = "ignore") -> tuple[Object, list[str]]:
+async def read_request(call: Call, schema: str) -> Object:
+    """Return the body as an object that is not stored, but asks for something: a Binding, say.
+
+    Args:
+        schema: name of its definition, which ends in its kind.
+
+    Raises:
+        ApiError: 400 for what cannot be decoded, 413, 415.
+    """
+    kind = schema.rpartition(".")[2]
+    obj, _ = await _read(call, kind, "ignore")
+    return conform(obj, definition(schema), mode="ignore", what=kind, builtin=True)[0]
+
+
+async def _read(call: Call, kind: str, mode: Mode) -> tuple[Object, list[str]]:
     """Return the body as decoded, and the paths of fields that it repeats."""
     data = await call.request.body()
     content_type = call.request.headers.get("content-type", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainshed.cluster.apiserver.body import read_raw
+from trainshed.cluster.apiserver.body import read_request
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.writing import RETRIES
@@ -18,7 +18,7 @@ SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succ
 async def create(core: Core, call: Call) -> Answer:
     """Put a pod on the node that a Binding names, and mark it scheduled. Raises `ApiError` 404, 409."""
     options = CreateOptions.decode(call.request.query)
-    binding, _ = await read_raw(call, "Binding")
+    binding = await read_request(call, "io.k8s.api.core.v1.Binding")
     target = binding.get("target") or {}
     node = target.get("name")
     name = call.route.name or (binding.get("metadata") or {}).get("name", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trainshed.cluster.apiserver.body import read_raw
+from trainshed.cluster.apiserver.body import read_request
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.subresources.binding import SUCCESS
@@ -19,7 +19,7 @@ from trainshed.kube.wire.options import CreateOptions, DeleteOptions
 async def create(core: Core, call: Call) -> Answer:
     """Delete a pod unless a budget says no. Raises `ApiError` 404, 429."""
     options = CreateOptions.decode(call.request.query)
-    eviction, _ = await read_raw(call, "Eviction")
+    eviction = await read_request(call, "io.k8s.api.policy.v1.Eviction")
     asked = DeleteOptions.decode({}, eviction.get("deleteOptions") or {})
     name, namespace = call.route.name, call.route.namespace
     stored = core.store.get(call.kind.key(namespace, name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainshed.cluster.apiserver.body import read_raw
+from trainshed.cluster.apiserver.body import read_request
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
@@ -25,7 +25,7 @@ async def get(core: Core, call: Call) -> Answer:
 
 async def update(core: Core, call: Call) -> Answer:
     """Take the replica count of a Scale."""
-    wanted, _ = await read_raw(call, "Scale")
+    wanted = await read_request(call, "io.k8s.api.autoscaling.v1.Scale")
     options = UpdateOptions.decode(call.request.query)
     return await _change(core, call, lambda current: wanted, options)
 

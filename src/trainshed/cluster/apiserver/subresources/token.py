@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainshed.cluster.apiserver.body import read_raw
+from trainshed.cluster.apiserver.body import read_request
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS
@@ -16,7 +16,7 @@ from trainshed.kube.wire.options import CreateOptions
 async def create(core: Core, call: Call) -> Answer:
     """Return the TokenRequest with its status filled in."""
     CreateOptions.decode(call.request.query)
-    request, _ = await read_raw(call, "TokenRequest")
+    request = await read_request(call, "io.k8s.api.authentication.v1.TokenRequest")
     name, namespace = call.route.name, call.route.namespace or ""
     account = core.store.get(call.kind.key(namespace, name))
     if account is None:
