@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from trainshed.client.client import Client
-from trainshed.client.http import HttpTransport
+from trainshed.client.credentials import StaticToken
+from trainshed.client.http import HttpTransport, Tls
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.serve import GRACEFUL_SECONDS, serve
 from trainshed.cluster.pki import ensure_pki
@@ -32,7 +33,7 @@ async def test_a_server_with_an_open_watch_stops_at_once(
         serve(api, [listener], pki, stopping, started=started.set, ending=api.end_streams)
     )
     await asyncio.wait_for(started.wait(), 10)
-    client = Client(HttpTransport(url, token=pki.admin_token, ca_data=pki.ca_pem))
+    client = Client(HttpTransport(url, credentials=StaticToken(pki.admin_token), tls=Tls(ca=pki.ca_pem)))
     seen = asyncio.Event()
 
     async def follow() -> list[str]:

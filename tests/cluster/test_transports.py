@@ -20,10 +20,12 @@ from cryptography.x509.oid import NameOID
 
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
-from trainshed.client.http import HttpTransport
+from trainshed.client.credentials import TokenFile
+from trainshed.client.http import HttpTransport, Tls
 from trainshed.client.transport import Transport, TransportError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import CONFIGMAPS, NODES, PODS
+from trainshed.kube.wire.options import LogOptions
 from trainshed.kube.wire.request import Request
 
 
@@ -167,7 +169,7 @@ async def transport(request: pytest.FixtureRequest, echo: Echo, tmp_path: Path) 
         await direct.close()
         return
     async with serve(echo, tmp_path) as (url, ca):
-        remote = HttpTransport(url, ca_file=str(ca), user_agent="tester")
+        remote = HttpTransport(url, tls=Tls(ca=ca.read_text()), user_agent="tester")
         yield remote
         await remote.close()
 
@@ -197,7 +199,7 @@ async def test_crash_before_the_answer_is_a_failure(transport: Transport) -> Non
 
 
 async def test_leaving_a_stream_disconnects_the_server(transport: Transport, echo: Echo) -> None:
-    async with aclosing(Client(transport).logs("p", "default", follow=True)) as chunks:
+    async with aclosing(Client(transport).logs("p", "default", LogOptions(follow=True))) as chunks:
         assert await anext(chunks) == b"line\n"
         assert not echo.disconnected.is_set()
     await asyncio.wait_for(echo.disconnected.wait(), 5)
@@ -315,7 +317,7 @@ async def test_unknown_authority_is_refused(echo: Echo, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other, _ = make_certificate(tmp_path / "other")
     async with serve(echo, tmp_path) as (url, _):
-        transport = HttpTransport(url, ca_data=other.read_text())
+        transport = HttpTransport(url, tls=Tls(ca=other.read_text()))
         with pytest.raises(TransportError, match="certificate"):
             await transport.request(Request("GET", "/x"))
         await transport.close()
@@ -327,7 +329,7 @@ async def test_rotated_token_is_read_again(echo: Echo, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
     async with serve(echo) as (url, _):
-        transport = HttpTransport(url, token_file=str(file))
+        transport = HttpTransport(url, credentials=TokenFile(str(file)))
         assert (await transport.request(Request("GET", "/x"))).status == 200
         echo.token = "two"
         assert (await transport.request(Request("GET", "/x"))).status == 401

@@ -235,9 +235,9 @@ CALLS: list[tuple[Callable[[Client], Coroutine[Any, Any, Any]], Route, Options]]
         UpdateOptions(field_manager="me"),
     ),
     (
-        lambda c: c.patch(PODS, "p", "ns", {}, force=True),
+        lambda c: c.patch(PODS, "p", "ns", {}, dry_run=True),
         Route("patch", "", "v1", "pods", "ns", "p"),
-        PatchOptions(field_manager="me", force=True),
+        PatchOptions(field_manager="me", dry_run=True),
     ),
     (
         lambda c: c.apply(NODES, {"metadata": {"name": "n"}}, field_manager="x", force=False),
@@ -245,7 +245,7 @@ CALLS: list[tuple[Callable[[Client], Coroutine[Any, Any, Any]], Route, Options]]
         PatchOptions(field_manager="x", force=False),
     ),
     (
-        lambda c: _all(c.logs("p", "ns", container="c", follow=True, tail_lines=0)),
+        lambda c: _all(c.logs("p", "ns", LogOptions(container="c", follow=True, tail_lines=0))),
         Route("get", "", "v1", "pods", "ns", "p", "log"),
         LogOptions(container="c", follow=True, tail_lines=0),
     ),

@@ -147,15 +147,11 @@ class Client:
         *,
         patch_type: str = MERGE,
         subresource: str = "",
-        field_manager: str = "",
-        force: bool = False,
         dry_run: bool = False,
     ) -> Object:
         """Return the object after `patch` (a dict, or a list for a JSON patch)."""
         path = self._path(resource, namespace, name, subresource)
-        options = PatchOptions(
-            field_manager=field_manager or self.field_manager, dry_run=dry_run, force=force or None
-        )
+        options = PatchOptions(field_manager=self.field_manager, dry_run=dry_run)
         return await self._object(_with_body("PATCH", path, options, patch, patch_type))
 
     async def apply(
@@ -236,30 +232,12 @@ class Client:
                     yield event
 
     async def logs(
-        self,
-        name: str,
-        namespace: str | None = None,
-        *,
-        container: str = "",
-        follow: bool = False,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        since_seconds: int | None = None,
-        timestamps: bool = False,
-        limit_bytes: int | None = None,
+        self, name: str, namespace: str | None = None, options: LogOptions | None = None
     ) -> AsyncGenerator[bytes, None]:
         """Yield a container's log in chunks, not aligned to lines; with `follow`, until it ends."""
-        options = LogOptions(
-            container=container,
-            follow=follow,
-            previous=previous,
-            timestamps=timestamps,
-            tail_lines=tail_lines,
-            since_seconds=since_seconds,
-            limit_bytes=limit_bytes,
-        )
         path = self._path(PODS, namespace, name, "log")
-        async with self.transport.stream(Request("GET", path, options.encode(), accept="*/*")) as stream:
+        request = Request("GET", path, (options or LogOptions()).encode(), accept="*/*")
+        async with self.transport.stream(request) as stream:
             if stream.status != 200:
                 raise status_error(stream.status, await stream.read())
             async for chunk in stream.chunks():

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from trainshed.client.client import Client
-from trainshed.client.credentials import Credentials, ExecPlugin, StaticToken
+from trainshed.client.credentials import Credentials, ExecPlugin, StaticToken, TokenFile
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -132,28 +132,33 @@ def load(kubeconfig: str = "", context: str | None = None) -> ClusterConfig:
 
 def connect(config: ClusterConfig, *, user_agent: str = "trainshed") -> Client:
     """Return a client for `config`. Nothing is sent yet."""
-    from trainshed.client.http import HttpTransport
+    from trainshed.client.http import HttpTransport, Tls
 
-    credentials: Credentials | None = None
-    if config.exec is not None and config.token is None and config.token_file is None:
-        credentials = _plugin(config.exec, config)
-    elif config.username and config.token is None and config.token_file is None:
-        pair = f"{config.username}:{config.password or ''}"
-        credentials = StaticToken(base64.b64encode(pair.encode()).decode(), scheme="Basic")
-    transport = HttpTransport(
-        config.server,
-        token=config.token,
-        token_file=config.token_file,
-        credentials=credentials,
-        ca_data=config.ca,
-        client_cert_data=config.client_cert,
-        client_key_data=config.client_key,
+    tls = Tls(
+        ca=config.ca,
+        client_cert=config.client_cert,
+        client_key=config.client_key,
         server_name=config.server_name,
         insecure=config.insecure,
-        proxy=config.proxy,
-        user_agent=user_agent,
+    )
+    transport = HttpTransport(
+        config.server, credentials=_credentials(config), tls=tls, proxy=config.proxy, user_agent=user_agent
     )
     return Client(transport, user_agent=user_agent, namespace=config.namespace)
+
+
+def _credentials(config: ClusterConfig) -> Credentials | None:
+    """Return what the configuration authenticates with: a token before a plugin before a password, as kubectl."""
+    if config.token_file is not None:
+        return TokenFile(config.token_file, initial=config.token)
+    if config.token is not None:
+        return StaticToken(config.token)
+    if config.exec is not None:
+        return _plugin(config.exec, config)
+    if config.username:
+        pair = f"{config.username}:{config.password or ''}"
+        return StaticToken(base64.b64encode(pair.encode()).decode(), scheme="Basic")
+    return None
 
 
 def environment_proxy(server: str) -> str | None:

@@ -14,9 +14,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import msgspec
 from yarl import URL
 
-from trainshed.client.credentials import Credentials, StaticToken, TokenFile
+from trainshed.client.credentials import Credentials
 from trainshed.client.transport import Response, TransportError
 from trainshed.kube.wire.request import Request
 
@@ -30,57 +31,53 @@ closed cannot be repeated safely, so it must not happen."""
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError, ssl.SSLError)
 
 
+class Tls(msgspec.Struct, frozen=True):
+    """Whom a connection trusts and as whom it comes. Certificates and keys are PEM texts.
+
+    Attributes:
+        ca: the authorities that may sign the server's certificate; None for the system's.
+        client_cert, client_key: a client certificate and its key, both or none.
+        server_name: name to verify the certificate against instead of the URL's host.
+        insecure: accept any certificate. For `insecure-skip-tls-verify` in a kubeconfig only.
+    """
+
+    ca: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    server_name: str | None = None
+    insecure: bool = False
+
+    def context(self) -> ssl.SSLContext:
+        """Return what connections are made with."""
+        context = ssl.create_default_context(cadata=self.ca)
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.client_cert is not None and self.client_key is not None:
+            load_pem_pair(context, self.client_cert, self.client_key)
+        return context
+
+
 class HttpTransport:
     """Sends requests to `base_url`. Satisfies `client.transport.Transport`.
 
-    Args:
-        token: a fixed bearer token.
-        token_file: a bearer token that rotates: read again whenever the file changes.
-        credentials: any other source of a bearer token (an exec plugin).
-        ca_data, ca_file: PEM of the authorities that may sign the server's certificate; without both, the
-            system's.
-        client_cert, client_key: paths of a client certificate and its key; `client_cert_data` and
-            `client_key_data` are the same as PEM texts.
-        server_name: name to verify the certificate against instead of the URL's host.
-        insecure: accept any certificate. For `insecure-skip-tls-verify` in a kubeconfig only.
-        proxy: URL of an HTTP proxy.
+    `credentials` give the Authorization header; `proxy` is the URL of an HTTP proxy.
     """
 
     def __init__(
         self,
         base_url: str,
         *,
-        token: str | None = None,
-        token_file: str | None = None,
         credentials: Credentials | None = None,
-        ca_data: str | None = None,
-        ca_file: str | None = None,
-        client_cert: str | None = None,
-        client_key: str | None = None,
-        client_cert_data: str | None = None,
-        client_key_data: str | None = None,
-        server_name: str | None = None,
-        insecure: bool = False,
+        tls: Tls | None = None,
         proxy: str | None = None,
         user_agent: str = "trainshed",
     ) -> None:
         self.base_url = base_url.rstrip("/")
-        if credentials is None and token_file is not None:
-            credentials = TokenFile(token_file, initial=token)
-        elif credentials is None and token is not None:
-            credentials = StaticToken(token)
         self._credentials = credentials
-        self._ssl: ssl.SSLContext | bool = True
-        if self.base_url.startswith("https:"):
-            self._ssl = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
-            if insecure:
-                self._ssl.check_hostname = False
-                self._ssl.verify_mode = ssl.CERT_NONE
-            if client_cert_data is not None and client_key_data is not None:
-                load_pem_pair(self._ssl, client_cert_data, client_key_data)
-            elif client_cert is not None:
-                self._ssl.load_cert_chain(client_cert, client_key)
-        self._server_name = server_name
+        tls = tls or Tls()
+        self._ssl = tls.context() if self.base_url.startswith("https:") else True
+        self._server_name = tls.server_name
         self._proxy = proxy
         self._user_agent = user_agent
         self._session: aiohttp.ClientSession | None = None

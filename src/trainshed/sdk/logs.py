@@ -13,6 +13,7 @@ from contextlib import aclosing
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.wire.options import LogOptions
 
 _RETRY_SECONDS = 0.5
 
@@ -67,7 +68,9 @@ async def follow_container(
     splitter = LineSplitter()
     while True:
         try:
-            stream = client.logs(pod, namespace, container=container, follow=True, timestamps=True)
+            stream = client.logs(
+                pod, namespace, LogOptions(container=container, follow=True, timestamps=True)
+            )
             async with aclosing(stream) as chunks:
                 async for chunk in chunks:
                     for line in splitter.feed(chunk):

@@ -5,8 +5,6 @@ Source: the authentication.k8s.io and authorization.k8s.io API references.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from trainshed.cluster.apiserver.body import read_object
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
@@ -16,8 +14,6 @@ from trainshed.kube.builtin.rbac import Attributes
 from trainshed.kube.meta.causes import required
 from trainshed.kube.meta.errors import bad_request, invalid
 from trainshed.kube.meta.objects import Object
-
-_STAR = "*"
 
 
 def attributes_of(user: User, spec: Object) -> Attributes:
@@ -50,14 +46,8 @@ def _decision(core: Core, attributes: Attributes) -> Object:
     return {"allowed": allowed, "reason": why} if why else {"allowed": allowed}
 
 
-async def self_subject_access(core: Core, call: Call, review: Object) -> Object:
-    """`kubectl auth can-i`."""
-    return {"status": _decision(core, attributes_of(call.user, review.get("spec") or {}))}
-
-
-async def subject_access(core: Core, call: Call, review: Object) -> Object:
-    """The same about another user."""
-    spec = review.get("spec") or {}
+def _subject(call: Call, spec: Object) -> Attributes:
+    """Return what a review asks about a user that it names. Raises `ApiError` 400, 422."""
     if not spec.get("user") and not spec.get("groups"):
         raise invalid(
             call.kind.resource.kind,
@@ -65,57 +55,46 @@ async def subject_access(core: Core, call: Call, review: Object) -> Object:
             "",
             [required("spec.user", "at least one of user or group must be specified")],
         )
-    user = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
-    attributes = attributes_of(user, spec)
+    attributes = attributes_of(User(spec.get("user", ""), tuple(spec.get("groups") or ())), spec)
     if call.route.namespace and attributes.namespace != call.route.namespace:
         raise bad_request("spec.resourceAttributes.namespace must match namespace")
-    return {"status": _decision(core, attributes)}
+    return attributes
 
 
-async def self_subject_rules(core: Core, call: Call, review: Object) -> Object:
-    """`kubectl auth can-i --list`."""
-    namespace = (review.get("spec") or {}).get("namespace") or "default"
-    return {"status": core.authorizer.rules(call.user, namespace)}
-
-
-async def self_subject(core: Core, call: Call, review: Object) -> Object:
-    """`kubectl auth whoami`."""
-    del core, review
-    return {"status": {"userInfo": call.user.as_object()}}
-
-
-async def token(core: Core, call: Call, review: Object) -> Object:
-    """Whose token is this."""
-    spec = review.get("spec") or {}
+def _token(core: Core, now: float, spec: Object) -> Object:
     audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
     try:
-        user = core.authenticator.identify(spec.get("token") or "", call.now, audiences)
+        user = core.authenticator.identify(spec.get("token") or "", now, audiences)
     except InvalidToken as error:
-        return {"status": {"authenticated": False, "error": str(error), "user": {}}}
-    return {"status": {"authenticated": True, "user": user.as_object(), "audiences": audiences}}
+        return {"authenticated": False, "error": str(error), "user": {}}
+    return {"authenticated": True, "user": user.as_object(), "audiences": audiences}
 
 
-_REVIEWS: dict[str, Callable[[Core, Call, Object], Awaitable[Object]]] = {
-    "selfsubjectaccessreviews": self_subject_access,
-    "subjectaccessreviews": subject_access,
-    "localsubjectaccessreviews": subject_access,
-    "selfsubjectrulesreviews": self_subject_rules,
-    "selfsubjectreviews": self_subject,
-    "tokenreviews": token,
-}
+def _status(core: Core, call: Call, spec: Object) -> Object:
+    """Return the answer to the question in `spec`."""
+    match call.kind.resource.plural:
+        case "selfsubjectaccessreviews":  # kubectl auth can-i
+            return _decision(core, attributes_of(call.user, spec))
+        case "selfsubjectrulesreviews":  # kubectl auth can-i --list
+            return core.authorizer.rules(call.user, spec.get("namespace") or "default")
+        case "selfsubjectreviews":  # kubectl auth whoami
+            return {"userInfo": call.user.as_object()}
+        case "tokenreviews":
+            return _token(core, call.now, spec)
+    return _decision(core, _subject(call, spec))
 
 
 async def create(core: Core, call: Call) -> Answer:
     """Answer a review: the question comes back with its status."""
     resource = call.kind.resource
     review = await read_object(call, "ignore")
-    answered = await _REVIEWS[resource.plural](core, call, review)
+    spec = review.get("spec") or {}
     out = {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
         "metadata": {"creationTimestamp": None, **(review.get("metadata") or {})},
-        "spec": review.get("spec") or {},
-        **answered,
+        "spec": spec,
+        "status": _status(core, call, spec),
     }
     if resource.plural == "selfsubjectreviews":
         del out["spec"]
