@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from trainshed.kube.meta.resources import (
+    CLUSTERROLES,
+    DEPLOYMENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PYTORCHJOBS,
+    Resource,
+)
 from trainshed.kube.wire.route import Route, parse
 
 CASES = [
@@ -52,3 +63,25 @@ def test_resource_paths(method: str, path: str, watch: bool, expected: Route) ->
 )
 def test_paths_that_name_no_resource(path: str) -> None:
     assert parse("GET", path) is None
+
+
+NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.:-]{0,20}[a-z0-9])?", fullmatch=True)
+METHODS = {"get": "GET", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
+
+
+@given(
+    st.sampled_from((PODS, NODES, NAMESPACES, DEPLOYMENTS, CLUSTERROLES, PYTORCHJOBS)),
+    st.sampled_from(tuple(METHODS)),
+    NAMES,
+    NAMES,
+    st.sampled_from(("", "status", "scale")),
+)
+def test_paths_that_clients_build_are_read_back(
+    resource: Resource, verb: str, namespace: str, name: str, subresource: str
+) -> None:
+    assume(resource != NAMESPACES or subresource != "scale")  # that would be a list of scales
+    found = parse(METHODS[verb], resource.path(namespace, name, subresource))
+    within = namespace if resource.namespaced else None
+    assert found == Route(verb, resource.group, resource.version, resource.plural, within, name, subresource)
+    listed = parse("GET", resource.path(namespace))
+    assert listed == Route("list", resource.group, resource.version, resource.plural, within)
