@@ -185,6 +185,14 @@ async def test_request_carries_method_path_query_body_and_type(transport: Transp
     assert (seen["body"], seen["contentType"], seen["agent"]) == ("hello", "text/x", "tester")
 
 
+@pytest.mark.parametrize(
+    "path", ["/x/system:node", "/x/a b", "/x/a?b#c", "/x/100%41", "/x/ü", "/x/a\r\nEvil: 1"]
+)
+async def test_any_path_arrives_as_it_is(transport: Transport, path: str) -> None:
+    response = await transport.request(Request("GET", path))
+    assert msgspec.json.decode(response.body)["path"] == path
+
+
 async def test_body_without_type_sends_no_content_type(transport: Transport) -> None:
     response = await transport.request(Request("POST", "/x", body=b"{}"))
     assert msgspec.json.decode(response.body)["contentType"] is None

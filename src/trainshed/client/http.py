@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
@@ -160,7 +161,7 @@ class HttpTransport:
         return self._session
 
     def _url(self, request: Request) -> URL:
-        text = self.base_url + request.path
+        text = self.base_url + quote(request.path, safe="/:@")
         return URL(f"{text}?{request.query_string}" if request.query else text, encoded=True)
 
     def _options(self) -> dict[str, Any]:

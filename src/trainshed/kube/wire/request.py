@@ -22,7 +22,7 @@ Query: TypeAlias = Mapping[str, Sequence[str]]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, whole. `path` is absolute and needs no escaping; without a body there is no content type."""
+    """One request, whole. `path` is absolute and not escaped; a body without `content_type` is sent without."""
 
     method: str
     path: str
