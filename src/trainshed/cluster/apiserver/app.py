@@ -26,7 +26,7 @@ from trainshed.cluster.apiserver.http import (
     Streaming,
 )
 from trainshed.cluster.apiserver.kinds import Kinds
-from trainshed.cluster.apiserver.nonresource import GIT_VERSION, HealthCheck, NonResource
+from trainshed.cluster.apiserver.nonresource import HealthCheck, NonResource
 from trainshed.cluster.apiserver.subresources import streaming
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.apiserver.verbs.remove import remove
@@ -59,16 +59,14 @@ class ApiServer:
         *,
         authenticator: Authenticator,
         authorizer: Authorizer,
-        registry: Registry | None = None,
         backend: NodeBackend | None = None,
         admission: Mapping[str, AdmissionCheck] | None = None,
         clock: Callable[[], float] = time.time,
-        version: str = GIT_VERSION,
         health_checks: Mapping[str, HealthCheck] | None = None,
     ) -> None:
         self.core = Core(
             store,
-            Kinds(registry or Registry()),
+            Kinds(Registry()),
             authenticator=authenticator,
             authorizer=authorizer,
             backend=backend,
@@ -76,7 +74,7 @@ class ApiServer:
             clock=clock,
         )
         self.definitions = Definitions(self.core)
-        nonresource = NonResource(self.core, version=version, checks=dict(health_checks or {}))
+        nonresource = NonResource(self.core, dict(health_checks or {}))
         self._dispatcher = Dispatcher(self.core, nonresource)
         self._streams: set[asyncio.Future[None]] = set()
 

@@ -26,10 +26,9 @@ _YEAR = b"public, immutable"
 class NonResource:
     """Answers everything that is not about an object."""
 
-    def __init__(self, core: Core, *, version: str, checks: dict[str, HealthCheck]) -> None:
+    def __init__(self, core: Core, checks: dict[str, HealthCheck]) -> None:
         self._registry = core.kinds.registry
-        self._version = version
-        self._openapi = OpenAPI(self._registry, version)
+        self._openapi = OpenAPI(self._registry, GIT_VERSION)
         self._checks = checks
         self._aggregated: dict[tuple[bool, str], tuple[int, bytes, str]] = {}
 
@@ -63,11 +62,11 @@ class NonResource:
         return NOT_FOUND
 
     def _version_info(self) -> Object:
-        major, minor = self._version.removeprefix("v").split(".")[:2]
+        major, minor = GIT_VERSION.removeprefix("v").split(".")[:2]
         return {
             "major": major,
             "minor": minor,
-            "gitVersion": self._version,
+            "gitVersion": GIT_VERSION,
             "gitCommit": "0" * 40,
             "gitTreeState": "clean",
             "buildDate": "1970-01-01T00:00:00Z",
@@ -126,7 +125,7 @@ class NonResource:
     def _openapi_v2(self, request: Incoming) -> Answer:
         if wants_openapi_v2_protobuf(request.headers.get("accept")):
             return Answer(openapi.V2_PROTOBUF, content_type=OPENAPI_V2_PROTOBUF)
-        return Answer.json(openapi.v2_json(self._version))
+        return Answer.json(openapi.v2_json(GIT_VERSION))
 
     def _openapi_v3(self, request: Incoming, group: str, version: str) -> Answer:
         document = self._openapi.document(group, version)
