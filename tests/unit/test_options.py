@@ -172,10 +172,43 @@ def test_bad_delete_options_are_refused(query: bytes, given_: dict[str, Any], me
         DeleteOptions.decode(parse_query(query), given_)
 
 
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        (GetOptions("7"), "resourceVersion=7"),
+        (
+            ListOptions("7", "Exact", "a=b", "metadata.name=c", 5, "t"),
+            "resourceVersion=7&resourceVersionMatch=Exact&labelSelector=a=b&fieldSelector=metadata.name=c&limit=5"
+            "&continue=t",
+        ),
+        (
+            WatchOptions(timeout_seconds=0, allow_watch_bookmarks=True, send_initial_events=False),
+            "watch=true&timeoutSeconds=0&allowWatchBookmarks=true&sendInitialEvents=false",
+        ),
+        (TableOptions("Object"), "includeObject=Object"),
+        (
+            LogOptions("c", True, True, True, 0, 1, "2026-01-01T00:00:00Z", 2),
+            "container=c&follow=true&previous=true&timestamps=true&tailLines=0&sinceSeconds=1"
+            "&sinceTime=2026-01-01T00:00:00Z&limitBytes=2",
+        ),
+        (CreateOptions("m", True, "Warn"), "fieldManager=m&dryRun=All&fieldValidation=Warn"),
+        (PatchOptions(force=False), "force=false"),
+        (
+            ExecOptions("c", ("sh", "-c", ""), True, True, True, True),
+            "container=c&command=sh&command=-c&command=&stdin=true&stdout=true&stderr=true&tty=true",
+        ),
+        (PortForwardOptions((80, 8080)), "ports=80&ports=8080"),
+    ],
+)
+def test_parameters_have_the_names_of_kubernetes(options: Options, query: str) -> None:
+    assert "&".join(f"{name}={value}" for name, value in options.encode()) == query
+
+
 def test_values_are_read_as_go_reads_them() -> None:
     query = parse_query(b"follow&previous=FALSE&timestamps=no&tailLines=&container=a&container=b&x=y")
     assert LogOptions.decode(query) == LogOptions(container="a", follow=True, timestamps=True)
     assert not flag(query, "absent")
+    assert not flag(parse_query(b"watch=0"), "watch") and flag(parse_query(b"watch"), "watch")
     assert PortForwardOptions.decode(parse_query(b"ports=1&ports=2,3")).ports == (1, 2, 3)
 
 
