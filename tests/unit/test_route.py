@@ -12,7 +12,6 @@ from trainshed.kube.meta.resources import (
     NAMESPACES,
     NODES,
     PODS,
-    PYTORCHJOBS,
     Resource,
 )
 from trainshed.kube.wire.route import Route, parse
@@ -70,7 +69,7 @@ METHODS = {"get": "GET", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 
 
 @given(
-    st.sampled_from((PODS, NODES, NAMESPACES, DEPLOYMENTS, CLUSTERROLES, PYTORCHJOBS)),
+    st.sampled_from((PODS, NODES, NAMESPACES, DEPLOYMENTS, CLUSTERROLES)),
     st.sampled_from(tuple(METHODS)),
     NAMES,
     NAMES,
