@@ -19,6 +19,7 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Adopt, Create, Delete, Event, Patch, Plan, Tells, Told
 from trainshed.kube.meta.resources import PODS, SERVICES
+from trainshed.kube.wire.request import Request
 
 KEY = ("ns", "owner")
 SAID = Tells("Pod", "pod")
@@ -30,14 +31,14 @@ class FullApi(FakeApi):
 
     room = 10_000
 
-    async def request(self, method: str, path: str, **options: Any) -> Response:
-        if method == "POST" and path.endswith("/pods"):
+    async def request(self, request: Request) -> Response:
+        if request.method == "POST" and request.path.endswith("/pods"):
             if self.room == 0:
-                self.calls.append((method, path))
+                self.calls.append((request.method, request.path))
                 error = ApiError(403, "Forbidden", "exceeded quota")
                 return Response(403, {}, msgspec.json.encode(error.status()))
             self.room -= 1
-        return await super().request(method, path, **options)
+        return await super().request(request)
 
 
 class World:
