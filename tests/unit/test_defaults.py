@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.kube.builtin.defaults import admit_pod, default_object, qos_class
-from trainshed.kube.builtin.podspec_defaults import image_pull_policy
+from trainshed.kube.builtin.parts.pod.defaults import image_pull_policy
 from trainshed.kube.meta import resources as r
 from trainshed.kube.schema.decode import conform
 from trainshed.kube.schema.nodes import builtin

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from trainshed.cluster.apiserver.identity import User
 from trainshed.cluster.store import Compacted, Store
-from trainshed.kube.builtin.rbac import Attributes, Policy
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.served.rbac import Attributes, Policy
 
 _PREFIX = "/rbac.authorization.k8s.io/"
 

@@ -12,8 +12,8 @@ from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
 from trainshed.cluster.apiserver.route import Route
 from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, token
 from trainshed.cluster.apiserver.verbs import read, remove, watch, write
-from trainshed.kube.builtin.rbac import Attributes
 from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource
+from trainshed.kube.served.rbac import Attributes
 
 Handler = Callable[[Core, Call], Awaitable[Result]]
 

@@ -12,10 +12,10 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.identity import User
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
-from trainshed.kube.builtin.rbac import Attributes
 from trainshed.kube.meta.causes import required
 from trainshed.kube.meta.errors import bad_request, invalid
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.served.rbac import Attributes
 
 _STAR = "*"
 

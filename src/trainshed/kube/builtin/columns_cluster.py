@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.kube.builtin.columns import (
+from trainshed.kube.builtin.columns_core import NAME_CREATED
+from trainshed.kube.builtin.parts.columns import (
     NONE,
     UNKNOWN,
     UNSET,
@@ -18,7 +19,6 @@ from trainshed.kube.builtin.columns import (
     spec,
     status,
 )
-from trainshed.kube.builtin.columns_core import NAME_CREATED
 from trainshed.kube.meta.duration import human
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import canonical, parse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.kube.builtin.columns import (
+from trainshed.kube.builtin.parts.columns import (
     NONE,
     UNKNOWN,
     UNSET,

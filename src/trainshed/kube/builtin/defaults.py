@@ -24,7 +24,7 @@ from trainshed.kube.builtin.defaults_workloads import (
     replication_controller_defaults,
     stateful_set_defaults,
 )
-from trainshed.kube.builtin.podspec_defaults import pod_spec_defaults, setdefault
+from trainshed.kube.builtin.parts.pod.defaults import pod_spec_defaults, setdefault
 from trainshed.kube.meta.objects import Object, copy_tree
 from trainshed.kube.meta.quantity import parse
 from trainshed.kube.meta.resources import Resource

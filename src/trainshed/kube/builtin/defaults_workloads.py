@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trainshed.kube.builtin.podspec_defaults import pod_spec_defaults, setdefault
+from trainshed.kube.builtin.parts.pod.defaults import pod_spec_defaults, setdefault
 from trainshed.kube.meta.objects import Object
 
 _UNLIMITED_BACKOFF = 2147483647

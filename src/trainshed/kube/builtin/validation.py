@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from trainshed.kube.builtin.parts.pod.rules import pod_causes, template_causes
 from trainshed.kube.builtin.validation_core import (
     config_map_causes,
     endpoint_slice_causes,
@@ -16,7 +17,6 @@ from trainshed.kube.builtin.validation_core import (
     secret_causes,
     service_causes,
 )
-from trainshed.kube.builtin.validation_pod import pod_causes, template_causes
 from trainshed.kube.builtin.validation_rbac import binding_causes, role_causes
 from trainshed.kube.builtin.validation_storage import claim_causes, storage_class_causes, volume_causes
 from trainshed.kube.builtin.validation_workloads import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainshed.kube.builtin.validation_container import PORT_RANGE, PROTOCOLS, port_causes
-from trainshed.kube.builtin.validation_scheduling import TAINT_EFFECTS
+from trainshed.kube.builtin.parts.pod.containers import PORT_RANGE, PROTOCOLS, port_causes
+from trainshed.kube.builtin.parts.pod.scheduling import TAINT_EFFECTS
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainshed.kube.builtin.validation_scheduling import node_selector_causes
-from trainshed.kube.builtin.validation_volume import size_causes, source_causes
+from trainshed.kube.builtin.parts.pod.scheduling import node_selector_causes
+from trainshed.kube.builtin.parts.pod.volumes import size_causes, source_causes
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from trainshed.kube.builtin.validation_pod import template_causes
+from trainshed.kube.builtin.parts.pod.rules import template_causes
 from trainshed.kube.builtin.validation_storage import claim_spec_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.causes import non_negative, one_of

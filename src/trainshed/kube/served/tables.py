@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainshed.kube.builtin.columns import Columns, age, define, name, since
 from trainshed.kube.builtin.columns_cluster import CLUSTER
 from trainshed.kube.builtin.columns_core import CORE, NAME_CREATED
-from trainshed.kube.builtin.columns_pods import PODS
 from trainshed.kube.builtin.columns_workloads import WORKLOADS
+from trainshed.kube.builtin.parts.columns import Columns, age, define, name, since
+from trainshed.kube.builtin.parts.pod.table import PODS
 from trainshed.kube.meta.jsonpath import first
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo

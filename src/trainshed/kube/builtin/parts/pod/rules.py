@@ -9,9 +9,9 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
-from trainshed.kube.builtin.validation_container import container_causes, security_causes
-from trainshed.kube.builtin.validation_scheduling import scheduling_causes
-from trainshed.kube.builtin.validation_volume import volume_causes
+from trainshed.kube.builtin.parts.pod.containers import container_causes, security_causes
+from trainshed.kube.builtin.parts.pod.scheduling import scheduling_causes
+from trainshed.kube.builtin.parts.pod.volumes import volume_causes
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause

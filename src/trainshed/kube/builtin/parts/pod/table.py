@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube.builtin.columns import (
+from trainshed.kube.builtin.parts.columns import (
     NONE,
     Columns,
     age,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainshed.kube.builtin.validation_container import (
+from trainshed.kube.builtin.parts.pod.containers import (
     FILE_FIELDS,
     field_ref_causes,
     local_path_causes,
