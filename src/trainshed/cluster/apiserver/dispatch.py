@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from trainshed.cluster.apiserver import metrics, reviews, route
+from trainshed.cluster.apiserver.access import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, Request, Result
-from trainshed.cluster.apiserver.identity import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
 from trainshed.cluster.apiserver.route import Route
 from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, token

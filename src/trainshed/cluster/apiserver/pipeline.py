@@ -11,13 +11,12 @@ import uuid
 from trainshed.cluster.apiserver.admission import mutate_create, mutate_update
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import names_conflict
-from trainshed.cluster.apiserver.kinds import Kind
-from trainshed.cluster.apiserver.names import generated_name
+from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.options import WriteOptions
-from trainshed.kube.builtin.defaults import default_object
-from trainshed.kube.builtin.validation import validate_object
+from trainshed.kube.builtin.registry import default_object, validate_object
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.names import generated_name
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CRDS
 from trainshed.kube.patch.managedfields import track_update
@@ -35,10 +34,9 @@ _SERVER_OWNED = (
     "generation",
     "resourceVersion",
 )
-_KEEPS_STATUS_ON_CREATE = frozenset({("", "nodes")})
 
 
-def place(call: Call, obj: Object) -> Object:
+def place(core: Core, call: Call, obj: Object) -> Object:
     """Return `obj` with the namespace of the path and a name.
 
     Raises:
@@ -55,7 +53,7 @@ def place(call: Call, obj: Object) -> Object:
     elif not metadata.get("namespace"):
         metadata.pop("namespace", None)
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = generated_name(metadata["generateName"])
+        metadata["name"] = generated_name(metadata["generateName"], core.name_suffix())
     return {**obj, "metadata": metadata}
 
 
@@ -75,7 +73,7 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
     if counts_generations(kind):
         metadata["generation"] = 1
     obj = {**obj, "metadata": metadata}
-    if kind.info.has_status and (resource.group, resource.plural) not in _KEEPS_STATUS_ON_CREATE:
+    if kind.info.has_status and not (kind.builtin and kind.builtin.status_on_create):
         obj.pop("status", None)
     obj = _defaulted(kind, obj)
     obj = await mutate_create(core, call, obj)
@@ -106,12 +104,12 @@ def prepare_update(
     return _tracked(call, old, new, options, subresource)
 
 
-def counts_generations(kind: Kind) -> bool:
+def counts_generations(kind: ServedKind) -> bool:
     """Whether the server keeps `metadata.generation` for this kind."""
     return kind.info.has_generation or kind.info.crd
 
 
-def spec_changed(kind: Kind, old: Object, new: Object) -> bool:
+def spec_changed(kind: ServedKind, old: Object, new: Object) -> bool:
     """Whether anything but metadata and (isolated) status differs."""
     ignored = {"metadata", "apiVersion", "kind"}
     if kind.info.has_status:
@@ -138,7 +136,7 @@ def _restored(old: Object, new: Object) -> Object:
     return out
 
 
-def _isolated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
+def _isolated(kind: ServedKind, old: Object, new: Object, subresource: str) -> Object:
     """Return `new` restricted to the part of the object that this path may change."""
     metadata = new["metadata"]
     if subresource in ("status", "approval"):
@@ -164,7 +162,7 @@ def _with_field(target: Object, field: str, source: Object) -> Object:
     return out
 
 
-def _defaulted(kind: Kind, obj: Object) -> Object:
+def _defaulted(kind: ServedKind, obj: Object) -> Object:
     if kind.info.crd:
         return apply_defaults(obj, kind.schema)
     return default_object(kind.resource, obj)
@@ -181,8 +179,6 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
             found += evaluate_rules(obj, old, kind.schema)
     else:
         found = validate_object(resource, obj, old, subresource=subresource)
-        if resource == CRDS:
-            found += crd.validate_crd(obj, old)
     custom = core.admission.get(resource.group_resource)
     if custom is not None and not found:
         answer = custom(obj, old, "CREATE" if old is None else "UPDATE")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from trainshed.cluster.apiserver.access import User
 from trainshed.cluster.apiserver.body import read_object
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
-from trainshed.cluster.apiserver.identity import User
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
 from trainshed.kube.meta.causes import required
 from trainshed.kube.meta.errors import bad_request, invalid

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from trainshed.cluster.apiserver.core import Call
-from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.store import Stored
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import FieldSelector, LabelSelector
@@ -14,7 +14,7 @@ from trainshed.kube.meta.selectors import FieldSelector, LabelSelector
 class Selection(msgspec.Struct, frozen=True):
     """A label and a field selector, checked against the kind."""
 
-    kind: Kind
+    kind: ServedKind
     labels: LabelSelector
     fields: FieldSelector
     text: str
@@ -48,5 +48,5 @@ def selection(call: Call) -> Selection:
     """Return what the query selects. Raises `ApiError` 400 for selectors that make no sense."""
     label_text, field_text = call.request.first("labelSelector"), call.request.first("fieldSelector")
     fields = FieldSelector.parse(field_text)
-    fields.check(call.kind.fields, call.kind.resource)
+    fields.check(call.kind.fields, builtin=not call.kind.info.crd)
     return Selection(call.kind, LabelSelector.parse(label_text), fields, f"{label_text}|{field_text}")

@@ -344,6 +344,7 @@ def infos(obj: Object) -> list[ResourceInfo]:
                 storage_version=storage,
                 schema=(version.get("schema") or {}).get("openAPIV3Schema"),
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
+                selectable=tuple(field["jsonPath"] for field in version.get("selectableFields") or ()),
                 deprecation_warning=warning,
             )
         )

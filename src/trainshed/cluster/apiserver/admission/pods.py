@@ -9,11 +9,11 @@ import asyncio
 
 from trainshed.cluster.apiserver.admission import priority
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.cluster.apiserver.names import random_suffix
-from trainshed.cluster.store import Compacted
-from trainshed.kube.builtin.defaults import admit_pod
+from trainshed.cluster.store import Compacted, keys
+from trainshed.kube.builtin.parts.pod.admission import admit_pod
 from trainshed.kube.meta.errors import forbidden
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import SERVICEACCOUNTS
 
 _AUTOMOUNT = "automountServiceAccountToken"
 MIRROR = "kubernetes.io/config.mirror"
@@ -35,14 +35,14 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
         wants_token = bool(spec.get(_AUTOMOUNT, account.get(_AUTOMOUNT, True)))
     said = spec.get(_AUTOMOUNT)
     spec[_AUTOMOUNT] = wants_token
-    out = admit_pod(obj, token_volume_suffix=random_suffix())
+    out = admit_pod(obj, token_volume_suffix=core.name_suffix())
     if said is None:
         del out["spec"][_AUTOMOUNT]
     return out
 
 
 async def _account(core: Core, namespace: str, name: str, obj: Object) -> Object:
-    key = f"/core/serviceaccounts/{namespace}/{name}"
+    key = keys.of(SERVICEACCOUNTS, namespace, name)
     stored = core.store.get(key)
     if stored is None and name == "default":
         await _appears(core, namespace, key)
@@ -59,7 +59,7 @@ async def _account(core: Core, namespace: str, name: str, obj: Object) -> Object
 
 async def _appears(core: Core, namespace: str, key: str) -> None:
     """Wait for an object, at most `DEFAULT_ACCOUNT_SECONDS`."""
-    watch = core.store.watch(f"/core/serviceaccounts/{namespace}/", core.store.revision)
+    watch = core.store.watch(keys.under(SERVICEACCOUNTS, namespace), core.store.revision)
     try:
         async with asyncio.timeout(DEFAULT_ACCOUNT_SECONDS):
             while core.store.get(key) is None:

@@ -9,9 +9,11 @@ import ipaddress
 import random
 
 from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.store import keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause, invalid
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import SERVICES
 
 NETWORK = ipaddress.ip_network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)
@@ -121,7 +123,7 @@ def _node_ports(core: Core, call: Call, ports: list[Object], own: Object, found:
 
 def _taken(core: Core, call: Call, field: str) -> set[str]:
     out: set[str] = set()
-    for stored in core.store.list("/core/services/")[0]:
+    for stored in core.store.list(keys.under(SERVICES))[0]:
         spec = stored.obj.get("spec") or {}
         if field == "clusterIP":
             out.add(spec.get("clusterIP", ""))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.kube.builtin.storageclasses import default_class
+from trainshed.cluster.store import keys
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import STORAGECLASSES
 
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
@@ -16,6 +18,6 @@ async def admit_claim(core: Core, call: Call, obj: Object) -> Object:
     annotations = obj["metadata"].get("annotations") or {}
     if "storageClassName" in spec or _OLD_CLASS in annotations:
         return obj
-    classes, _ = core.store.list("/storage.k8s.io/storageclasses/")
+    classes, _ = core.store.list(keys.under(STORAGECLASSES))
     chosen = default_class(stored.obj for stored in classes)
     return {**obj, "spec": {**spec, "storageClassName": chosen}} if chosen else obj

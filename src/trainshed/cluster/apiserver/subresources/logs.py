@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, Result, Streaming
 from trainshed.cluster.apiserver.subresources.containers import choose_container, find_pod
 from trainshed.cluster.backend import LogOptions
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, invalid
+from trainshed.kube.meta.times import parse_time
 
 
 async def get(core: Core, call: Call) -> Result:
@@ -49,7 +48,7 @@ def _options(call: Call, pod: dict[str, object]) -> LogOptions:
         since = call.now - seconds
     elif since_text:
         try:
-            since = datetime.datetime.fromisoformat(since_text).timestamp()
+            since = parse_time(since_text)
         except ValueError:
             raise bad_request(f'parsing time "{since_text}" as RFC 3339: cannot parse') from None
     return LogOptions(

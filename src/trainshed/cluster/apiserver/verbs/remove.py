@@ -12,7 +12,7 @@ from trainshed.cluster.apiserver.admission.namespaces import UNDELETABLE
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import CLEANUP
 from trainshed.cluster.apiserver.http import Answer
-from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.options import DeleteOptions, check_preconditions, delete_options
 from trainshed.cluster.apiserver.pipeline import counts_generations
 from trainshed.cluster.apiserver.selection import selection
@@ -84,7 +84,7 @@ def _with_default_policy(call: Call, options: DeleteOptions) -> DeleteOptions:
 
 
 async def remove(
-    core: Core, kind: Kind, namespace: str | None, name: str, options: DeleteOptions, now: float
+    core: Core, kind: ServedKind, namespace: str | None, name: str, options: DeleteOptions, now: float
 ) -> Written:
     """Delete the object `name`: at once, or by marking it when something has to happen first.
 
@@ -119,7 +119,7 @@ async def remove(
     raise conflict(kind.resource.plural, kind.resource.group, name)
 
 
-def _marked(kind: Kind, old: Object, options: DeleteOptions, now: float) -> Object:
+def _marked(kind: ServedKind, old: Object, options: DeleteOptions, now: float) -> Object:
     """Return the object with its deletion begun: timestamp, grace, finalizers of the propagation policy."""
     metadata = dict(old["metadata"])
     grace = _grace(kind, old, options)
@@ -144,7 +144,7 @@ def _marked(kind: Kind, old: Object, options: DeleteOptions, now: float) -> Obje
     return out
 
 
-def _set_finalizers(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
+def _set_finalizers(kind: ServedKind, metadata: Object, options: DeleteOptions) -> None:
     held = list(metadata.get("finalizers") or ())
     finalizers = held
     if options.propagation_policy is not None:
@@ -172,7 +172,7 @@ def _terminating(status: Object, now: str) -> Object:
     return {**status, "conditions": [*others, condition]}
 
 
-def _grace(kind: Kind, obj: Object, options: DeleteOptions) -> int:
+def _grace(kind: ServedKind, obj: Object, options: DeleteOptions) -> int:
     """Return the seconds a pod gets to end by itself; other kinds get none."""
     if kind.resource != PODS:
         return 0

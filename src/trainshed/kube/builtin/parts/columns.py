@@ -6,14 +6,14 @@ Cell texts follow what kubectl users know: `<none>` for "has none", `<unset>` fo
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from trainshed.kube.meta.duration import human
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, section, status_of
+from trainshed.kube.meta.times import time_or_none
 
 NONE = "<none>"
 UNSET = "<unset>"
@@ -60,54 +60,20 @@ _DESCRIPTIONS = {
 }
 
 
-def metadata(obj: Object) -> Object:
-    """Return the metadata, empty when missing."""
-    found = obj.get("metadata")
-    return found if isinstance(found, dict) else {}
-
-
-def name(obj: Object) -> str:
-    """Return the Name cell."""
-    return str(metadata(obj).get("name", ""))
-
-
-def spec(obj: Object) -> Object:
-    """Return the spec, empty when missing."""
-    return obj.get("spec") or {}
-
-
-def status(obj: Object) -> Object:
-    """Return the status, empty when missing."""
-    return obj.get("status") or {}
-
-
-def epoch(timestamp: Any) -> float | None:
-    """Return an RFC 3339 timestamp as seconds since the epoch; None when absent or malformed."""
-    if not isinstance(timestamp, str) or not timestamp:
-        return None
-    try:
-        parsed = datetime.datetime.fromisoformat(timestamp)
-    except ValueError:
-        return None
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=datetime.UTC)
-    return parsed.timestamp()
-
-
 def since(timestamp: Any, now: float, missing: str = UNKNOWN) -> str:
     """Return how long ago a timestamp was, e.g. `5m10s`; `missing` when there is none."""
-    then = epoch(timestamp)
+    then = time_or_none(timestamp)
     return missing if then is None else human(now - then)
 
 
 def age(obj: Object, now: float) -> str:
     """Return the Age cell."""
-    return since(metadata(obj).get("creationTimestamp"), now)
+    return since(metadata_of(obj).get("creationTimestamp"), now)
 
 
 def created_at(obj: Object) -> str:
     """Return the Created At cell."""
-    return str(metadata(obj).get("creationTimestamp") or UNKNOWN)
+    return str(metadata_of(obj).get("creationTimestamp") or UNKNOWN)
 
 
 def labels(selector: Mapping[str, str] | None) -> str:
@@ -121,7 +87,7 @@ _OPERATORS = {"In": "in", "NotIn": "notin"}
 def label_selector(selector: Object | None) -> str:
     """Return a LabelSelector object in the syntax of `kubectl -l`."""
     selector = selector or {}
-    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    terms = [(key, f"{key}={value}") for key, value in section(selector, "matchLabels").items()]
     for item in selector.get("matchExpressions") or ():
         key, operator = item.get("key", ""), item.get("operator", "")
         if operator in _OPERATORS:
@@ -140,7 +106,7 @@ def containers(pod_spec: Object | None) -> tuple[str, str]:
 
 def template_spec(obj: Object) -> Object:
     """Return the pod spec of a workload's template."""
-    return (spec(obj).get("template") or {}).get("spec") or {}
+    return section(obj, "spec", "template", "spec")
 
 
 def first_few(values: Sequence[str], limit: int, missing: str) -> str:
@@ -153,7 +119,7 @@ def first_few(values: Sequence[str], limit: int, missing: str) -> str:
 
 def condition(obj: Object, kind: str) -> Object | None:
     """Return the status condition of a type, or None."""
-    for item in status(obj).get("conditions") or ():
+    for item in status_of(obj).get("conditions") or ():
         if item.get("type") == kind:
             return dict(item)
     return None
@@ -177,3 +143,16 @@ def access_modes(modes: Iterable[str] | None) -> str:
     """Return volume access modes in short form and fixed order."""
     present = set(modes or ())
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in present)
+
+
+def _name_age(obj: Object, now: float) -> list[Any]:
+    return [name_of(obj), age(obj, now)]
+
+
+def _name_created(obj: Object, now: float) -> list[Any]:
+    return [name_of(obj), created_at(obj)]
+
+
+NAME_AGE = Columns(define("Name, Age"), _name_age)
+NAME_CREATED = Columns(define("Name, Created At"), _name_created)
+"""The table of kinds that have none of their own."""

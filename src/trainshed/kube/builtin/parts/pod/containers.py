@@ -11,7 +11,7 @@ from typing import Any
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import NON_NEGATIVE, non_negative, one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.quantity import parse
 
 PORT_RANGE = "must be between 1 and 65535, inclusive"
@@ -227,7 +227,7 @@ def local_path_causes(text: str, path: str) -> Iterator[Cause]:
 
 def resource_causes(resources: Object, path: str) -> Iterator[Cause]:
     """Yield what is wrong with `requests` and `limits`: names, signs, requests above limits."""
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    limits, requests = section(resources, "limits"), section(resources, "requests")
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             yield from _resource_name(name, f"{path}.{part}")
@@ -305,7 +305,7 @@ def _probes(container: Object, path: str) -> Iterator[Cause]:
             yield causes.invalid(at, grace, "must not be set for readinessProbes")
         elif grace is not None and grace <= 0:
             yield causes.invalid(f"{at}.terminationGracePeriodSeconds", grace, "must be greater than 0")
-    for event, handler in (container.get("lifecycle") or {}).items():
+    for event, handler in section(container, "lifecycle").items():
         if isinstance(handler, dict):
             yield from _handler(handler, f"{path}.lifecycle.{event}")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 FILE_MODE = 420
 """0644: the mode of files from config maps, secrets and projections."""
@@ -77,7 +77,7 @@ def _container(container: Object, host_network: bool) -> None:
     for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
         if container.get(kind) is not None:
             _probe(container[kind])
-    for handler in (container.get("lifecycle") or {}).values():
+    for handler in section(container, "lifecycle").values():
         if isinstance(handler, dict):
             _http(handler)
     for entry in container.get("env") or ():
@@ -86,7 +86,7 @@ def _container(container: Object, host_network: bool) -> None:
             setdefault(source["fieldRef"], "apiVersion", "v1")
         if source and source.get("resourceFieldRef") is not None:
             setdefault(source["resourceFieldRef"], "divisor", "0")
-    if (container.get("securityContext") or {}).get("procMount") == "":
+    if section(container, "securityContext").get("procMount") == "":
         del container["securityContext"]["procMount"]
 
 
@@ -115,14 +115,14 @@ def _volume(volume: Object) -> None:
         if source is not None:
             source.setdefault("defaultMode", FILE_MODE)
             _downward(source)
-    for source in (volume.get("projected") or {}).get("sources") or ():
+    for source in section(volume, "projected").get("sources") or ():
         token = source.get("serviceAccountToken")
         if token is not None:
             token.setdefault("expirationSeconds", 3600)
-        _downward(source.get("downwardAPI") or {})
+        _downward(section(source, "downwardAPI"))
     if volume.get("hostPath") is not None:
         volume["hostPath"].setdefault("type", "")
-    ephemeral = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    ephemeral = section(volume, "ephemeral").get("volumeClaimTemplate")
     if ephemeral is not None:
         setdefault(ephemeral.setdefault("spec", {}), "volumeMode", "Filesystem")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.schema.metadata import labels_causes, selector_causes
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -22,7 +22,7 @@ def scheduling_causes(spec: Object, path: str) -> Iterator[Cause]:
         yield from labels_causes(spec["nodeSelector"], f"{path}.nodeSelector")
     if spec.get("tolerations"):
         yield from toleration_causes(spec["tolerations"], f"{path}.tolerations")
-    affinity = spec.get("affinity") or {}
+    affinity = section(spec, "affinity")
     if affinity.get("nodeAffinity"):
         yield from _node_affinity(affinity["nodeAffinity"], f"{path}.affinity.nodeAffinity")
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -77,7 +77,7 @@ def _node_affinity(affinity: Object, path: str) -> Iterator[Cause]:
     for index, term in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         at = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
         yield from _weight(term, at)
-        yield from _node_term(term.get("preference") or {}, f"{at}.preference")
+        yield from _node_term(section(term, "preference"), f"{at}.preference")
 
 
 def node_selector_causes(selector: Object, path: str) -> Iterator[Cause]:
@@ -132,7 +132,7 @@ def _pod_affinity(affinity: Object, path: str) -> Iterator[Cause]:
     for index, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         at = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
         yield from _weight(weighted, at)
-        yield from _pod_term(weighted.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
+        yield from _pod_term(section(weighted, "podAffinityTerm"), f"{at}.podAffinityTerm")
 
 
 def _pod_term(term: Object, path: str) -> Iterator[Cause]:

@@ -16,15 +16,11 @@ from trainshed.kube.builtin.parts.columns import (
     age,
     condition,
     define,
-    epoch,
     is_true,
-    metadata,
-    name,
-    spec,
-    status,
 )
 from trainshed.kube.meta.duration import human
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, section, spec_of, status_of
+from trainshed.kube.meta.times import time_or_none
 
 
 class _Restarts(msgspec.Struct):
@@ -35,8 +31,8 @@ class _Restarts(msgspec.Struct):
 
     def add(self, container_status: Object) -> None:
         self.count += container_status.get("restartCount") or 0
-        ended = (container_status.get("lastState") or {}).get("terminated") or {}
-        self.last = max(self.last, epoch(ended.get("finishedAt")) or 0.0)
+        ended = section(container_status, "lastState", "terminated")
+        self.last = max(self.last, time_or_none(ended.get("finishedAt")) or 0.0)
 
     def cell(self, now: float) -> str:
         if self.count and self.last:
@@ -68,7 +64,7 @@ def _init_reason(state: Object, index: int, total: int) -> str:
 
 
 def _summarise(pod: Object) -> _Summary:
-    pod_spec, pod_status = spec(pod), status(pod)
+    pod_spec, pod_status = spec_of(pod), status_of(pod)
     init_specs = pod_spec.get("initContainers") or []
     sidecars = {c.get("name") for c in init_specs if c.get("restartPolicy") == "Always"}
     out = _Summary(
@@ -85,11 +81,11 @@ def _summarise(pod: Object) -> _Summary:
     sidecar_restarts = _Restarts()
     for index, item in enumerate(pod_status.get("initContainerStatuses") or ()):
         out.restarts.add(item)
-        state = item.get("state") or {}
+        state = section(item, "state")
         is_sidecar = item.get("name") in sidecars
         if is_sidecar:
             sidecar_restarts.add(item)
-        if (state.get("terminated") or {}).get("exitCode") == 0:
+        if section(state, "terminated").get("exitCode") == 0:
             continue
         if is_sidecar and item.get("started"):
             out.ready += bool(item.get("ready"))
@@ -103,7 +99,7 @@ def _summarise(pod: Object) -> _Summary:
         out.restarts = sidecar_restarts
         _summarise_containers(pod, out)
 
-    if metadata(pod).get("deletionTimestamp"):
+    if metadata_of(pod).get("deletionTimestamp"):
         if pod_status.get("reason") == "NodeLost":
             out.reason = "Unknown"
         elif pod_status.get("phase") not in ("Succeeded", "Failed"):
@@ -114,10 +110,10 @@ def _summarise(pod: Object) -> _Summary:
 def _summarise_containers(pod: Object, out: _Summary) -> None:
     """Let containers decide the reason, last to first, so that the first one has the last word."""
     has_running = False
-    for item in reversed(status(pod).get("containerStatuses") or ()):
+    for item in reversed(status_of(pod).get("containerStatuses") or ()):
         out.restarts.add(item)
-        state = item.get("state") or {}
-        waiting, terminated = state.get("waiting") or {}, state.get("terminated")
+        state = section(item, "state")
+        waiting, terminated = section(state, "waiting"), state.get("terminated")
         if waiting.get("reason"):
             out.reason = waiting["reason"]
         elif terminated is not None:
@@ -130,7 +126,7 @@ def _summarise_containers(pod: Object, out: _Summary) -> None:
 
 
 def _readiness_gates(pod: Object) -> str:
-    gates = spec(pod).get("readinessGates") or ()
+    gates = spec_of(pod).get("readinessGates") or ()
     if not gates:
         return NONE
     return f"{sum(is_true(pod, gate.get('conditionType', '')) for gate in gates)}/{len(gates)}"
@@ -138,16 +134,16 @@ def _readiness_gates(pod: Object) -> str:
 
 def _cells(pod: Object, now: float) -> list[Any]:
     summary = _summarise(pod)
-    addresses = status(pod).get("podIPs") or [{"ip": status(pod).get("podIP")}]
+    addresses = status_of(pod).get("podIPs") or [{"ip": status_of(pod).get("podIP")}]
     return [
-        name(pod),
+        name_of(pod),
         f"{summary.ready}/{summary.total}",
         summary.reason,
         summary.restarts.cell(now),
         age(pod, now),
         addresses[0].get("ip") or NONE,
-        spec(pod).get("nodeName") or NONE,
-        status(pod).get("nominatedNodeName") or NONE,
+        spec_of(pod).get("nodeName") or NONE,
+        status_of(pod).get("nominatedNodeName") or NONE,
         _readiness_gates(pod),
     ]
 
@@ -157,13 +153,13 @@ _MESSAGES = {"Succeeded": "The pod has completed successfully.", "Failed": "The 
 
 def _conditions(pod: Object) -> list[Object]:
     """Return the row conditions: kubectl hides nothing by them, dashboards grey out finished pods."""
-    phase = status(pod).get("phase")
+    phase = status_of(pod).get("phase")
     if phase not in _MESSAGES:
         return []
     return [{"type": "Completed", "status": "True", "reason": phase, "message": _MESSAGES[phase]}]
 
 
-PODS = Columns(
+COLUMNS = Columns(
     define("Name, Ready, Status, Restarts, Age, IP*, Node*, Nominated Node*, Readiness Gates*"),
     _cells,
     _conditions,
