@@ -24,7 +24,6 @@ from trainshed.kube.schema.metadata import NameCheck
 
 Check: TypeAlias = Callable[[Object, Object | None, str], Iterator[Cause]]
 """(object, object before an update or None, subresource) → what is wrong."""
-
 ALL = ("all",)
 STATUS = {"status": SubresourceInfo(("get", "patch", "update"))}
 SCALE = {"scale": SubresourceInfo(("get", "patch", "update"), "Scale", "autoscaling", "v1")}
@@ -52,6 +51,7 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
         fields: what field selectors may name besides name and namespace.
         view: the translation of a kind with `info.view_of`.
         status_on_create: a status sent with a create is kept, although there is a `status` subresource.
+        returns_deleted: DELETE answers with the object even when it is gone, instead of with a Status.
         viewed: what of it the ClusterRole `view` lets read: subresources, empty for the object itself.
         edited: likewise, what `edit` lets write.
     """
@@ -67,6 +67,7 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Getter] = {}
     view: View | None = None
     status_on_create: bool = False
+    returns_deleted: bool = False
     viewed: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
 

@@ -118,7 +118,6 @@ BUILTINS: tuple[Builtin, ...] = (
     podmetrics.KIND,
 )
 RESOURCES: tuple[ResourceInfo, ...] = tuple(kind.info for kind in BUILTINS)
-
 _BY_PATH = {
     (info.resource.group, info.resource.version, info.resource.plural): kind
     for kind, info in zip(BUILTINS, RESOURCES, strict=True)

@@ -25,23 +25,6 @@ from trainshed.kube.meta.times import format_time
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _DEFAULT_GRACE = 30
-_RETURNS_OBJECT = frozenset(
-    {
-        ("", "pods"),
-        ("", "services"),
-        ("", "serviceaccounts"),
-        ("", "persistentvolumes"),
-        ("", "persistentvolumeclaims"),
-        ("", "podtemplates"),
-        ("", "resourcequotas"),
-        ("", "namespaces"),
-        ("storage.k8s.io", "storageclasses"),
-        ("storage.k8s.io", "csidrivers"),
-        ("storage.k8s.io", "csinodes"),
-        ("storage.k8s.io", "volumeattachments"),
-    }
-)
-"""Kinds whose DELETE answers with the object even when it is gone; all others answer a Status."""
 
 
 async def delete(core: Core, call: Call) -> Answer:
@@ -186,7 +169,8 @@ def _grace(kind: ServedKind, obj: Object, options: DeleteOptions) -> int:
 
 def _answer(call: Call, written: Written) -> Answer:
     resource = call.kind.resource
-    if not written.gone or (resource.group, resource.plural) in _RETURNS_OBJECT:
+    builtin = call.kind.builtin
+    if not written.gone or (builtin is not None and builtin.returns_deleted):
         return written.answer(call.kind)
     details = {"name": call.route.name, "group": resource.group, "kind": resource.plural}
     details["uid"] = written.obj["metadata"].get("uid", "")

@@ -1,4 +1,4 @@
-"""ControllerRevisions."""
+"""ControllerRevisions: what a workload once was."""
 
 from __future__ import annotations
 

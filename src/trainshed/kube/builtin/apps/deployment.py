@@ -1,4 +1,4 @@
-"""Deployments."""
+"""Deployments: replicas behind a selector that stays, replaced by rolling updates."""
 
 from __future__ import annotations
 

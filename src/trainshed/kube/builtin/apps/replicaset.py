@@ -1,4 +1,4 @@
-"""ReplicaSets."""
+"""ReplicaSets: replicas behind a selector that stays."""
 
 from __future__ import annotations
 

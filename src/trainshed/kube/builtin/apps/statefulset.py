@@ -1,4 +1,4 @@
-"""StatefulSets."""
+"""StatefulSets: replicas with claims of their own; little of the spec may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TokenReviews."""
+"""TokenReviews: whose token is this."""
 
 from __future__ import annotations
 

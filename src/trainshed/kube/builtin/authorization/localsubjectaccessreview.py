@@ -1,4 +1,4 @@
-"""LocalSubjectAccessReviews."""
+"""LocalSubjectAccessReviews: may someone, in this namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SelfSubjectAccessReviews."""
+"""SelfSubjectAccessReviews: may I."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SelfSubjectRulesReviews."""
+"""SelfSubjectRulesReviews: what may I."""
 
 from __future__ import annotations
 

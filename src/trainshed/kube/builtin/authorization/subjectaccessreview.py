@@ -1,4 +1,4 @@
-"""SubjectAccessReviews."""
+"""SubjectAccessReviews: may someone."""
 
 from __future__ import annotations
 

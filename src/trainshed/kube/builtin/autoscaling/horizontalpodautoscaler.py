@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers."""
+"""HorizontalPodAutoscalers, in the shape in which they are stored."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from trainshed.kube.builtin.kind import ALL, STATUS, Builtin, row
 from trainshed.kube.builtin.parts import autoscalers
 from trainshed.kube.builtin.parts.autoscalers import autoscaler_causes, autoscaler_defaults
@@ -14,20 +16,14 @@ from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, s
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Resource
 
 _CPU = "targetCPUUtilizationPercentage"
-
-
 _METRICS = "autoscaling.alpha.kubernetes.io/metrics"
-
-
 _BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
 
 
-class _V1:
+class _View:
     """v1 knows one metric, CPU utilisation; the rest travels in annotations so that nothing is lost."""
 
     def to_storage(self, obj: Object) -> Object:
-        import msgspec
-
         spec = dict(spec_of(obj))
         target = spec.pop(_CPU, None)
         metadata = dict(metadata_of(obj))
@@ -63,8 +59,6 @@ class _V1:
         return out
 
     def from_storage(self, obj: Object) -> Object:
-        import msgspec
-
         spec = dict(spec_of(obj))
         metadata = dict(metadata_of(obj))
         annotations = dict(section(metadata, "annotations"))
@@ -93,7 +87,7 @@ class _V1:
             shown.setdefault("currentReplicas", 0)
             shown.setdefault("desiredReplicas", 0)
             for metric in status.get("currentMetrics") or ():
-                current = ((metric or {}).get("resource") or {}).get("current") or {}
+                current = section(metric or {}, "resource", "current")
                 if "averageUtilization" in current:
                     shown["currentCPUUtilizationPercentage"] = current["averageUtilization"]
             out["status"] = shown
@@ -124,7 +118,7 @@ KIND = Builtin(
         view_of=HORIZONTALPODAUTOSCALERS,
     ),
     inert=True,
-    view=_V1(),
+    view=_View(),
     defaults=autoscaler_defaults,
     check=autoscaler_causes,
     columns=autoscalers.COLUMNS,

@@ -1,4 +1,4 @@
-"""CronJobs."""
+"""CronJobs: a schedule and the template of a Job."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from trainshed.kube.meta.objects import Object, name_of, section, spec_of, statu
 from trainshed.kube.meta.resources import Resource
 
 _NAME_MAX = 52
-
-
 _MACROS = re.compile(r"@(yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+)")
 
 

@@ -1,4 +1,4 @@
-"""Jobs."""
+"""Jobs. A new one takes selector and labels from its uid, after its defaults and before its rules."""
 
 from __future__ import annotations
 
@@ -27,11 +27,7 @@ from trainshed.kube.meta.resources import JOBS
 from trainshed.kube.meta.times import time_or_none
 
 _UNLIMITED_BACKOFF = 2147483647
-
-
 _NAME_MAX = 63
-
-
 _SCHEDULING = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
 
@@ -152,10 +148,8 @@ def _completions(obj: Object) -> str:
 
 
 def _job_duration(obj: Object, now: float) -> str:
-    started, ended = (
-        time_or_none(status_of(obj).get("startTime")),
-        time_or_none(status_of(obj).get("completionTime")),
-    )
+    started = time_or_none(status_of(obj).get("startTime"))
+    ended = time_or_none(status_of(obj).get("completionTime"))
     if started is None:
         return ""
     return human((now if ended is None else ended) - started)

@@ -1,4 +1,4 @@
-"""CertificateSigningRequests."""
+"""CertificateSigningRequests, which nobody approves here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases."""
+"""Leases: who holds what, since when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConfigMaps."""
+"""ConfigMaps: data under keys that can be file names, at most 1 MiB, perhaps immutable."""
 
 from __future__ import annotations
 

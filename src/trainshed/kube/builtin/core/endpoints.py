@@ -1,4 +1,4 @@
-"""Endpoints."""
+"""Endpoints, which the endpoints controller writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LimitRanges."""
+"""LimitRanges: a container's maximum is its default, and its default what it requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces."""
+"""Namespaces: each carries its name as a label, and a finalizer until it is empty."""
 
 from __future__ import annotations
 
@@ -39,4 +39,5 @@ KIND = Builtin(
     columns=Columns(define("Name, Status, Age"), _row),
     fields={"status.phase": path("status", "phase"), "name": path("metadata", "name")},
     viewed=("",),
+    returns_deleted=True,
 )

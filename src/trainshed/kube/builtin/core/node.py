@@ -1,4 +1,4 @@
-"""Nodes."""
+"""Nodes. A kubelet registers with a status, so a create keeps it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         if (key, effect) in seen:
             yield causes.duplicate(at, taint)
         seen.add((key, effect))
-    before = (old or {}).get("spec") or {}
+    before = spec_of(old or {})
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
         yield causes.forbidden(
             "spec.providerID", 'node updates may not change providerID except from "" to valid'

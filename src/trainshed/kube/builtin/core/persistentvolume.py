@@ -1,4 +1,4 @@
-"""PersistentVolumes."""
+"""PersistentVolumes: exactly one source, which stays."""
 
 from __future__ import annotations
 
@@ -119,4 +119,5 @@ KIND = Builtin(
         ),
         _row,
     ),
+    returns_deleted=True,
 )

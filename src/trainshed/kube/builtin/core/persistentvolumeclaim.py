@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims."""
+"""PersistentVolumeClaims: hardly anything but the request may change later, and that only grows."""
 
 from __future__ import annotations
 
@@ -97,4 +97,5 @@ KIND = Builtin(
     ),
     viewed=("", "status"),
     edited=("",),
+    returns_deleted=True,
 )

@@ -1,4 +1,4 @@
-"""Pods."""
+"""Pods; what they are made of is in `kube.builtin.parts.pod`."""
 
 from __future__ import annotations
 
@@ -75,4 +75,5 @@ KIND = Builtin(
     },
     viewed=("", "log", "status"),
     edited=("", "attach", "eviction", "exec", "portforward", "proxy"),
+    returns_deleted=True,
 )

@@ -1,4 +1,4 @@
-"""PodTemplates."""
+"""PodTemplates: a template without anyone who makes pods of it."""
 
 from __future__ import annotations
 
@@ -36,4 +36,5 @@ KIND = Builtin(
     defaults=_defaults,
     check=_check,
     columns=Columns(define("Name, Containers, Images, Pod Labels"), _row),
+    returns_deleted=True,
 )

@@ -1,4 +1,4 @@
-"""ReplicationControllers."""
+"""ReplicationControllers, whose selector is a plain map of labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ResourceQuotas."""
+"""ResourceQuotas: stored, never counted."""
 
 from __future__ import annotations
 
@@ -30,4 +30,5 @@ KIND = Builtin(
     defaults=_defaults,
     columns=Columns(define("Name, Request, Limit, Age"), _row),
     viewed=("",),
+    returns_deleted=True,
 )

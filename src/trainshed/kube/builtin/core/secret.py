@@ -1,4 +1,4 @@
-"""Secrets: `stringData` is folded into `data`."""
+"""Secrets: `stringData` is folded into `data`, and some types need certain keys."""
 
 from __future__ import annotations
 

@@ -170,4 +170,5 @@ KIND = Builtin(
     fields=paths("spec.clusterIP", "spec.type"),
     viewed=("", "status"),
     edited=("", "proxy"),
+    returns_deleted=True,
 )

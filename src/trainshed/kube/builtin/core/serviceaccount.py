@@ -1,4 +1,4 @@
-"""ServiceAccounts."""
+"""ServiceAccounts; `token` issues their tokens."""
 
 from __future__ import annotations
 
@@ -16,4 +16,5 @@ KIND = Builtin(
     columns=NAME_AGE,
     viewed=("",),
     edited=("",),
+    returns_deleted=True,
 )

@@ -1,4 +1,4 @@
-"""EndpointSlices."""
+"""EndpointSlices: addresses of one family, which stays."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def _renamed(obj: Object, names: tuple[tuple[str, str], ...]) -> Object:
     return {table.get(key, key): value for key, value in obj.items()}
 
 
-class _Events:
+class _View:
     """`regarding` is `involvedObject`, `note` is `message`, what is deprecated keeps its old name inside."""
 
     _NAMES = (
@@ -52,7 +52,7 @@ class _Events:
 KIND = Builtin(
     info=row(Resource("events.k8s.io", "v1", "events", "Event"), "ev", view_of=EVENTS, create_on_update=True),
     does="the same objects as core events",
-    view=_Events(),
+    view=_View(),
     check=_check,
     columns=events.COLUMNS,
     fields={

@@ -1,4 +1,4 @@
-"""NetworkPolicies."""
+"""NetworkPolicies: without `policyTypes` they are about what their rules are about."""
 
 from __future__ import annotations
 

@@ -42,8 +42,9 @@ def autoscaler_causes(obj: Object, old: Object | None, subresource: str) -> Iter
 def _metric_target(metric: Object, current: Object) -> str:
     """Return one HPA metric as `cpu: 10%/80%`; the current value is `<unknown>` until one was measured."""
     kind = metric.get("type", "")
-    source = metric.get(kind[:1].lower() + kind[1:]) or {}
-    measured = (current.get(kind[:1].lower() + kind[1:]) or {}).get("current") or {}
+    field = kind[:1].lower() + kind[1:]
+    source = section(metric, field)
+    measured = section(current, field, "current")
     target = section(source, "target")
     label = source.get("name") or section(source, "metric").get("name") or ""
     if target.get("averageUtilization") is not None:

@@ -16,8 +16,6 @@ from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, s
 from trainshed.kube.schema.metadata import selector_causes
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-
-
 VOLUME_MODES = ("Block", "Filesystem")
 
 

@@ -18,7 +18,6 @@ from trainshed.kube.meta.times import time_or_none
 NONE = "<none>"
 UNSET = "<unset>"
 UNKNOWN = "<unknown>"
-
 Cells = Callable[[Object, float], list[Any]]
 Conditions = Callable[[Object], list[Object]]
 

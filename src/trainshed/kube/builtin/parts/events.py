@@ -39,7 +39,5 @@ COLUMNS = Columns(
     define("Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count#*, Name*"),
     _row,
 )
-
-
 REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 """The fields of an object reference, all of which can be selected on."""

@@ -18,8 +18,6 @@ from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.schema.metadata import selector_causes
 
 IMMUTABLE = "field is immutable"
-
-
 COUNTS = "Name, Desired#, Current#, Ready#, Age, Containers*, Images*, Selector*"
 
 

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets."""
+"""PodDisruptionBudgets; evictions spend what their status allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ClusterRoles."""
+"""ClusterRoles, whose rules may be collected from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ClusterRoleBindings."""
+"""ClusterRoleBindings: a ClusterRole, everywhere."""
 
 from __future__ import annotations
 

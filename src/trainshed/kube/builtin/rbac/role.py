@@ -1,4 +1,4 @@
-"""Roles."""
+"""Roles: rules about the resources of one namespace."""
 
 from __future__ import annotations
 

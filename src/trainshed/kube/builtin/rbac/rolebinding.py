@@ -1,4 +1,4 @@
-"""RoleBindings."""
+"""RoleBindings: a Role or a ClusterRole, in one namespace."""
 
 from __future__ import annotations
 

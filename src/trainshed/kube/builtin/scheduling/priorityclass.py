@@ -1,4 +1,4 @@
-"""PriorityClasses."""
+"""PriorityClasses: a number that may not change; those of the system have fixed names."""
 
 from __future__ import annotations
 

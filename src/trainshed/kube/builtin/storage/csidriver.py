@@ -37,4 +37,5 @@ KIND = Builtin(
         ),
         _row,
     ),
+    returns_deleted=True,
 )

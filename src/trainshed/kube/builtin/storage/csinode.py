@@ -19,4 +19,5 @@ KIND = Builtin(
         Resource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False), unconditional_update=False
     ),
     columns=Columns(define("Name, Drivers#, Age"), _row),
+    returns_deleted=True,
 )

@@ -1,4 +1,4 @@
-"""StorageClasses."""
+"""StorageClasses: who provisions volumes and how, which may not change."""
 
 from __future__ import annotations
 
@@ -67,4 +67,5 @@ KIND = Builtin(
     columns=Columns(
         define("Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age"), _row
     ),
+    returns_deleted=True,
 )

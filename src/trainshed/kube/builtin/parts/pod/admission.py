@@ -10,11 +10,7 @@ from trainshed.kube.meta.objects import Object, copy_tree
 
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where pods find the token of their service account."""
-
-
 _UNREACHABLE_SECONDS = 300
-
-
 _EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 

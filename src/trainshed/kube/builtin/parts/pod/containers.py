@@ -16,7 +16,6 @@ from trainshed.kube.meta.quantity import parse
 
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
-
 _DOWNWARD = frozenset(
     f"metadata.{key}" for key in ("name", "namespace", "uid", "labels", "annotations")
 ) | frozenset({"spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs"})

@@ -19,11 +19,7 @@ from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.schema.metadata import annotations_causes, labels_causes
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
-
-
 _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
-
-
 _SUBDOMAINS = ("nodeName", "serviceAccountName", "schedulerName", "priorityClassName")
 
 
