@@ -2,6 +2,7 @@
 
 import pytest
 
+from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.kube.builtin.registry import find
 from trainshed.kube.meta import names
 from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, NODES, ROLES, SERVICES

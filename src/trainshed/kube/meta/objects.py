@@ -1,4 +1,4 @@
-"""Light typed views of the parts of core Kubernetes objects that a training job reads.
+"""Light typed views of the parts that every Kubernetes object has.
 
 A view never owns data: it reads the raw document, and a part that is missing or null reads as empty.
 Nothing here rejects a document; the API server has done that already.
@@ -6,7 +6,7 @@ Nothing here rejects a document; the API server has done that already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
@@ -79,48 +79,6 @@ def controller_uid(obj: Mapping[str, Any]) -> str:
         if owner.get("controller") is True:
             return str(owner.get("uid") or "")
     return ""
-
-
-def pod_phase(pod: Mapping[str, Any]) -> str:
-    """Return `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`; a pod without status is Pending."""
-    return str(section(pod, "status").get("phase") or "Pending")
-
-
-def is_active(pod: Mapping[str, Any]) -> bool:
-    """Say whether the pod still has work to do: neither finished nor terminating."""
-    return pod_phase(pod) not in ("Succeeded", "Failed") and not is_terminating(pod)
-
-
-def container_statuses(pod: Mapping[str, Any]) -> list[Object]:
-    """Return the statuses of the regular containers."""
-    return objects(section(pod, "status"), "containerStatuses")
-
-
-def init_container_statuses(pod: Mapping[str, Any]) -> list[Object]:
-    """Return the statuses of the init containers."""
-    return objects(section(pod, "status"), "initContainerStatuses")
-
-
-def container_named(pod_spec: Mapping[str, Any], name: str) -> Object | None:
-    """Return the first regular container called `name`."""
-    return next((c for c in objects(pod_spec, "containers") if c.get("name") == name), None)
-
-
-def port_named(container: Mapping[str, Any], name: str) -> int | None:
-    """Return the number of the container's port called `name`."""
-    for port in objects(container, "ports"):
-        number = port.get("containerPort")
-        if port.get("name") == name and isinstance(number, int):
-            return number
-    return None
-
-
-def terminated_states(pod: Mapping[str, Any], container: str) -> Iterator[Object]:
-    """Yield the `terminated` state of every container status called `container`."""
-    for status in container_statuses(pod):
-        ended = section(status, "state", "terminated")
-        if status.get("name") == container and ended:
-            yield ended
 
 
 def copy_tree(value: Any) -> Any:

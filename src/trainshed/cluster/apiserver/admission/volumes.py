@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.kube.builtin.storageclasses import default_class
 from trainshed.cluster.store import keys
+from trainshed.kube.builtin.storageclasses import default_class
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import STORAGECLASSES
 
