@@ -68,8 +68,19 @@ def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
     return texts(section(obj, "metadata"), "labels")
 
 
+def condition(obj: Mapping[str, Any], kind: str) -> Object | None:
+    """Return the status condition of a type, None when there is none."""
+    return next((item for item in objects(status_of(obj), "conditions") if item.get("type") == kind), None)
+
+
+def is_true(obj: Mapping[str, Any], kind: str) -> bool:
+    """Return whether a status condition is True."""
+    found = condition(obj, kind)
+    return found is not None and found.get("status") == "True"
+
+
 def is_terminating(obj: Mapping[str, Any]) -> bool:
-    """Say whether a delete of the object was accepted and is still under way."""
+    """Return whether a delete of the object was accepted and is still under way."""
     return bool(section(obj, "metadata").get("deletionTimestamp"))
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from trainshed.kube.meta.objects import (
     Object,
+    condition,
     copy_tree,
     is_terminating,
+    is_true,
     metadata_of,
     objects,
     section,
@@ -36,25 +38,18 @@ def is_active(pod: Mapping[str, Any]) -> bool:
 
 def is_ready(pod: Object) -> bool:
     """Return whether the pod's Ready condition is true."""
-    return _ready(pod) is not None
+    return is_true(pod, "Ready")
 
 
 def available_in(pod: Object, min_ready_seconds: int, now: float) -> float | None:
     """Return in how many seconds the ready pod counts as available, 0 when it does, None when it is not ready."""
-    condition = _ready(pod)
-    if condition is None:
+    ready = condition(pod, "Ready")
+    if ready is None or ready.get("status") != "True":
         return None
-    since = condition.get("lastTransitionTime")
+    since = ready.get("lastTransitionTime")
     if not min_ready_seconds or not since:
         return 0.0
     return max(parse_time(since) + min_ready_seconds - now, 0.0)
-
-
-def _ready(pod: Object) -> Object | None:
-    for condition in status_of(pod).get("conditions") or ():
-        if condition["type"] == "Ready" and condition["status"] == "True":
-            return dict(condition)
-    return None
 
 
 def claim_names(pod: Object) -> list[str]:

@@ -11,7 +11,6 @@ from trainshed.kube.builtin.parts.columns import (
     age,
     containers,
     define,
-    is_true,
     label_selector,
     template_spec,
 )
@@ -22,7 +21,16 @@ from trainshed.kube.meta import causes
 from trainshed.kube.meta.duration import human
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path
-from trainshed.kube.meta.objects import Object, copy_tree, metadata_of, name_of, section, spec_of, status_of
+from trainshed.kube.meta.objects import (
+    Object,
+    copy_tree,
+    is_true,
+    metadata_of,
+    name_of,
+    section,
+    spec_of,
+    status_of,
+)
 from trainshed.kube.meta.resources import JOBS
 from trainshed.kube.meta.times import time_or_none
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, proxy, row
-from trainshed.kube.builtin.parts.columns import NONE, UNKNOWN, Columns, age, condition, define
+from trainshed.kube.builtin.parts.columns import NONE, UNKNOWN, Columns, age, define
 from trainshed.kube.builtin.parts.pod.scheduling import TAINT_EFFECTS
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path
-from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
+from trainshed.kube.meta.objects import Object, condition, name_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import NODES
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.duration import human
-from trainshed.kube.meta.objects import Object, metadata_of, name_of, section, status_of
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, section
 from trainshed.kube.meta.times import time_or_none
 
 NONE = "<none>"
@@ -114,20 +114,6 @@ def first_few(values: Sequence[str], limit: int, missing: str) -> str:
         return missing
     text = ",".join(values[:limit])
     return text if len(values) <= limit else f"{text} + {len(values) - limit} more..."
-
-
-def condition(obj: Object, kind: str) -> Object | None:
-    """Return the status condition of a type, or None."""
-    for item in status_of(obj).get("conditions") or ():
-        if item.get("type") == kind:
-            return dict(item)
-    return None
-
-
-def is_true(obj: Object, kind: str) -> bool:
-    """Whether a status condition is True."""
-    found = condition(obj, kind)
-    return found is not None and found.get("status") == "True"
 
 
 _ACCESS_MODES = {

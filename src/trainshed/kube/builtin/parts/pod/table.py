@@ -10,16 +10,18 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube.builtin.parts.columns import (
-    NONE,
-    Columns,
-    age,
-    condition,
-    define,
-    is_true,
-)
+from trainshed.kube.builtin.parts.columns import NONE, Columns, age, define
 from trainshed.kube.meta.duration import human
-from trainshed.kube.meta.objects import Object, metadata_of, name_of, section, spec_of, status_of
+from trainshed.kube.meta.objects import (
+    Object,
+    condition,
+    is_true,
+    metadata_of,
+    name_of,
+    section,
+    spec_of,
+    status_of,
+)
 from trainshed.kube.meta.times import time_or_none
 
 
