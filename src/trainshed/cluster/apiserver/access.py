@@ -13,7 +13,7 @@ from trainshed.cluster.apiserver.http import Scope
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken, TokenIssuer
 from trainshed.cluster.store import Compacted, Store, keys
 from trainshed.kube.meta.errors import unauthorized
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import (
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,
@@ -88,7 +88,7 @@ class Authenticator:
 
     def authenticate(self, scope: Scope, authorization: str, now: float) -> User:
         """Return the user of a request. Raises `ApiError` 401 for credentials that nobody issued."""
-        named = (scope.get("extensions") or {}).get(SCOPE_USER)
+        named = section(scope, "extensions").get(SCOPE_USER)
         if named is not None:
             return User(named["username"], (*named["groups"], AUTHENTICATED))
         if not authorization:

@@ -17,7 +17,7 @@ from trainshed.kube.builtin.registry import default_object, validate_object
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.names import generated_name
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.meta.resources import CRDS
 from trainshed.kube.patch.managedfields import track_update
 from trainshed.kube.schema import crd
@@ -42,7 +42,7 @@ def place(core: Core, call: Call, obj: Object) -> Object:
     Raises:
         ApiError: 400 when the body names another namespace.
     """
-    metadata = dict(obj.get("metadata") or {})
+    metadata = dict(metadata_of(obj))
     namespace = call.route.namespace or ""
     if call.kind.resource.namespaced:
         if metadata.get("namespace") not in (None, "", namespace):
@@ -92,7 +92,7 @@ def prepare_update(
         ApiError: 422 when it is not valid, others from admission.
     """
     kind = call.kind
-    new = {**new, "metadata": _restored(old["metadata"], new.get("metadata") or {})}
+    new = {**new, "metadata": _restored(old["metadata"], metadata_of(new))}
     new = _isolated(kind, old, new, subresource)
     new = _defaulted(kind, new)
     new = mutate_update(core, call, old, new, subresource)
@@ -146,10 +146,10 @@ def _isolated(kind: ServedKind, old: Object, new: Object, subresource: str) -> O
                 del metadata["managedFields"]
         return _with_field({**old, "metadata": metadata}, "status", new)
     if subresource == "ephemeralcontainers":
-        spec = _with_field(old.get("spec") or {}, "ephemeralContainers", new.get("spec") or {})
+        spec = _with_field(spec_of(old), "ephemeralContainers", spec_of(new))
         return {**old, "metadata": metadata, "spec": spec}
     if subresource == "finalize":
-        spec = _with_field(old.get("spec") or {}, "finalizers", new.get("spec") or {})
+        spec = _with_field(spec_of(old), "finalizers", spec_of(new))
         return {**old, "metadata": metadata, "spec": spec}
     return _with_field(new, "status", old) if kind.info.has_status else new
 

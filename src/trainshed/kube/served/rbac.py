@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of
 from trainshed.kube.meta.selectors import LabelSelector
 
 MASTERS = "system:masters"
@@ -158,9 +158,7 @@ def aggregated_rules(cluster_role: Object, all_cluster_roles: Iterable[Object]) 
                 parsed = LabelSelector.from_object(selector)
             except ApiError:
                 continue  # one malformed role must not lock everybody else out
-            pending.extend(
-                other for other in everywhere if parsed.matches((other.get("metadata") or {}).get("labels"))
-            )
+            pending.extend(other for other in everywhere if parsed.matches(metadata_of(other).get("labels")))
     return rules
 
 
@@ -219,4 +217,4 @@ def _only(rule: Mapping[str, Any], *fields: str) -> Object:
 
 
 def _meta(obj: Object, field: str) -> str:
-    return str((obj.get("metadata") or {}).get(field, ""))
+    return str(metadata_of(obj).get(field, ""))

@@ -12,7 +12,7 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import Compacted, keys
 from trainshed.kube.builtin.parts.pod.admission import admit_pod
 from trainshed.kube.meta.errors import forbidden
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, spec_of
 from trainshed.kube.meta.resources import SERVICEACCOUNTS
 
 _AUTOMOUNT = "automountServiceAccountToken"
@@ -23,10 +23,10 @@ DEFAULT_ACCOUNT_SECONDS = 3.0
 
 async def admit(core: Core, call: Call, obj: Object) -> Object:
     """Return a new pod as it will be stored. Raises `ApiError` 403."""
-    spec = dict(obj.get("spec") or {})
+    spec = dict(spec_of(obj))
     obj = {**obj, "spec": spec}
     spec.update(priority.resolve(core, call, obj))
-    wants_token = MIRROR not in (obj["metadata"].get("annotations") or {})
+    wants_token = MIRROR not in section(obj, "metadata", "annotations")
     if wants_token:
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         account = await _account(core, call.route.namespace or "", name, obj)

@@ -48,7 +48,7 @@ def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
     yield from one_of(spec, path, "restartPolicy", RESTART_POLICIES)
     yield from one_of(spec, path, "dnsPolicy", _DNS_POLICIES)
     yield from one_of(spec, path, "preemptionPolicy", ("Never", "PreemptLowerPriority"))
-    if get("dnsPolicy") == "None" and not (get("dnsConfig") or {}).get("nameservers"):
+    if get("dnsPolicy") == "None" and not section(spec, "dnsConfig").get("nameservers"):
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
         yield causes.required(f"{path}.dnsConfig.nameservers", text)
     yield from non_negative(spec, path, "terminationGracePeriodSeconds")
