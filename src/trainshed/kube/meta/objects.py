@@ -17,7 +17,9 @@ def section(obj: Mapping[str, Any], *path: str) -> Object:
     """Return the object at `path`, or an empty one where any step is missing, null or no object."""
     here: Any = obj
     for step in path:
-        if type(here) is not dict and not isinstance(here, Mapping):  # the second test takes ten times as long
+        if type(here) is not dict and not isinstance(
+            here, Mapping
+        ):  # the second test takes ten times as long
             return {}
         here = here.get(step)
     return here if isinstance(here, dict) else {}
