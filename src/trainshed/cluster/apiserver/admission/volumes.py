@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import keys
-from trainshed.kube.builtin.storageclasses import default_class
+from trainshed.kube.builtin.parts.storageclasses import default_class
 from trainshed.kube.meta.objects import Object, section, spec_of
 from trainshed.kube.meta.resources import STORAGECLASSES
 
