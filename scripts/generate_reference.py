@@ -22,7 +22,7 @@ from trainshed.api.crd import crd
 from trainshed.api.registry import KINDS
 from trainshed.api.v1.common import JobKind
 from trainshed.cli.main import app
-from trainshed.kube.builtin.builtins import BUILTINS
+from trainshed.kube.builtin.registry import BUILTINS
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.schema.nodes import KUBERNETES_MINOR
 
@@ -123,86 +123,21 @@ class Row(NamedTuple):
 
 # API.
 
-BEHAVIOUR = {
-    ("", "bindings"): "binds a pod to a node",
-    ("", "configmaps"): "env, envFrom and volumes of pods; changes reach mounted volumes",
-    ("", "endpoints"): "written for every Service with a selector",
-    ("", "events"): "repeats raise `count`; deleted after an hour",
-    ("", "limitranges"): "",
-    (
-        "",
-        "namespaces",
-    ): "deletion removes what is in it; each gets a default ServiceAccount and the CA's ConfigMap",
-    ("", "nodes"): "this machine, `--nodes` times; taints, labels and cordon are honoured",
-    ("", "persistentvolumeclaims"): "bound to a fitting volume, or provisioned as a directory",
-    ("", "persistentvolumes"): "hostPath and local; claims, reclaim policies Retain and Delete",
-    ("", "pods"): "scheduled and run; see [limits](limits.md) for the fields that are not honoured",
-    ("", "podtemplates"): "",
-    ("", "replicationcontrollers"): "",
-    ("", "resourcequotas"): "",
-    ("", "secrets"): "env, envFrom and volumes of pods",
-    ("", "serviceaccounts"): "tokens, also mounted into pods, are signed, expire and are bound to their pod",
-    ("", "services"): "DNS names resolve to the ready pods; a cluster IP is assigned but not routed",
-    ("apps", "controllerrevisions"): "",
-    ("apps", "daemonsets"): "",
-    ("apps", "deployments"): "rolling updates, history and rollback, pause, scale",
-    ("apps", "replicasets"): "keeps its number of pods",
-    ("apps", "statefulsets"): "",
-    ("events.k8s.io", "events"): "the same objects as core events",
-    ("authentication.k8s.io", "selfsubjectreviews"): "answers who you are",
-    ("authentication.k8s.io", "tokenreviews"): "checks a token",
-    ("authorization.k8s.io", "localsubjectaccessreviews"): "answers from the roles",
-    ("authorization.k8s.io", "selfsubjectaccessreviews"): "answers from the roles (`kubectl auth can-i`)",
-    (
-        "authorization.k8s.io",
-        "selfsubjectrulesreviews",
-    ): "answers from the roles (`kubectl auth can-i --list`)",
-    ("authorization.k8s.io", "subjectaccessreviews"): "answers from the roles",
-    ("autoscaling", "horizontalpodautoscalers"): "",
-    ("batch", "cronjobs"): "",
-    ("batch", "jobs"): "completions, parallelism, back-off limit, deadline, time to live, suspend",
-    ("certificates.k8s.io", "certificatesigningrequests"): "",
-    ("networking.k8s.io", "ingressclasses"): "",
-    ("networking.k8s.io", "ingresses"): "",
-    ("networking.k8s.io", "networkpolicies"): "",
-    ("policy", "poddisruptionbudgets"): "",
-    ("rbac.authorization.k8s.io", "clusterrolebindings"): "decides every request",
-    ("rbac.authorization.k8s.io", "clusterroles"): "decides every request; aggregated roles are computed",
-    ("rbac.authorization.k8s.io", "rolebindings"): "decides every request",
-    ("rbac.authorization.k8s.io", "roles"): "decides every request",
-    ("storage.k8s.io", "csidrivers"): "",
-    ("storage.k8s.io", "csinodes"): "",
-    ("storage.k8s.io", "storageclasses"): "`standard` provisions directories of this machine",
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): "",
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): "",
-    (
-        "apiextensions.k8s.io",
-        "customresourcedefinitions",
-    ): "served at once: schema, defaults, pruning, CEL, columns, status and scale; no conversion webhooks",
-    ("scheduling.k8s.io", "priorityclasses"): "sets the priority of pods; nothing is preempted",
-    ("coordination.k8s.io", "leases"): "leader election; the node's heartbeat",
-    ("node.k8s.io", "runtimeclasses"): "",
-    ("discovery.k8s.io", "endpointslices"): "written for every Service with a selector",
-    ("metrics.k8s.io", "nodes"): "`kubectl top nodes`",
-    ("metrics.k8s.io", "pods"): "`kubectl top pods`",
-}
-"""What acts on a resource here, by (group, plural); empty when nothing does and objects are only stored."""
-
 UNSERVED = {"proxy"}
 """Subresources that discovery lists and that answer 501."""
 
 
 def api_page() -> str:
-    """Return the page of served resources. Raises KeyError for a resource that BEHAVIOUR does not know."""
-    rows = {True: [], False: []}  # type: dict[bool, list[str]]
-    for info in BUILTINS:
-        behaviour = BEHAVIOUR[info.resource.group, info.resource.plural]
+    """Return the page of served resources."""
+    rows: dict[bool, list[str]] = {True: [], False: []}
+    for kind in BUILTINS:
+        info = kind.info
         cells = [f"`{info.resource.plural}`", f"{info.resource.group or 'core'}/{info.resource.version}"]
-        if behaviour:
-            cells += [verbs(info), subresources(info), behaviour]
+        if kind.does:
+            cells += [verbs(info), subresources(info), kind.does]
         else:
             cells.append(subresources(info))
-        rows[bool(behaviour)].append(f"| {' | '.join(cells)} |")
+        rows[bool(kind.does)].append(f"| {' | '.join(cells)} |")
     return "\n".join([
         MARK,
         "# Which Kubernetes API is served\n",

@@ -12,9 +12,8 @@ from typing import Any
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.transport import Response
+from trainshed.cluster.apiserver.access import ADMIN, Authenticator, RbacAuthorizer
 from trainshed.cluster.apiserver.app import ApiServer
-from trainshed.cluster.apiserver.authentication import ADMIN, Authenticator
-from trainshed.cluster.apiserver.authorization import RbacAuthorizer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.pki import ensure_pki

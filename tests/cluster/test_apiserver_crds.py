@@ -55,6 +55,17 @@ async def test_served_as_soon_as_the_create_returns(world: World) -> None:
     assert "'Kind' is missing" in error["message"]
 
 
+async def test_objects_are_selected_by_the_fields_that_the_definition_names(world: World) -> None:
+    selectable = {"selectableFields": [{"jsonPath": ".spec.size"}]}
+    await world.ok("POST", CRDS, definition({**version("v1", storage=True, size=SIZE), **selectable}))
+    for name, size in (("small", 1), ("large", 9)):
+        await world.ok("POST", V1, {**widget(size=size), "metadata": {"name": name}})
+    listed = await world.ok("GET", V1, fieldSelector="spec.size=9")
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["large"]
+    error = await world.refused(400, "GET", V1, fieldSelector="spec.colour=red")
+    assert "field label not supported: spec.colour" in error["message"]
+
+
 async def test_versions_show_the_same_object(world: World) -> None:
     both = definition(version("v1", size=SIZE), version("v2", storage=True, size=SIZE))
     await world.ok("POST", CRDS, both)

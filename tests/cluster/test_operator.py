@@ -24,9 +24,8 @@ from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.client.transport import Transport
+from trainshed.cluster.apiserver.access import Authenticator, RbacAuthorizer
 from trainshed.cluster.apiserver.app import ApiServer
-from trainshed.cluster.apiserver.authentication import Authenticator
-from trainshed.cluster.apiserver.authorization import RbacAuthorizer
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.store import Store
 from trainshed.jobs.engine.model import OperatorOptions

@@ -30,9 +30,8 @@ from tests.fakes.training import conditions, make_job
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
+from trainshed.cluster.apiserver.access import ADMIN, Authenticator, RbacAuthorizer
 from trainshed.cluster.apiserver.app import ApiServer
-from trainshed.cluster.apiserver.authentication import ADMIN, Authenticator
-from trainshed.cluster.apiserver.authorization import RbacAuthorizer
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.store import Store
 from trainshed.kube.meta.resources import CRDS, NAMESPACES, PODS, SERVICEACCOUNTS

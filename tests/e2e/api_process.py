@@ -45,8 +45,9 @@ async def main(home: Path) -> None:
     ]
     listener = socket.create_server(("127.0.0.1", 0))
     server = f"https://127.0.0.1:{listener.getsockname()[1]}"
-    document = kubeconfig.document(server, pki.ca_pem, pki.admin_token, home=paths.root)
-    kubeconfig.write(paths.kubeconfig, document)
+    kubeconfig.write(
+        paths.kubeconfig, kubeconfig.document(server, pki.ca_pem, pki.admin_token, home=paths.root)
+    )
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     tasks = [asyncio.create_task(part.run()) for part in parts]

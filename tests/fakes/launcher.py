@@ -38,8 +38,9 @@ from trainshed.jobs.v1.frameworks.base import (
     Seen,
 )
 from trainshed.jobs.v1.restart import Restart
-from trainshed.kube.meta.objects import Object, name_of, objects, pod_phase, section
+from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.meta.plan import Event, Tells, Told
+from trainshed.kube.meta.pods import phase as pod_phase
 from trainshed.kube.meta.resources import CONFIGMAPS, ROLES, SERVICEACCOUNTS, Resource
 
 IMAGE_FLAG = "launch-delivery-image"

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.schema.decode import cannot_handle, canonical_time, conform
+from trainshed.kube.meta.times import canonical_time
+from trainshed.kube.schema.decode import cannot_handle, conform
 from trainshed.kube.schema.nodes import builtin, from_crd
 
 POD = builtin(("", "v1", "Pod"))

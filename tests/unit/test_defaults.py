@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.kube.builtin.defaults import admit_pod, default_object, qos_class
-from trainshed.kube.builtin.podspec_defaults import image_pull_policy
+from trainshed.kube.builtin.parts.pod.admission import admit_pod
+from trainshed.kube.builtin.parts.pod.defaults import image_pull_policy
+from trainshed.kube.builtin.parts.pod.qos import qos_class
+from trainshed.kube.builtin.registry import RESOURCES, default_object
 from trainshed.kube.meta import resources as r
 from trainshed.kube.schema.decode import conform
 from trainshed.kube.schema.nodes import builtin
-from trainshed.kube.served.registry import BUILTINS
 
 
 def pod(container=None, **spec):
@@ -249,7 +250,7 @@ def test_kinds_without_defaults_are_returned_as_they_are():
     assert default_object(r.CONFIGMAPS, obj) is obj
 
 
-@pytest.mark.parametrize("info", BUILTINS, ids=lambda info: info.resource.group_resource)
+@pytest.mark.parametrize("info", RESOURCES, ids=lambda info: info.resource.group_resource)
 def test_defaults_of_an_empty_object_fit_the_schema(info):
     """Whatever defaulting adds is a field that the kind has, with the type it has; twice adds nothing."""
     resource = info.resource

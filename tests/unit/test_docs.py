@@ -12,8 +12,6 @@ import pytest
 from tests.tutorial import blocks, commands
 from trainshed.api.registry import KINDS
 from trainshed.cli.main import app
-from trainshed.cluster.apiserver.inert import INERT
-from trainshed.kube.builtin.builtins import BUILTINS
 from trainshed.operator.flags import build_parser
 
 ROOT = Path(__file__).parents[2]
@@ -83,20 +81,6 @@ def test_generated_pages_are_current(name: str) -> None:
     assert stored.read_text() == made, "run: python scripts/generate_reference.py"
 
 
-def test_whoever_creates_an_inert_kind_is_warned() -> None:
-    """Only kinds that are data by nature do without."""
-    stored_only = {resource for resource, behaviour in GENERATOR["BEHAVIOUR"].items() if not behaviour}
-    data = {
-        ("", "podtemplates"),
-        ("apps", "controllerrevisions"),
-        ("networking.k8s.io", "ingressclasses"),
-        ("node.k8s.io", "runtimeclasses"),
-    }
-    unwarned = {(g, p) for g, p in stored_only - INERT if g != "storage.k8s.io"}
-    assert stored_only >= INERT
-    assert unwarned == data
-
-
 def test_every_command_is_in_the_reference() -> None:
     page = (DOCS / "reference/cli.md").read_text()
     listed = [path for path, _ in GENERATOR["commands"](app, "trainshed")]
@@ -122,11 +106,6 @@ def test_every_flag_that_the_reference_lists_exists() -> None:
     listed = re.findall(r"^\| `([a-z-]+)` \|", page.partition("## Legacy")[0], re.MULTILINE)
     assert listed
     assert set(listed) <= operator_flags()
-
-
-def test_every_resource_is_in_the_table_and_none_besides() -> None:
-    known = {(info.resource.group, info.resource.plural) for info in BUILTINS}
-    assert set(GENERATOR["BEHAVIOUR"]) == known
 
 
 def test_every_kind_has_a_page() -> None:

@@ -39,10 +39,3 @@ M, H, D, Y = 60, 3600, 86400, 365 * 86400
 )
 def test_human(seconds: float, text: str) -> None:
     assert duration.human(seconds) == text
-
-
-def test_age_of_a_timestamp() -> None:
-    assert duration.age("1970-01-01T00:00:10Z", 70.0) == "60s"
-    assert duration.age("1970-01-01T01:00:10.500000+01:00", 70.6) == "60s"
-    assert duration.age(None, 70.0) == "<unknown>"
-    assert duration.age("yesterday", 70.0) == "<unknown>"

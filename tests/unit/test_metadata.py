@@ -3,6 +3,7 @@
 import pytest
 
 from trainshed.api.v1.pytorch import PYTORCHJOB
+from trainshed.kube.builtin.registry import find
 from trainshed.kube.meta import names
 from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, NODES, ROLES, SERVICES
 from trainshed.kube.schema.metadata import ANNOTATIONS_MAX, selector_causes, validate_metadata
@@ -11,7 +12,9 @@ from trainshed.kube.schema.metadata import ANNOTATIONS_MAX, selector_causes, val
 def causes(resource=CONFIGMAPS, old=None, **meta):
     meta = {"name": "a", **({"namespace": "ns"} if resource.namespaced else {}), **meta}
     before = None if old is None else {"metadata": {**meta, **old}}
-    return [f"{c.field}: {c.message}" for c in validate_metadata(resource, {"metadata": meta}, before)]
+    kind = find(resource)
+    rule = names.dns_subdomain if kind is None else kind.name_rule
+    return [f"{c.field}: {c.message}" for c in validate_metadata(resource, {"metadata": meta}, before, rule)]
 
 
 @pytest.mark.parametrize(

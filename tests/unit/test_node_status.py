@@ -11,7 +11,7 @@ from trainshed.cluster.node.pod.lifecycle import DEADLINE
 from trainshed.cluster.node.pod.observed import Health, Problem, SeenContainer
 from trainshed.cluster.node.pod.status import StatusContext, changed, container_id, pod_status
 from trainshed.cluster.node.pod.statuswriter import is_bland
-from trainshed.kube.builtin.defaults import qos_class
+from trainshed.kube.builtin.parts.pod.qos import qos_class
 from trainshed.kube.meta.times import format_time
 
 CONTEXT = StatusContext("10.88.0.1", lambda image: "trainshed://host-root")

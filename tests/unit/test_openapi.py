@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from tests.unit.test_registry import make_custom
+from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.served.openapi import OpenAPI, gv_path
-from trainshed.kube.served.registry import BUILTINS, Registry
+from trainshed.kube.served.registry import Registry
 
-GROUP_VERSIONS = sorted({info.group_version for info in BUILTINS})
+GROUP_VERSIONS = sorted({info.group_version for info in RESOURCES})
 
 
 def _document(registry: Registry, group: str, version: str) -> Any:
@@ -45,7 +46,7 @@ def test_document_is_closed_and_without_json_schema_leftovers(group: str, versio
 
 
 @pytest.mark.parametrize(
-    "info", [i for i in BUILTINS if "patch" in i.verbs], ids=lambda i: i.resource.group_resource
+    "info", [i for i in RESOURCES if "patch" in i.verbs], ids=lambda i: i.resource.group_resource
 )
 def test_patch_carries_kind_and_field_validation(info: Any) -> None:
     document = _document(Registry(), *info.group_version)

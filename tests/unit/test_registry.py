@@ -5,9 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta import resources
+from trainshed.kube.meta.resourceinfo import ALL_VERBS, ResourceInfo
 from trainshed.kube.meta.resources import Resource
-from trainshed.kube.served.registry import ALL_VERBS, BUILTINS, Registry, ResourceInfo, version_priority
+from trainshed.kube.served.registry import Registry, version_priority
 
 
 def make_custom(
@@ -33,10 +35,10 @@ def test_every_constant_of_resources_is_served() -> None:
 
 
 def test_paths_and_short_names_are_unambiguous_within_a_group() -> None:
-    paths = [(info.resource.group, info.resource.version, info.resource.plural) for info in BUILTINS]
+    paths = [(info.resource.group, info.resource.version, info.resource.plural) for info in RESOURCES]
     assert len(paths) == len(set(paths))
-    for info in BUILTINS:
-        same = [i for i in BUILTINS if i.group_version == info.group_version and i is not info]
+    for info in RESOURCES:
+        same = [i for i in RESOURCES if i.group_version == info.group_version and i is not info]
         others = {
             name for other in same for name in (other.resource.plural, other.singular, *other.short_names)
         }
@@ -44,7 +46,7 @@ def test_paths_and_short_names_are_unambiguous_within_a_group() -> None:
 
 
 def test_reviews_can_only_be_created_and_metrics_only_read() -> None:
-    for info in BUILTINS:
+    for info in RESOURCES:
         if info.resource.kind.endswith("Review"):
             assert (info.verbs, info.stored) == (("create",), False)
         if info.resource.group == "metrics.k8s.io":
@@ -68,9 +70,6 @@ def test_core_comes_first_and_autoscaling_prefers_v2() -> None:
     registry = Registry()
     assert registry.groups()[:2] == ["", "apps"]
     assert registry.versions("autoscaling") == ["v2", "v1"]
-    preferred = registry.preferred("autoscaling", "horizontalpodautoscalers")
-    assert preferred is not None
-    assert preferred.resource.version == "v2"
 
 
 def test_crd_is_served_from_add_to_remove() -> None:
@@ -79,7 +78,7 @@ def test_crd_is_served_from_add_to_remove() -> None:
     registry.add("pytorchjobs.kubeflow.org", [make_custom("v1beta1"), make_custom("v1")])
     assert registry.groups()[-1] == "kubeflow.org"
     assert registry.versions("kubeflow.org") == ["v1", "v1beta1"]
-    found = registry.by_kind("kubeflow.org", "v1", "PyTorchJob")
+    found = registry.get("kubeflow.org", "v1", "pytorchjobs")
     assert found is not None
     assert found.crd
     assert found.verbs == ALL_VERBS

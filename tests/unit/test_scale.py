@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from trainshed.kube.builtin.registry import find
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.wire.scale import BUILTIN_SCALES, ScalePaths, from_crd, from_scale, to_scale
+from trainshed.kube.meta.resourceinfo import ScalePaths
+from trainshed.kube.meta.resources import DEPLOYMENTS, Resource, core
+from trainshed.kube.wire.scale import from_scale, to_scale
 
 DEPLOYMENT: dict[str, Any] = {
     "apiVersion": "apps/v1",
@@ -18,8 +21,15 @@ DEPLOYMENT: dict[str, Any] = {
 }
 
 
+def paths_of(resource: Resource) -> ScalePaths:
+    """Return where a built-in kind keeps its counts."""
+    kind = find(resource)
+    assert kind is not None and kind.info.scale is not None
+    return kind.info.scale
+
+
 def test_scale_of_a_deployment() -> None:
-    assert to_scale(DEPLOYMENT, BUILTIN_SCALES["apps", "deployments"]) == {
+    assert to_scale(DEPLOYMENT, paths_of(DEPLOYMENTS)) == {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "3"},
@@ -30,18 +40,12 @@ def test_scale_of_a_deployment() -> None:
 
 def test_scale_of_a_replication_controller_has_a_map_selector() -> None:
     controller = {"metadata": {}, "spec": {"replicas": 0, "selector": {"x": "y"}}}
-    scale = to_scale(controller, BUILTIN_SCALES["", "replicationcontrollers"])
+    scale = to_scale(controller, paths_of(core("replicationcontrollers", "ReplicationController")))
     assert scale["status"] == {"replicas": 0, "selector": "x=y"}
 
 
 def test_scale_of_a_custom_resource() -> None:
-    paths = from_crd(
-        {
-            "specReplicasPath": ".spec.worker.count",
-            "statusReplicasPath": ".status.count",
-            "labelSelectorPath": ".status.selector",
-        }
-    )
+    paths = ScalePaths(".spec.worker.count", ".status.count", ".status.selector")
     obj = {"metadata": {"name": "w"}, "spec": {"worker": {"count": 4}}, "status": {"selector": "a=b"}}
     assert to_scale(obj, paths)["spec"] == {"replicas": 4}
     assert to_scale(obj, paths)["status"] == {"replicas": 0, "selector": "a=b"}

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.api.v1.pytorch import PYTORCHJOB
+from trainshed.kube.builtin.registry import find, selectable_fields
 from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.fieldselectors import METADATA, Getter, custom
 from trainshed.kube.meta.resources import EVENTS, JOBS, NODES, PODS, Resource
-from trainshed.kube.meta.selectors import FieldSelector, LabelSelector, supported_fields
+from trainshed.kube.meta.selectors import FieldSelector, LabelSelector
+
+
+def fields_of(resource: Resource) -> Mapping[str, Getter]:
+    """Return what a field selector may name of a built-in kind."""
+    kind = find(resource)
+    assert kind is not None
+    return selectable_fields(kind.info)
+
 
 LABELS = {"app": "web", "tier": "", "n": "5", "example.com/role": "node"}
 
@@ -158,9 +168,9 @@ POD: dict[str, Any] = {
     ],
 )
 def test_field_matching(text: str, matches: bool) -> None:
-    fields = supported_fields(PODS)
+    fields = fields_of(PODS)
     selector = FieldSelector.parse(text)
-    selector.check(fields, PODS)
+    selector.check(fields, builtin=True)
     assert selector.matches(POD, fields) is matches
 
 
@@ -178,7 +188,6 @@ def test_field_values_may_be_escaped() -> None:
     ("resource", "field", "message"),
     [
         (PODS, "spec.foo", "field label not supported: spec.foo"),
-        (PYTORCHJOB.resource, "spec.foo", "field label not supported: spec.foo"),
         (
             Resource("", "v1", "configmaps", "ConfigMap"),
             "data.a",
@@ -193,17 +202,26 @@ def test_field_values_may_be_escaped() -> None:
 )
 def test_unknown_fields_are_refused(resource: Resource, field: str, message: str) -> None:
     with pytest.raises(ApiError) as caught:
-        FieldSelector.parse(f"{field}=x").check(supported_fields(resource), resource)
+        FieldSelector.parse(f"{field}=x").check(fields_of(resource), builtin=True)
     assert (caught.value.code, caught.value.message) == (400, message)
 
 
+def test_a_custom_resource_has_the_fields_that_its_definition_names() -> None:
+    fields = {**METADATA, **custom([".spec.colour"])}
+    selector = FieldSelector.parse("spec.colour=red")
+    selector.check(fields, builtin=False)
+    assert selector.matches({"spec": {"colour": "red"}}, fields)
+    assert not selector.matches({"spec": {}}, fields)
+    for known in (fields, METADATA):
+        with pytest.raises(ApiError, match=r"field label not supported: spec\.foo"):
+            FieldSelector.parse("spec.foo=x").check(known, builtin=False)
+
+
 def test_fields_of_other_kinds() -> None:
-    job = supported_fields(JOBS)
+    job = fields_of(JOBS)
     assert FieldSelector.parse("status.successful=2").matches({"status": {"succeeded": 2}}, job)
     assert FieldSelector.parse("status.successful=0").matches({}, job)
-    assert FieldSelector.parse("spec.unschedulable=false").matches({}, supported_fields(NODES))
+    assert FieldSelector.parse("spec.unschedulable=false").matches({}, fields_of(NODES))
     event = {"involvedObject": {"kind": "Pod"}, "source": {"component": "kubelet"}}
     selector = FieldSelector.parse("involvedObject.kind=Pod,involvedObject.namespace=,source=kubelet")
-    assert selector.matches(event, supported_fields(EVENTS))
-    colour = supported_fields(PYTORCHJOB.resource, [".spec.colour"])
-    assert FieldSelector.parse("spec.colour=red").matches({"spec": {"colour": "red"}}, colour)
+    assert selector.matches(event, fields_of(EVENTS))

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from tests.unit.test_registry import make_custom
+from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.served import tables
-from trainshed.kube.served.registry import BUILTINS, Registry, ResourceInfo
+from trainshed.kube.served.registry import Registry
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC).timestamp()
 FIVE_MINUTES_AGO = "2026-01-01T11:55:00Z"
@@ -193,7 +195,7 @@ def test_finished_pods_carry_a_row_condition() -> None:
         assert [c["reason"] for c in conditions] == expected
 
 
-@pytest.mark.parametrize("info", BUILTINS, ids=lambda i: f"{i.resource.group_resource}/{i.resource.version}")
+@pytest.mark.parametrize("info", RESOURCES, ids=lambda i: f"{i.resource.group_resource}/{i.resource.version}")
 def test_every_kind_prints_an_empty_object(info: ResourceInfo) -> None:
     """Fresh objects have neither spec nor status nor much of anything; lists must print all the same."""
     definitions = tables.columns(info)

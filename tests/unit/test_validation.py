@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from trainshed.kube.builtin.defaults import default_object, job_identity
-from trainshed.kube.builtin.validation import validate_object
+from trainshed.kube.builtin.batch import job as jobs
+from trainshed.kube.builtin.registry import default_object, validate_object
 from trainshed.kube.meta import resources as r
 
 CRONJOBS = r.Resource("batch", "v1", "cronjobs", "CronJob")
@@ -347,7 +347,7 @@ def test_updates(resource, fields, path, value, text):
 
 def test_a_job_gets_its_identity():
     job = make(r.JOBS, spec={"template": JOB_TEMPLATE})
-    out = job_identity(job)
+    out = jobs.KIND.identify(job)
     labels = {
         "batch.kubernetes.io/controller-uid": "u",
         "batch.kubernetes.io/job-name": "x",
@@ -357,7 +357,7 @@ def test_a_job_gets_its_identity():
     assert out["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}
     assert out["spec"]["template"]["metadata"]["labels"] == labels
     assert out["metadata"]["labels"] == labels
-    assert job_identity(out) == out and texts(r.JOBS, out) == []
+    assert jobs.KIND.identify(out) == out and texts(r.JOBS, out) == []
     assert "labels" not in job["metadata"]
 
 

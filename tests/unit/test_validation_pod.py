@@ -4,8 +4,7 @@ import copy
 
 import pytest
 
-from trainshed.kube.builtin.defaults import default_object
-from trainshed.kube.builtin.validation import validate_object
+from trainshed.kube.builtin.registry import default_object, validate_object
 from trainshed.kube.meta.resources import PODS
 
 

@@ -59,7 +59,7 @@ def _subresources(kind: Kind) -> Object:
         out["scale"] = {
             "specReplicasPath": kind.scale.spec_replicas,
             "statusReplicasPath": kind.scale.status_replicas,
-            "labelSelectorPath": kind.scale.label_selector,
+            "labelSelectorPath": kind.scale.selector,
         }
     return out
 

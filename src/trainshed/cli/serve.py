@@ -22,7 +22,7 @@ from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.control.controlplane import CannotStart, Options, run
 from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.paths import StatePaths
-from trainshed.kube.builtin.builtins import BUILTINS
+from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import Resource
@@ -122,7 +122,7 @@ def _steps(objects: Sequence[Object]) -> list[list[tuple[Resource, Object]]]:
     return steps
 
 
-_RESOURCES = {(info.resource.api_version, info.resource.kind): info.resource for info in BUILTINS}
+_RESOURCES = {(info.resource.api_version, info.resource.kind): info.resource for info in RESOURCES}
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from trainshed.client.transport import TransportError
+from trainshed.kube.meta.times import parse_time
 
 EXPIRY_MARGIN_SECONDS = 60.0
 
@@ -155,7 +155,7 @@ def parse_exec_credential(output: bytes, command: str) -> tuple[str, float | Non
     try:
         status = msgspec.json.decode(output)["status"]
         token, expiry = status.get("token"), status.get("expirationTimestamp")
-        expires = datetime.fromisoformat(expiry).timestamp() if expiry else None
+        expires = parse_time(expiry) if expiry else None
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise TransportError(f"credential plugin {command} printed no ExecCredential: {error}") from error
     if not token:

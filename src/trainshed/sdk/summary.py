@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 
 from trainshed.client.client import Client
@@ -10,6 +9,7 @@ from trainshed.kube.meta.duration import elapsed
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
+from trainshed.kube.meta.times import parse_time
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.follow import Outcome
 
@@ -106,15 +106,11 @@ def _took(job: Object) -> float | None:
     status = job.get("status") or {}
     if not status.get("startTime") or not status.get("completionTime"):
         return None
-    return _seconds(status["completionTime"]) - _seconds(status["startTime"])
+    return parse_time(status["completionTime"]) - parse_time(status["startTime"])
 
 
 def _epoch_of(job: Object) -> float:
-    return _seconds(job["metadata"]["creationTimestamp"])
-
-
-def _seconds(timestamp: str) -> float:
-    return datetime.fromisoformat(timestamp).timestamp()
+    return parse_time(job["metadata"]["creationTimestamp"])
 
 
 def _size(file: Path) -> str:

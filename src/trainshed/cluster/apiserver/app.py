@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from typing import Any
 
 from trainshed.cluster.apiserver import streams
-from trainshed.cluster.apiserver.authentication import ADMIN, Authenticator
-from trainshed.cluster.apiserver.authorization import Authorizer, RbacAuthorizer
+from trainshed.cluster.apiserver.access import ADMIN, Authenticator, Authorizer, RbacAuthorizer
 from trainshed.cluster.apiserver.core import AdmissionCheck, Call, Core
 from trainshed.cluster.apiserver.definitions import Definitions
 from trainshed.cluster.apiserver.dispatch import Dispatcher
@@ -32,7 +31,7 @@ from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.pki import Pki
-from trainshed.cluster.store import Store, Stored, StoreError
+from trainshed.cluster.store import Store, Stored, StoreError, keys
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire.asgi import Header, Receive, Scope, Send
@@ -127,9 +126,9 @@ class ApiServer:
 
     async def _remove(self, stored: Stored) -> None:
         """Delete a custom resource whose definition goes away."""
-        _, group, plural, namespace, name = stored.key.split("/", 4)
+        place = keys.place(stored.key)
         version = stored.obj["apiVersion"].rpartition("/")[2]
-        kind = self.core.kinds.get(group, version, plural)
+        kind = self.core.kinds.get(place.group, version, place.plural)
         if kind is None:
             await self.core.store.delete(stored.key, stored.revision)
             return
@@ -137,8 +136,8 @@ class ApiServer:
             await remove(
                 self.core,
                 kind,
-                None if namespace == "-" else namespace,
-                name,
+                place.namespace,
+                place.name,
                 DeleteOptions(propagation_policy="Background"),
                 self.core.clock(),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call
-from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.decode import Mode, cannot_handle, conform
@@ -47,7 +47,7 @@ async def _read(call: Call, kind: str, mode: Mode) -> tuple[Object, list[str]]:
     return decode_body(data, content_type, kind=kind, find_duplicates=mode != "ignore")
 
 
-def typed(kind: Kind, obj: Object) -> Object:
+def typed(kind: ServedKind, obj: Object) -> Object:
     """Return `obj` with apiVersion and kind first. Built-in kinds may leave them out.
 
     Raises:

@@ -9,7 +9,7 @@ import asyncio
 
 from trainshed.client.client import Client
 from trainshed.cluster.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
-from trainshed.kube.builtin.storageclasses import IS_DEFAULT
+from trainshed.kube.builtin.parts.storageclasses import IS_DEFAULT
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import (

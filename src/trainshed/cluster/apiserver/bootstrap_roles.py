@@ -1,14 +1,16 @@
 """The roles and bindings that a cluster starts with.
 
-`admin`, `edit` and `view` grant what upstream's grant for the kinds served here, and collect more through
-aggregation labels, which manifests of operators use. Source: "Default roles and role bindings", API reference
-"Using RBAC Authorization".
+`admin`, `edit` and `view` grant what upstream's grant for the kinds served here, which is declared with the kinds, and
+collect more through aggregation labels, which manifests of operators use. Source: "Default roles and role
+bindings", API reference "Using RBAC Authorization".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from trainshed.kube.builtin.kind import Builtin
+from trainshed.kube.builtin.registry import BUILTINS
 from trainshed.kube.meta.objects import Object
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -16,97 +18,20 @@ _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _BOOTSTRAPPING = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
-_VIEWED: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "",
-        (
-            "bindings",
-            "configmaps",
-            "endpoints",
-            "events",
-            "limitranges",
-            "namespaces",
-            "persistentvolumeclaims",
-            "persistentvolumeclaims/status",
-            "pods",
-            "pods/log",
-            "pods/status",
-            "replicationcontrollers",
-            "replicationcontrollers/scale",
-            "resourcequotas",
-            "serviceaccounts",
-            "services",
-            "services/status",
-        ),
-    ),
-    (
-        "apps",
-        (
-            "controllerrevisions",
-            "daemonsets",
-            "daemonsets/status",
-            "deployments",
-            "deployments/scale",
-            "deployments/status",
-            "replicasets",
-            "replicasets/scale",
-            "replicasets/status",
-            "statefulsets",
-            "statefulsets/scale",
-            "statefulsets/status",
-        ),
-    ),
-    ("autoscaling", ("horizontalpodautoscalers", "horizontalpodautoscalers/status")),
-    ("batch", ("cronjobs", "cronjobs/status", "jobs", "jobs/status")),
-    ("discovery.k8s.io", ("endpointslices",)),
-    ("networking.k8s.io", ("ingresses", "ingresses/status", "networkpolicies")),
-    ("policy", ("poddisruptionbudgets", "poddisruptionbudgets/status")),
-    ("metrics.k8s.io", ("pods", "nodes")),
-)
-_EDITED: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "",
-        (
-            "configmaps",
-            "events",
-            "persistentvolumeclaims",
-            "pods",
-            "pods/attach",
-            "pods/eviction",
-            "pods/exec",
-            "pods/portforward",
-            "pods/proxy",
-            "replicationcontrollers",
-            "replicationcontrollers/scale",
-            "secrets",
-            "serviceaccounts",
-            "services",
-            "services/proxy",
-        ),
-    ),
-    (
-        "apps",
-        (
-            "daemonsets",
-            "deployments",
-            "deployments/rollback",
-            "deployments/scale",
-            "replicasets",
-            "replicasets/scale",
-            "statefulsets",
-            "statefulsets/scale",
-        ),
-    ),
-    ("autoscaling", ("horizontalpodautoscalers",)),
-    ("batch", ("cronjobs", "jobs")),
-    ("coordination.k8s.io", ("leases",)),
-    ("networking.k8s.io", ("ingresses", "networkpolicies")),
-    ("policy", ("poddisruptionbudgets",)),
-)
-
 
 def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> Object:
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+def _declared(parts_of: Callable[[Builtin], Sequence[str]], verbs: Sequence[str]) -> list[Object]:
+    """Return one rule per group with what its kinds declare to be viewed or edited."""
+    found: dict[str, list[str]] = {}
+    for kind in BUILTINS:
+        resource = kind.info.resource
+        for part in parts_of(kind):
+            name = f"{resource.plural}/{part}" if part else resource.plural
+            found.setdefault(resource.group, []).append(name)
+    return [_rule(group, resources, verbs) for group, resources in found.items()]
 
 
 def _paths(paths: Sequence[str]) -> Object:
@@ -144,8 +69,8 @@ def cluster_roles() -> list[Object]:
         {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
         {"nonResourceURLs": ["*"], "verbs": ["*"]},
     ]
-    view = [_rule(group, resources, _READ) for group, resources in _VIEWED]
-    edit = [_rule(group, resources, _WRITE) for group, resources in _EDITED]
+    view = _declared(lambda kind: kind.viewed, _READ)
+    edit = _declared(lambda kind: kind.edited, _WRITE)
     edit += [
         _rule("", ("pods/attach", "pods/exec", "pods/portforward", "secrets"), _READ),
         _rule("coordination.k8s.io", ("leases",), _READ),

@@ -1,20 +1,20 @@
-"""What every handler needs, in one place: the store, the kinds, who decides, the clock."""
+"""What every handler needs, in one place: the store, the kinds, who decides, the clock, chance."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
 
-from trainshed.cluster.apiserver.authentication import Authenticator
-from trainshed.cluster.apiserver.authorization import Authorizer
+from trainshed.cluster.apiserver.access import Authenticator, Authorizer, User
 from trainshed.cluster.apiserver.http import Incoming
-from trainshed.cluster.apiserver.identity import User
-from trainshed.cluster.apiserver.kinds import Kind, Kinds
+from trainshed.cluster.apiserver.kinds import Kinds, ServedKind
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.store import Store
 from trainshed.kube.meta.errors import ApiError, Cause
+from trainshed.kube.meta.names import SUFFIX_ALPHABET, SUFFIX_LENGTH
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.wire.route import Route
@@ -33,7 +33,7 @@ AdmissionCheck: TypeAlias = Callable[[Object, Object | None, str], Admission]
 
 
 class Core:
-    """The parts of the server. `now` is the time of the request being served, in seconds since the epoch."""
+    """The parts of the server. `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -56,6 +56,10 @@ class Core:
         self.reserved: dict[str, float] = {}
         """Cluster IPs and node ports of Services whose write is on its way, and when that must be over."""
 
+    def name_suffix(self) -> str:
+        """Return the random part of a generated name. Not a secret."""
+        return "".join(random.choices(SUFFIX_ALPHABET, k=SUFFIX_LENGTH))  # noqa: S311
+
 
 class Call(msgspec.Struct, frozen=True):
     """An authorised request for a resource."""
@@ -63,7 +67,7 @@ class Call(msgspec.Struct, frozen=True):
     request: Incoming
     route: Route
     user: User
-    kind: Kind
+    kind: ServedKind
     now: float
 
     @property

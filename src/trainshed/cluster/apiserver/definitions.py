@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from trainshed.cluster.apiserver.core import Core
-from trainshed.cluster.store import DELETED, Compacted, KeyMissing, RevisionMismatch, Stored
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.store import DELETED, Compacted, KeyMissing, RevisionMismatch, Stored, keys
+from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import CRDS
 from trainshed.kube.schema import crd
 
-PREFIX = "/apiextensions.k8s.io/customresourcedefinitions/"
+_PREFIX = keys.under(CRDS)
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _RETRY_SECONDS = 0.2
 
@@ -29,8 +31,8 @@ class Definitions:
         self._load()
 
     def _load(self) -> None:
-        found, revision = self._core.store.list(PREFIX)
-        self._watch = self._core.store.watch(PREFIX, revision)
+        found, revision = self._core.store.list(_PREFIX)
+        self._watch = self._core.store.watch(_PREFIX, revision)
         kinds = self._core.kinds
         for name in set(kinds.definitions) - {stored.obj["metadata"]["name"] for stored in found}:
             self._drop(name)
@@ -74,11 +76,11 @@ class Definitions:
         while True:
             revision = store.revision
             terminating = [
-                stored for stored in store.list(PREFIX)[0] if stored.obj["metadata"].get("deletionTimestamp")
+                stored for stored in store.list(_PREFIX)[0] if stored.obj["metadata"].get("deletionTimestamp")
             ]
             for stored in terminating:
                 await self._clean(stored, remove)
-            watch = store.watch(PREFIX, revision)
+            watch = store.watch(_PREFIX, revision)
             try:
                 async with asyncio.timeout(_RETRY_SECONDS if terminating else None):
                     if not await watch.batch():
@@ -91,7 +93,7 @@ class Definitions:
     async def _clean(self, stored: Stored, remove: Remove) -> None:
         obj = stored.obj
         spec = obj["spec"]
-        prefix = f"/{spec['group']}/{spec['names']['plural']}/"
+        prefix = keys.collection(spec["group"], spec["names"]["plural"])
         for instance in self._core.store.list(prefix)[0]:
             if not instance.obj["metadata"].get("deletionTimestamp"):
                 await remove(instance)
@@ -107,6 +109,19 @@ class Definitions:
                 await self._core.store.delete(stored.key, stored.revision)
         except (RevisionMismatch, KeyMissing):
             pass  # looked at again on the event that this came from
+
+
+def check_served(core: Core, call: Call) -> None:
+    """Raise 405 when the CustomResourceDefinition of a new object is being deleted."""
+    stored = core.store.get(keys.of(CRDS, None, call.kind.info.crd_name))
+    if stored is not None and stored.obj["metadata"].get("deletionTimestamp"):
+        raise ApiError(
+            405,
+            "MethodNotAllowed",
+            "create not allowed while custom resource definition is terminating",
+            kind=call.kind.resource.plural,
+            group=call.kind.resource.group,
+        )
 
 
 def names_conflict(core: Core, obj: Object) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from trainshed.cluster.apiserver import metrics, reviews
+from trainshed.cluster.apiserver.access import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, Incoming, Result
-from trainshed.cluster.apiserver.identity import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
 from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, token
 from trainshed.cluster.apiserver.verbs import read, remove, watch, write
-from trainshed.kube.builtin.rbac import Attributes
 from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource
+from trainshed.kube.served.rbac import Attributes
 from trainshed.kube.wire import route
 from trainshed.kube.wire.options import flag
 from trainshed.kube.wire.route import Route

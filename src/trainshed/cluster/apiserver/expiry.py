@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from trainshed.cluster.apiserver.core import Core
-from trainshed.cluster.store import KeyMissing, RevisionMismatch, StoreError
-from trainshed.kube.meta.objects import Object
-from trainshed.kube.schema.decode import canonical_time
+from trainshed.cluster.store import KeyMissing, RevisionMismatch, StoreError, keys
+from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.resources import EVENTS
+from trainshed.kube.meta.times import parse_time
 
 EVENT_SECONDS = 3600.0
 LOOK_EVERY_SECONDS = 60.0
-_PREFIX = "/core/events/"
 
 
 async def expire_events(core: Core) -> None:
@@ -23,7 +23,7 @@ async def expire_events(core: Core) -> None:
 
 async def sweep(core: Core, now: float) -> None:
     """Delete the events that are too old at `now`."""
-    for stored in core.store.list(_PREFIX)[0]:
+    for stored in core.store.list(keys.under(EVENTS))[0]:
         if now - _last_change(stored.obj) > EVENT_SECONDS:
             try:
                 await core.store.delete(stored.key, stored.revision)
@@ -33,9 +33,7 @@ async def sweep(core: Core, now: float) -> None:
 
 def _last_change(event: Object) -> float:
     """Return when an event last happened, in seconds since the epoch."""
-    import datetime
-
-    series = event.get("series") or {}
+    series = section(event, "series")
     for text in (
         series.get("lastObservedTime"),
         event.get("lastTimestamp"),
@@ -43,5 +41,5 @@ def _last_change(event: Object) -> float:
         event["metadata"].get("creationTimestamp"),
     ):
         if text:
-            return datetime.datetime.fromisoformat(canonical_time(text)).timestamp()
+            return parse_time(text)
     return 0.0

@@ -1,7 +1,7 @@
 """How the objects of a served resource lie in the store, and how they look through it.
 
 A resource may be a view: another version of a custom resource, or another shape of a built-in kind
-(`kube.served.registry`, `view_of`). The store keeps one shape; `Kind` translates both ways.
+(`kube.served.registry`, `view_of`). The store keeps one shape; `ServedKind` translates both ways.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from trainshed.cluster.apiserver import conversion
 from trainshed.cluster.apiserver.http import encode_json
-from trainshed.cluster.store import Stored
+from trainshed.cluster.store import Stored, keys
+from trainshed.kube.builtin import registry
 from trainshed.kube.meta.errors import ApiError, not_found
+from trainshed.kube.meta.fieldselectors import Getter
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.meta.resources import Resource
-from trainshed.kube.meta.selectors import Getter, supported_fields
 from trainshed.kube.schema import nodes as schemas
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.structural import apply_defaults
@@ -25,16 +25,15 @@ from trainshed.kube.served.registry import Registry
 _CACHED_VIEWS = 512
 
 
-class Kind:
+class ServedKind:
     """A served resource with everything that depends on its definition alone."""
 
     def __init__(self, info: ResourceInfo, since_revision: int) -> None:
         self.info = info
         self.resource: Resource = info.resource
         self.version = info.resource.version
-        storage = info.storage
-        self.root = f"/{storage.group or 'core'}/{storage.plural}/"
-        self.converter = conversion.converter(info)
+        self.builtin = registry.find(info.resource)
+        self.converter = None if self.builtin is None else self.builtin.view
         self._since = since_revision if info.crd else 0
         self._schema: SchemaNode | None = None
         self._fields: Mapping[str, Getter] | None = None
@@ -55,7 +54,7 @@ class Kind:
     def fields(self) -> Mapping[str, Getter]:
         """The fields that a field selector may name."""
         if self._fields is None:
-            self._fields = supported_fields(self.resource)
+            self._fields = registry.selectable_fields(self.info)
         return self._fields
 
     @property
@@ -69,11 +68,11 @@ class Kind:
 
     def key(self, namespace: str | None, name: str) -> str:
         """Return the store key of an object."""
-        return f"{self.root}{namespace or '-'}/{name}"
+        return keys.of(self.info.storage, namespace, name)
 
     def prefix(self, namespace: str | None) -> str:
         """Return the key prefix of a collection; None is all namespaces."""
-        return f"{self.root}{namespace}/" if namespace else self.root
+        return keys.under(self.info.storage, namespace)
 
     def view(self, stored: Stored) -> Object:
         """Return an object in this version. Shared: do not change it."""
@@ -129,9 +128,9 @@ class Kinds:
         """The store revision at which each CRD's spec last changed, by name."""
         self.schemas: dict[str, Object] = {}
         """The spec of each CRD that is served, by name."""
-        self._kinds: dict[tuple[str, str, str], Kind] = {}
+        self._kinds: dict[tuple[str, str, str], ServedKind] = {}
 
-    def get(self, group: str, version: str, plural: str) -> Kind | None:
+    def get(self, group: str, version: str, plural: str) -> ServedKind | None:
         """Return the kind served at a path, or None."""
         info = self.registry.get(group, version, plural)
         if info is None:
@@ -139,10 +138,10 @@ class Kinds:
         path = (group, version, plural)
         kind = self._kinds.get(path)
         if kind is None or kind.info is not info:
-            kind = self._kinds[path] = Kind(info, self.definitions.get(info.crd_name, 0))
+            kind = self._kinds[path] = ServedKind(info, self.definitions.get(info.crd_name, 0))
         return kind
 
-    def of(self, resource: Resource) -> Kind:
+    def of(self, resource: Resource) -> ServedKind:
         """Return the kind of a resource that is always served."""
         kind = self.get(resource.group, resource.version, resource.plural)
         assert kind is not None, resource

@@ -8,8 +8,10 @@ from typing import Protocol, runtime_checkable
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.selection import selection
+from trainshed.cluster.store import keys
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import NODES, PODS, Resource
 from trainshed.kube.wire.options import CollectionOptions
 
 WINDOW = "20s"
@@ -37,7 +39,7 @@ async def read(core: Core, call: Call) -> Answer:
         raise ApiError(503, "ServiceUnavailable", "Metrics API not available")
     if call.kind.resource.plural == "nodes":
         found = [
-            _metrics(core, call, "nodes", None, name, {"usage": dict(amounts)})
+            _metrics(core, call, NODES, None, name, {"usage": dict(amounts)})
             for name, amounts in (await source.node_usage()).items()
         ]
     else:
@@ -45,7 +47,7 @@ async def read(core: Core, call: Call) -> Answer:
             _metrics(
                 core,
                 call,
-                "pods",
+                PODS,
                 namespace,
                 name,
                 {"containers": [{"name": c, "usage": dict(a)} for c, a in containers.items()]},
@@ -75,10 +77,10 @@ async def read(core: Core, call: Call) -> Answer:
 
 
 def _metrics(
-    core: Core, call: Call, plural: str, namespace: str | None, name: str, fields: Object
+    core: Core, call: Call, resource: Resource, namespace: str | None, name: str, fields: Object
 ) -> Object | None:
     """Return the metrics of an object that is still there."""
-    stored = core.store.get(f"/core/{plural}/{namespace or '-'}/{name}")
+    stored = core.store.get(keys.of(resource, namespace, name))
     if stored is None:
         return None
     held = stored.obj["metadata"]

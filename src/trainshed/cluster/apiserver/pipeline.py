@@ -11,13 +11,12 @@ import uuid
 from trainshed.cluster.apiserver.admission import mutate_create, mutate_update
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import names_conflict
-from trainshed.cluster.apiserver.kinds import Kind
-from trainshed.cluster.apiserver.names import generated_name
-from trainshed.kube.builtin.defaults import default_object
-from trainshed.kube.builtin.validation import validate_object
+from trainshed.cluster.apiserver.kinds import ServedKind
+from trainshed.kube.builtin.registry import default_object, validate_object
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.names import generated_name
+from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.meta.resources import CRDS
 from trainshed.kube.patch.managedfields import track_update
 from trainshed.kube.schema import crd
@@ -35,16 +34,15 @@ _SERVER_OWNED = (
     "generation",
     "resourceVersion",
 )
-_KEEPS_STATUS_ON_CREATE = frozenset({("", "nodes")})
 
 
-def place(call: Call, obj: Object) -> Object:
+def place(core: Core, call: Call, obj: Object) -> Object:
     """Return `obj` with the namespace of the path and a name.
 
     Raises:
         ApiError: 400 when the body names another namespace.
     """
-    metadata = dict(obj.get("metadata") or {})
+    metadata = dict(metadata_of(obj))
     namespace = call.route.namespace or ""
     if call.kind.resource.namespaced:
         if metadata.get("namespace") not in (None, "", namespace):
@@ -55,7 +53,7 @@ def place(call: Call, obj: Object) -> Object:
     elif not metadata.get("namespace"):
         metadata.pop("namespace", None)
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = generated_name(metadata["generateName"])
+        metadata["name"] = generated_name(metadata["generateName"], core.name_suffix())
     return {**obj, "metadata": metadata}
 
 
@@ -75,7 +73,7 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
     if counts_generations(kind):
         metadata["generation"] = 1
     obj = {**obj, "metadata": metadata}
-    if kind.info.has_status and (resource.group, resource.plural) not in _KEEPS_STATUS_ON_CREATE:
+    if kind.info.has_status and not (kind.builtin and kind.builtin.status_on_create):
         obj.pop("status", None)
     obj = _defaulted(kind, obj)
     obj = await mutate_create(core, call, obj)
@@ -94,7 +92,7 @@ def prepare_update(
         ApiError: 422 when it is not valid, others from admission.
     """
     kind = call.kind
-    new = {**new, "metadata": _restored(old["metadata"], new.get("metadata") or {})}
+    new = {**new, "metadata": _restored(old["metadata"], metadata_of(new))}
     new = _isolated(kind, old, new, subresource)
     new = _defaulted(kind, new)
     new = mutate_update(core, call, old, new, subresource)
@@ -106,12 +104,12 @@ def prepare_update(
     return _tracked(call, old, new, options, subresource)
 
 
-def counts_generations(kind: Kind) -> bool:
+def counts_generations(kind: ServedKind) -> bool:
     """Whether the server keeps `metadata.generation` for this kind."""
     return kind.info.has_generation or kind.info.crd
 
 
-def spec_changed(kind: Kind, old: Object, new: Object) -> bool:
+def spec_changed(kind: ServedKind, old: Object, new: Object) -> bool:
     """Whether anything but metadata and (isolated) status differs."""
     ignored = {"metadata", "apiVersion", "kind"}
     if kind.info.has_status:
@@ -138,7 +136,7 @@ def _restored(old: Object, new: Object) -> Object:
     return out
 
 
-def _isolated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
+def _isolated(kind: ServedKind, old: Object, new: Object, subresource: str) -> Object:
     """Return `new` restricted to the part of the object that this path may change."""
     metadata = new["metadata"]
     if subresource in ("status", "approval"):
@@ -148,10 +146,10 @@ def _isolated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
                 del metadata["managedFields"]
         return _with_field({**old, "metadata": metadata}, "status", new)
     if subresource == "ephemeralcontainers":
-        spec = _with_field(old.get("spec") or {}, "ephemeralContainers", new.get("spec") or {})
+        spec = _with_field(spec_of(old), "ephemeralContainers", spec_of(new))
         return {**old, "metadata": metadata, "spec": spec}
     if subresource == "finalize":
-        spec = _with_field(old.get("spec") or {}, "finalizers", new.get("spec") or {})
+        spec = _with_field(spec_of(old), "finalizers", spec_of(new))
         return {**old, "metadata": metadata, "spec": spec}
     return _with_field(new, "status", old) if kind.info.has_status else new
 
@@ -164,7 +162,7 @@ def _with_field(target: Object, field: str, source: Object) -> Object:
     return out
 
 
-def _defaulted(kind: Kind, obj: Object) -> Object:
+def _defaulted(kind: ServedKind, obj: Object) -> Object:
     if kind.info.crd:
         return apply_defaults(obj, kind.schema)
     return default_object(kind.resource, obj)
@@ -181,8 +179,6 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
             found += evaluate_rules(obj, old, kind.schema)
     else:
         found = validate_object(resource, obj, old, subresource=subresource)
-        if resource == CRDS:
-            found += crd.validate_crd(obj, old)
     custom = core.admission.get(resource.group_resource)
     if custom is not None and not found:
         answer = custom(obj, old, "CREATE" if old is None else "UPDATE")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.http import Answer, encode_json
-from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.store import Stored
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import tables
@@ -91,7 +91,7 @@ async def many(call: Call, items: Sequence[Stored], metadata: Object) -> Answer:
     return Answer.json(value)
 
 
-def list_json(kind: Kind, items: Sequence[Stored], metadata: Object) -> bytes:
+def list_json(kind: ServedKind, items: Sequence[Stored], metadata: Object) -> bytes:
     """Return a list as JSON, made of the objects' cached bytes. Items carry their apiVersion and kind."""
     head = encode_json(
         {"kind": kind.info.list_kind, "apiVersion": kind.resource.api_version, "metadata": metadata}

@@ -5,15 +5,15 @@ Source: the authentication.k8s.io and authorization.k8s.io API references.
 
 from __future__ import annotations
 
+from trainshed.cluster.apiserver.access import User
 from trainshed.cluster.apiserver.body import read_object
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
-from trainshed.cluster.apiserver.identity import User
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
-from trainshed.kube.builtin.rbac import Attributes
 from trainshed.kube.meta.causes import required
 from trainshed.kube.meta.errors import bad_request, invalid
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.served.rbac import Attributes
 
 
 def attributes_of(user: User, spec: Object) -> Attributes:

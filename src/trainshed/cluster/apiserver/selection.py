@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.store import Stored
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import FieldSelector, LabelSelector
@@ -14,7 +14,7 @@ from trainshed.kube.wire.options import CollectionOptions
 class Selection(msgspec.Struct, frozen=True):
     """A label and a field selector, checked against the kind."""
 
-    kind: Kind
+    kind: ServedKind
     labels: LabelSelector
     fields: FieldSelector
     text: str
@@ -44,9 +44,9 @@ class Selection(msgspec.Struct, frozen=True):
         return [stored for stored in items if self.matches(view(stored))]
 
 
-def selection(kind: Kind, options: CollectionOptions) -> Selection:
+def selection(kind: ServedKind, options: CollectionOptions) -> Selection:
     """Return what the options select. Raises `ApiError` 400 for selectors that make no sense."""
     fields = FieldSelector.parse(options.field_selector)
-    fields.check(kind.fields, kind.resource)
+    fields.check(kind.fields, builtin=not kind.info.crd)
     text = f"{options.label_selector}|{options.field_selector}"
     return Selection(kind, LabelSelector.parse(options.label_selector), fields, text)

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from trainshed.cluster.apiserver import inert
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, encode_json
-from trainshed.cluster.apiserver.kinds import Kind
-from trainshed.cluster.apiserver.names import generated_name
+from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.pipeline import place, prepare_create, prepare_update
 from trainshed.cluster.store import KeyExists, KeyMissing, RevisionMismatch, Stored
 from trainshed.kube.meta.errors import already_exists, conflict
+from trainshed.kube.meta.names import generated_name
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch.managedfields import same_but_times
 from trainshed.kube.wire.options import WriteOptions
@@ -32,7 +31,7 @@ class Written(msgspec.Struct, frozen=True):
     created: bool = False
     gone: bool = False
 
-    def answer(self, kind: Kind, status: int = 200) -> Answer:
+    def answer(self, kind: ServedKind, status: int = 200) -> Answer:
         """Return the object as JSON."""
         body = encode_json(self.obj) if self.stored is None else kind.encoded(self.stored)
         return Answer(body, status=201 if self.created else status)
@@ -46,10 +45,10 @@ async def create(core: Core, call: Call, obj: Object, options: WriteOptions) -> 
     """
     kind = call.kind
     prefix = "" if obj["metadata"].get("name") else obj["metadata"].get("generateName", "")
-    obj = place(call, obj)
+    obj = place(core, call, obj)
     for attempt in range(RETRIES):
         if attempt:
-            obj = {**obj, "metadata": {**obj["metadata"], "name": generated_name(prefix)}}
+            obj = {**obj, "metadata": {**obj["metadata"], "name": generated_name(prefix, core.name_suffix())}}
         try:
             return await _create_once(core, call, obj, options)
         except KeyExists:
@@ -66,8 +65,8 @@ async def _create_once(core: Core, call: Call, obj: Object, options: WriteOption
 async def store_new(core: Core, call: Call, prepared: Object, options: WriteOptions) -> Written:
     """Store an object that went through the pipeline. Raises `KeyExists`."""
     kind = call.kind
-    if text := inert.warning(kind.resource):
-        call.request.warn(text)
+    if kind.builtin is not None and kind.builtin.warning:
+        call.request.warn(kind.builtin.warning)
     key = kind.key(prepared["metadata"].get("namespace"), prepared["metadata"]["name"])
     if options.dry_run:
         current = core.store.get(key)
@@ -125,7 +124,7 @@ async def modify(
     raise conflict(kind.resource.plural, kind.resource.group, name)
 
 
-def _check_version(kind: Kind, name: str, old: Object, wanted: Object) -> None:
+def _check_version(kind: ServedKind, name: str, old: Object, wanted: Object) -> None:
     sent = (wanted.get("metadata") or {}).get("resourceVersion")
     if sent and sent != old["metadata"]["resourceVersion"]:
         raise conflict(kind.resource.plural, kind.resource.group, name)

@@ -11,7 +11,7 @@ from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.namespace_status import deletion_conditions
 from trainshed.cluster.controllers.storedobjects import contents, resource_of
-from trainshed.cluster.store import Store, Stored
+from trainshed.cluster.store import Store, Stored, keys
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Resource
@@ -59,7 +59,7 @@ class NamespaceController(Controller[str]):
         if namespace is None:
             self._rounds.pop(name, None)
             # A create that was on its way when the namespace went may have left something behind.
-            if self._store.get(f"/core/namespaces/-/{name}") is None:
+            if self._store.get(keys.of(NAMESPACES, None, name)) is None:
                 await self._sweep(name)
             return None
         if namespace["metadata"].get("deletionTimestamp"):
@@ -82,8 +82,7 @@ class NamespaceController(Controller[str]):
     async def _ensure(self, resource: Resource, obj: Object) -> None:
         """Create what is missing; give a ConfigMap back its data."""
         metadata = obj["metadata"]
-        key = f"/core/{resource.plural}/{metadata['namespace']}/{metadata['name']}"
-        stored = self._store.get(key)
+        stored = self._store.get(keys.of(resource, metadata["namespace"], metadata["name"]))
         try:
             if stored is None:
                 await self._client.create(resource, obj)

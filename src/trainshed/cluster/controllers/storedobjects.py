@@ -9,20 +9,19 @@ admission, finalizers and preconditions, like anyone's.
 
 from __future__ import annotations
 
-from trainshed.cluster.store import Store, Stored
-from trainshed.kube.builtin.builtins import BUILTINS
+from trainshed.cluster.store import Store, Stored, keys
+from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import CRDS, Resource
 
-_DEFINITIONS = "/apiextensions.k8s.io/customresourcedefinitions/"
-_NAMESPACED = {(i.resource.api_version, i.resource.kind): i.resource.namespaced for i in BUILTINS}
+_NAMESPACED = {(i.resource.api_version, i.resource.kind): i.resource.namespaced for i in RESOURCES}
 
 
 def resource_of(stored: Stored) -> Resource:
     """Return the resource of a stored object, at the version that it was written in."""
-    _, group, plural, namespace, _ = stored.key.split("/", 4)
+    place = keys.place(stored.key)
     version = stored.obj["apiVersion"].rpartition("/")[2]
-    return Resource("" if group == "core" else group, version, plural, stored.obj["kind"], namespace != "-")
+    return Resource(place.group, version, place.plural, stored.obj["kind"], place.namespace is not None)
 
 
 def is_namespaced(store: Store, api_version: str, kind: str) -> bool | None:
@@ -31,7 +30,7 @@ def is_namespaced(store: Store, api_version: str, kind: str) -> bool | None:
     if known is not None:
         return known
     group = api_version.rpartition("/")[0]
-    for definition in store.list(_DEFINITIONS)[0]:
+    for definition in store.list(keys.under(CRDS))[0]:
         spec: Object = definition.obj["spec"]
         if spec["group"] == group and spec["names"]["kind"] == kind:
             return bool(spec["scope"] == "Namespaced")
@@ -42,13 +41,13 @@ def contents(store: Store, namespace: str) -> list[Stored]:
     """Return everything stored in the namespace, whatever its kind."""
     found: list[Stored] = []
     for group, plural in sorted(_namespaced_resources(store)):
-        found += store.list(f"/{group or 'core'}/{plural}/{namespace}/")[0]
+        found += store.list(keys.collection(group, plural, namespace))[0]
     return found
 
 
 def _namespaced_resources(store: Store) -> set[tuple[str, str]]:
-    found = {(i.resource.group, i.resource.plural) for i in BUILTINS if i.resource.namespaced}
-    for definition in store.list(_DEFINITIONS)[0]:
+    found = {(i.resource.group, i.resource.plural) for i in RESOURCES if i.resource.namespaced}
+    for definition in store.list(keys.under(CRDS))[0]:
         spec: Object = definition.obj["spec"]
         if spec["scope"] == "Namespaced":
             found.add((spec["group"], spec["names"]["plural"]))

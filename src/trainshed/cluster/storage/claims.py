@@ -17,7 +17,7 @@ from trainshed.client.events import EventRecorder
 from trainshed.client.informer import key_of
 from trainshed.cluster.storage import directories
 from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
-from trainshed.kube.builtin.storageclasses import default_class
+from trainshed.kube.builtin.parts.storageclasses import default_class
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.ownership import without_finalizer

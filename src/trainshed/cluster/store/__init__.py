@@ -1,8 +1,10 @@
 """Where objects live: a revisioned, durable key-value store with watches.
 
-Knows keys, JSON objects and revisions; nothing of Kubernetes beyond `metadata.resourceVersion`.
+Knows keys, JSON objects and revisions; nothing of Kubernetes beyond `metadata.resourceVersion`, and in `keys` how
+the objects of a resource are found.
 """
 
+from trainshed.cluster.store import keys
 from trainshed.cluster.store.errors import (
     Compacted,
     FutureRevision,
@@ -30,4 +32,5 @@ __all__ = [
     "StoreEvent",
     "Stored",
     "Watch",
+    "keys",
 ]

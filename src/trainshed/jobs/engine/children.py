@@ -12,15 +12,9 @@ import msgspec
 
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.job import Job, Replica
-from trainshed.kube.meta.objects import (
-    Object,
-    controller_uid,
-    is_terminating,
-    labels_of,
-    name_of,
-    pod_phase,
-    terminated_states,
-)
+from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, labels_of, name_of
+from trainshed.kube.meta.pods import phase as pod_phase
+from trainshed.kube.meta.pods import terminated_states
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):

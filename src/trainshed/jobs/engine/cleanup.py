@@ -10,8 +10,9 @@ from trainshed.jobs.engine.children import Children
 from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.owned import POD_EVENTS, SERVICE_EVENTS
 from trainshed.jobs.engine.status import Draft
-from trainshed.kube.meta.objects import Object, is_terminating, name_of, pod_phase
+from trainshed.kube.meta.objects import Object, is_terminating, name_of
 from trainshed.kube.meta.plan import Action, Delete, Tells
+from trainshed.kube.meta.pods import phase as pod_phase
 from trainshed.kube.meta.resources import PODS, SERVICES
 
 

@@ -11,20 +11,10 @@ from collections.abc import Iterable, Iterator
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import Children, count_in
 from trainshed.jobs.engine.job import Job
-from trainshed.kube.meta.objects import (
-    Object,
-    container_statuses,
-    init_container_statuses,
-    is_active,
-    is_terminating,
-    name_of,
-    namespace_of,
-    objects,
-    pod_phase,
-    section,
-    terminated_states,
-)
+from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of, objects, section
 from trainshed.kube.meta.plan import Event
+from trainshed.kube.meta.pods import container_statuses, init_container_statuses, is_active, terminated_states
+from trainshed.kube.meta.pods import phase as pod_phase
 from trainshed.kube.meta.times import time_or_none
 
 

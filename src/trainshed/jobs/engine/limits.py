@@ -12,13 +12,9 @@ from trainshed.jobs.engine.children import Children, count_in
 from trainshed.jobs.engine.conditions import find
 from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.status import Draft
-from trainshed.kube.meta.objects import (
-    Object,
-    container_statuses,
-    init_container_statuses,
-    is_active,
-    pod_phase,
-)
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import container_statuses, init_container_statuses, is_active
+from trainshed.kube.meta.pods import phase as pod_phase
 
 _RESTARTING_POLICIES = ("OnFailure", "Always", "ExitCode")
 

@@ -33,8 +33,9 @@ from trainshed.jobs.v1.pods import Conflict, pod
 from trainshed.jobs.v1.read import read
 from trainshed.jobs.v1.restart import Failure, failing_message, restarting_message
 from trainshed.jobs.v1.services import service
-from trainshed.kube.meta.objects import is_terminating, pod_phase
+from trainshed.kube.meta.objects import is_terminating
 from trainshed.kube.meta.plan import Action, Create, Delete, Event
+from trainshed.kube.meta.pods import phase as pod_phase
 from trainshed.kube.meta.resources import PODS, SERVICES
 
 

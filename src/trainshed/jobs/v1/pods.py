@@ -8,7 +8,8 @@ from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import ContainerPatch, Framework, Phase, PodPatch
-from trainshed.kube.meta.objects import Object, container_named, copy_tree, objects, section, texts
+from trainshed.kube.meta.objects import Object, copy_tree, objects, section, texts
+from trainshed.kube.meta.pods import container_named
 
 
 class Conflict(Exception):

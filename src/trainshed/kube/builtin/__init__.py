@@ -1,1 +1,1 @@
-"""The built-in kinds: their rows, defaults, validation and printed columns."""
+"""The built-in kinds: one file each by family, what they share in `parts`, the list of them in `registry`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
@@ -33,19 +31,6 @@ def human(seconds: float) -> str:
     if whole < 8 * _YEAR:
         return _two(whole, _YEAR, "y", _DAY, "d")
     return f"{whole // _YEAR}y"
-
-
-def age(timestamp: str | None, now: float) -> str:
-    """Return how long ago an RFC 3339 `timestamp` was at `now` (seconds since the epoch); `<unknown>` without one."""
-    if not timestamp:
-        return "<unknown>"
-    try:
-        then = datetime.fromisoformat(timestamp)
-    except ValueError:
-        return "<unknown>"
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=UTC)
-    return human(now - then.timestamp())
 
 
 def _two(whole: int, unit: int, name: str, finer: int, finer_name: str) -> str:

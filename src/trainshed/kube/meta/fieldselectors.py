@@ -1,6 +1,8 @@
-"""Field selectors: which fields of a resource can be selected on, and matching them.
+"""Field selectors: parsing them, reading the fields that they name, and matching.
 
-Source: API concepts, "Field Selectors"; the fields of each kind are those of the API reference.
+Which fields a built-in kind has besides these two is in its declaration (`kube.builtin`).
+
+Source: API concepts, "Field Selectors".
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import msgspec
 from trainshed.kube.meta import jsonpath
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import Resource
 
 Getter: TypeAlias = Callable[[Object], str]
 """Returns a field's value as text; empty when it is absent."""
@@ -35,14 +36,18 @@ class FieldSelector(msgspec.Struct, frozen=True):
         """
         return _parse_fields(text)
 
-    def check(self, fields: Mapping[str, Getter], resource: Resource) -> None:
-        """Raise 400 when a field is not among those that `supported_fields(resource)` returned."""
+    def check(self, fields: Mapping[str, Getter], *, builtin: bool) -> None:
+        """Raise 400 when a field is not among `fields`, the selectable ones of a built-in or custom kind."""
         for name, _, _ in self.requirements:
-            if name not in fields:
-                raise _unsupported(name, resource)
+            if name in fields:
+                continue
+            if builtin and len(fields) == len(METADATA):
+                known = ", ".join(f'"{field}"' for field in METADATA)
+                raise bad_request(f'"{name}" is not a known field selector: only {known}')
+            raise bad_request(f"field label not supported: {name}")
 
     def matches(self, obj: Object, lookup: Mapping[str, Getter]) -> bool:
-        """Return whether `obj` is selected; `lookup` is what `supported_fields` returned for its resource.
+        """Return whether `obj` is selected; `lookup` has the selectable fields of its kind.
 
         Raises:
             KeyError: a field that `lookup` does not know; call `check` first.
@@ -76,15 +81,7 @@ def _parse_fields(text: str) -> FieldSelector:
     return FieldSelector(tuple(requirements))
 
 
-def supported_fields(resource: Resource, selectable: Iterable[str] = ()) -> Mapping[str, Getter]:
-    """Return the selectable fields of a resource, by name.
-
-    `selectable` are the JSON paths of a custom resource's `selectableFields`, e.g. `.spec.color`.
-    """
-    return _fields(resource.group, resource.plural, tuple(selectable))
-
-
-def _path(*names: str, absent: str = "") -> Getter:
+def path(*names: str, absent: str = "") -> Getter:
     """Return a getter of nested maps; booleans read `true`/`false`, as Go prints them."""
 
     def get(obj: Object) -> str:
@@ -100,86 +97,20 @@ def _path(*names: str, absent: str = "") -> Getter:
     return get
 
 
-def _paths(*fields: str) -> dict[str, Getter]:
-    return {field: _path(*field.split(".")) for field in fields}
+def paths(*fields: str) -> dict[str, Getter]:
+    """Return the getters of fields that are named by their dotted paths."""
+    return {field: path(*field.split(".")) for field in fields}
 
 
-def _either(one: Getter, other: Getter) -> Getter:
+def either(one: Getter, other: Getter) -> Getter:
+    """Return a getter of the first of two fields that is not empty."""
     return lambda obj: one(obj) or other(obj)
 
 
-def _selectable(path: str) -> Getter:
-    names = jsonpath.field_names(path)
-    return _path(*names)
+def custom(selectable: Iterable[str]) -> dict[str, Getter]:
+    """Return the getters of a custom resource's `selectableFields`, given as JSON paths such as `.spec.color`."""
+    return {text.removeprefix("."): path(*jsonpath.field_names(text)) for text in selectable}
 
 
-def _pod_ips(obj: Object) -> str:
-    addresses = (obj.get("status") or {}).get("podIPs") or ()
-    return ",".join(str(address.get("ip", "")) for address in addresses)
-
-
-_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-
-_METADATA_FIELDS = _paths("metadata.name", "metadata.namespace")
-
-# Source: the field label conversion functions of each API group, as recorded in the API reference.
-_EXTRA_FIELDS: dict[tuple[str, str], dict[str, Getter]] = {
-    ("", "pods"): {
-        **_paths(
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "status.phase",
-            "status.podIP",
-            "status.nominatedNodeName",
-        ),
-        "spec.hostNetwork": _path("spec", "hostNetwork", absent="false"),
-        "status.podIPs": _pod_ips,
-    },
-    ("", "events"): {
-        **{
-            f"involvedObject.{name}": _either(_path("involvedObject", name), _path("regarding", name))
-            for name in _REFERENCE
-        },
-        **_paths("reason", "type"),
-        "reportingComponent": _either(_path("reportingComponent"), _path("reportingController")),
-        "source": _either(
-            _either(_path("source", "component"), _path("deprecatedSource", "component")),
-            _either(_path("reportingComponent"), _path("reportingController")),
-        ),
-    },
-    ("events.k8s.io", "events"): {
-        **{
-            f"regarding.{name}": _either(_path("regarding", name), _path("involvedObject", name))
-            for name in _REFERENCE
-        },
-        **_paths("reason", "type"),
-        "reportingController": _either(_path("reportingController"), _path("reportingComponent")),
-    },
-    ("", "nodes"): {"spec.unschedulable": _path("spec", "unschedulable", absent="false")},
-    ("", "namespaces"): {"status.phase": _path("status", "phase"), "name": _path("metadata", "name")},
-    ("", "secrets"): _paths("type"),
-    ("", "services"): _paths("spec.clusterIP", "spec.type"),
-    ("", "replicationcontrollers"): {"status.replicas": _path("status", "replicas", absent="0")},
-    ("batch", "jobs"): {"status.successful": _path("status", "succeeded", absent="0")},
-    ("certificates.k8s.io", "certificatesigningrequests"): _paths("spec.signerName"),
-}
-
-
-@functools.cache
-def _fields(group: str, plural: str, selectable: tuple[str, ...]) -> dict[str, Getter]:
-    extra = {path.removeprefix("."): _selectable(path) for path in selectable}
-    return {**_METADATA_FIELDS, **_EXTRA_FIELDS.get((group, plural), {}), **extra}
-
-
-_BUILTIN_GROUPS = frozenset({"", "apps", "batch", "autoscaling", "policy", "extensions"})
-
-
-def _unsupported(field: str, resource: Resource) -> Exception:
-    group = resource.group
-    builtin = group in _BUILTIN_GROUPS or group.endswith(".k8s.io")
-    if builtin and (group, resource.plural) not in _EXTRA_FIELDS:
-        known = ", ".join(f'"{name}"' for name in _METADATA_FIELDS)
-        return bad_request(f'"{field}" is not a known field selector: only {known}')
-    return bad_request(f"field label not supported: {field}")
+METADATA = paths("metadata.name", "metadata.namespace")
+"""The fields that every kind has."""

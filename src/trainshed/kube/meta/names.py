@@ -1,5 +1,7 @@
 """What may be called what: each check returns the reasons why a name is not allowed, empty when it is.
 
+And how names with a random part are made (`generateName`); the chance is the caller's.
+
 Source of rules and texts: apimachinery `util/validation`.
 """
 
@@ -154,3 +156,14 @@ def port_name(name: str) -> list[str]:
 def as_prefix(name: str) -> str:
     """Return `generateName` as the name check sees it: the trailing dash gets a random suffix later."""
     return name[:-1] + "a" if len(name) > 1 and name.endswith("-") else name
+
+
+SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""What random parts of names are made of, as upstream: no vowels and no look-alikes, so no words."""
+SUFFIX_LENGTH = 5
+_MAX_PREFIX = 58
+
+
+def generated_name(prefix: str, suffix: str) -> str:
+    """Return a name for `generateName`; long prefixes are cut so that the name stays a label."""
+    return prefix[:_MAX_PREFIX] + suffix

@@ -1,53 +1,93 @@
-"""Pods as controllers see them: their state, and a new one from a template. Pure."""
+"""Views of pods and pod specs: what state they are in, what they consist of; and a new pod from a template.
+
+A part that is missing or null reads as empty.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from trainshed.kube.meta.objects import Object, copy_tree
+from trainshed.kube.meta.objects import (
+    Object,
+    condition,
+    copy_tree,
+    is_terminating,
+    is_true,
+    metadata_of,
+    objects,
+    section,
+    spec_of,
+    status_of,
+)
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.times import parse_time
 
 FINISHED = ("Succeeded", "Failed")
 
 
-def phase(pod: Object) -> str:
-    """Return the pod's phase; Pending before anyone wrote one."""
-    return str((pod.get("status") or {}).get("phase") or "Pending")
+def phase(pod: Mapping[str, Any]) -> str:
+    """Return `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`; a pod without status is Pending."""
+    return str(status_of(pod).get("phase") or "Pending")
 
 
-def is_active(pod: Object) -> bool:
+def is_active(pod: Mapping[str, Any]) -> bool:
     """Return whether the pod runs or will: neither finished nor being deleted."""
-    return phase(pod) not in FINISHED and not pod["metadata"].get("deletionTimestamp")
+    return phase(pod) not in FINISHED and not is_terminating(pod)
 
 
 def is_ready(pod: Object) -> bool:
     """Return whether the pod's Ready condition is true."""
-    return _ready(pod) is not None
+    return is_true(pod, "Ready")
 
 
 def available_in(pod: Object, min_ready_seconds: int, now: float) -> float | None:
     """Return in how many seconds the ready pod counts as available, 0 when it does, None when it is not ready."""
-    condition = _ready(pod)
-    if condition is None:
+    ready = condition(pod, "Ready")
+    if ready is None or ready.get("status") != "True":
         return None
-    since = condition.get("lastTransitionTime")
+    since = ready.get("lastTransitionTime")
     if not min_ready_seconds or not since:
         return 0.0
     return max(parse_time(since) + min_ready_seconds - now, 0.0)
 
 
-def _ready(pod: Object) -> Object | None:
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "Ready" and condition["status"] == "True":
-            return dict(condition)
+def claim_names(pod: Object) -> list[str]:
+    """Return the names of the claims that the pod mounts."""
+    volumes = spec_of(pod).get("volumes") or ()
+    return [v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim")]
+
+
+def container_statuses(pod: Mapping[str, Any]) -> list[Object]:
+    """Return the statuses of the regular containers."""
+    return objects(section(pod, "status"), "containerStatuses")
+
+
+def init_container_statuses(pod: Mapping[str, Any]) -> list[Object]:
+    """Return the statuses of the init containers."""
+    return objects(section(pod, "status"), "initContainerStatuses")
+
+
+def container_named(pod_spec: Mapping[str, Any], name: str) -> Object | None:
+    """Return the first regular container called `name`."""
+    return next((c for c in objects(pod_spec, "containers") if c.get("name") == name), None)
+
+
+def port_named(container: Mapping[str, Any], name: str) -> int | None:
+    """Return the number of the container's port called `name`."""
+    for port in objects(container, "ports"):
+        number = port.get("containerPort")
+        if port.get("name") == name and isinstance(number, int):
+            return number
     return None
 
 
-def claim_names(pod: Object) -> list[str]:
-    """Return the names of the claims that the pod mounts."""
-    volumes = (pod.get("spec") or {}).get("volumes") or ()
-    return [v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim")]
+def terminated_states(pod: Mapping[str, Any], container: str) -> Iterator[Object]:
+    """Yield the `terminated` state of every container status called `container`."""
+    for status in container_statuses(pod):
+        ended = section(status, "state", "terminated")
+        if status.get("name") == container and ended:
+            yield ended
 
 
 def surplus(pods: Sequence[Object], count: int) -> list[Object]:
@@ -60,7 +100,7 @@ def surplus(pods: Sequence[Object], count: int) -> list[Object]:
 def from_template(owner: Object, template: Object, *, generate_name: str) -> Object:
     """Return a new pod of `owner`; the caller may add to it."""
     template = copy_tree(template)
-    given = template.get("metadata") or {}
+    given = metadata_of(template)
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -22,11 +22,15 @@ class SubresourceInfo(msgspec.Struct, frozen=True):
 
 
 class ScalePaths(msgspec.Struct, frozen=True):
-    """Where a kind keeps its replica counts, as simple JSON paths (`.spec.replicas`)."""
+    """Where an object keeps what Scale shows: paths of field names such as `.spec.replicas`.
 
-    spec_replicas: str
-    status_replicas: str
-    label_selector: str = ""
+    `selector` is a path to a selector *string* (custom resources), or to a LabelSelector or a label map
+    (built-in workloads); empty when there is none.
+    """
+
+    spec_replicas: str = ".spec.replicas"
+    status_replicas: str = ".status.replicas"
+    selector: str = ""
 
 
 class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +47,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
         storage_version: the version in which a custom resource is stored.
         schema: the CRD's `openAPIV3Schema` of this version.
         printer_columns: the CRD's `additionalPrinterColumns`, as written.
+        selectable: JSON paths of the CRD's `selectableFields`.
         deprecation_warning: sent as a Warning header with every answer when not empty.
     """
 
@@ -63,6 +68,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     storage_version: str = ""
     schema: Object | None = None
     printer_columns: tuple[Object, ...] = ()
+    selectable: tuple[str, ...] = ()
     deprecation_warning: str = ""
 
     @property

@@ -13,9 +13,9 @@ from typing import Any, Self
 import msgspec
 
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.fieldselectors import FieldSelector, Getter, supported_fields
+from trainshed.kube.meta.fieldselectors import FieldSelector, Getter
 
-__all__ = ["FieldSelector", "Getter", "LabelSelector", "Requirement", "supported_fields"]
+__all__ = ["FieldSelector", "Getter", "LabelSelector", "Requirement"]
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+|$)")
 _SYMBOLS = frozenset({"==", "!=", "=", "!", "(", ")", ",", "<", ">", ""})

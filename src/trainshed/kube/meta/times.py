@@ -1,13 +1,54 @@
-"""Instants as the API writes them: RFC 3339 in UTC, to the second or to the microsecond."""
+"""Instants and durations as the API writes them: RFC 3339 in UTC, to the second or to the microsecond; `1h30m`."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, date, datetime, timedelta
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+"""With capital letters only: what Go writes, and all that it reads."""
+_DURATION = re.compile(r"([0-9]*\.?[0-9]+\s*(ns|us|µs|ms|s|m|h|d|w)\s*)+")
+_PART = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def instant(text: str) -> datetime:
+    """Return an ISO 8601 time, in whatever zone it names or none; ValueError when it is none."""
+    return datetime.fromisoformat(text)
+
+
+def parse_date(text: str) -> date:
+    """Return an ISO 8601 date; ValueError when it is none."""
+    return date.fromisoformat(text)
 
 
 def parse_time(text: str) -> float:
     """Return seconds since the epoch of an RFC 3339 time; ValueError when it is none."""
-    return datetime.fromisoformat(text).timestamp()
+    return instant(text).timestamp()
+
+
+def canonical_time(text: str, *, micro: bool = False) -> str:
+    """Return an RFC 3339 instant in UTC: to the second, or with six decimals when `micro`.
+
+    Raises:
+        ValueError: `text` is no RFC 3339 time.
+    """
+    if not _RFC3339.fullmatch(text):  # `instant` reads many other formats
+        raise ValueError(text)
+    moment = instant(text).astimezone(UTC)
+    if micro:
+        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return text if len(text) == 20 and text[-1] == "Z" else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def is_duration(text: str) -> bool:
+    """Return whether a text has the format `duration` of OpenAPI schemas: `1h30m`, `2 w`."""
+    return _DURATION.fullmatch(text) is not None
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return a duration in Go's notation, such as `1h30m` or `1.5s`; other parts count nothing."""
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
 
 
 def format_time(instant: float) -> str:
@@ -25,7 +66,7 @@ def time_or_none(text: object) -> float | None:
     if not isinstance(text, str):
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        moment = instant(text)
     except ValueError:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

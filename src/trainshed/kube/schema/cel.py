@@ -13,13 +13,13 @@ Known limits: optional syntax (`self.?a`), the libraries for URLs, IP addresses,
 from __future__ import annotations
 
 import base64
-import datetime
 import functools
 import importlib.machinery
 import importlib.util
 import itertools
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from msgspec import UNSET
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.times import instant, parse_duration
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.schema.structural import list_identity
@@ -173,19 +174,15 @@ def cel_value(value: Any, node: SchemaNode) -> Any:
     return value
 
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
 def _from_text(value: str, form: str) -> Any:
     if form == "date-time":
-        return datetime.datetime.fromisoformat(value)
+        return instant(value)
     if form == "date":
-        return datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)
+        return instant(value).replace(tzinfo=UTC)
     if form == "byte":
         return base64.b64decode(value)
     if form == "duration":
-        parts = re.findall(r"([0-9.]+)(ns|us|µs|ms|s|m|h)", value)
-        return datetime.timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+        return parse_duration(value)
     return value
 
 

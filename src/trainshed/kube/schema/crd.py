@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trainshed.kube.meta import causes, jsonpath, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, is_true
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.crd_schema import schema_causes
 
@@ -289,8 +289,7 @@ def _condition(kind: str, holds: bool, reason: str, message: str) -> Object:
 
 def is_established(obj: Object) -> bool:
     """Whether the resources of a CRD are served."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
+    return is_true(obj, "Established")
 
 
 def infos(obj: Object) -> list[ResourceInfo]:
@@ -344,6 +343,7 @@ def infos(obj: Object) -> list[ResourceInfo]:
                 storage_version=storage,
                 schema=(version.get("schema") or {}).get("openAPIV3Schema"),
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
+                selectable=tuple(field["jsonPath"] for field in version.get("selectableFields") or ()),
                 deprecation_warning=warning,
             )
         )

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime
-import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import canonical
+from trainshed.kube.meta.times import canonical_time
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.kube.wire.body import decode_body, json_kind
@@ -25,7 +24,6 @@ __all__ = ["Mode", "apply_defaults", "cannot_handle", "conform", "decode_body", 
 
 Mode: TypeAlias = Literal["ignore", "warn", "strict"]
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _INT_RANGE = {"int32": 1 << 31, "int64": 1 << 63}
 _ZERO: dict[str, Any] = {"string": "", "boolean": False, "integer": 0, "number": 0}
 _GO_TYPES = {"boolean": "bool", "number": "float64", "string": "string"}
@@ -248,17 +246,3 @@ def _go_type(node: SchemaNode) -> str:
     if node.format == "byte":
         return "[]uint8"
     return "Time" if node.time else _GO_TYPES.get(node.type, "interface {}")
-
-
-def canonical_time(text: str, *, micro: bool = False) -> str:
-    """Return an RFC 3339 instant in UTC: to the second, or with six decimals when `micro`.
-
-    Raises:
-        ValueError: `text` is no RFC 3339 time.
-    """
-    if not _TIME.fullmatch(text):  # fromisoformat reads many other formats
-        raise ValueError(text)
-    moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
-    if micro:
-        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return text if len(text) == 20 and text[-1] == "Z" else moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -20,14 +20,6 @@ ANNOTATIONS_MAX = 262144
 """Bytes of all annotation keys and values of an object."""
 
 _KNOWN_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
-_NAME_CHECKS: dict[tuple[str, str], NameCheck] = {
-    ("", "Namespace"): names.dns_label,
-    ("", "Service"): names.dns_1035_label,
-    ("rbac.authorization.k8s.io", "Role"): names.path_segment,
-    ("rbac.authorization.k8s.io", "RoleBinding"): names.path_segment,
-    ("rbac.authorization.k8s.io", "ClusterRole"): names.path_segment,
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): names.path_segment,
-}
 _IMMUTABLE = (
     "name",
     "namespace",
@@ -38,16 +30,17 @@ _IMMUTABLE = (
 )
 
 
-def validate_metadata(resource: Resource, obj: Object, old: Object | None) -> list[Cause]:
+def validate_metadata(
+    resource: Resource, obj: Object, old: Object | None, name_rule: NameCheck = names.dns_subdomain
+) -> list[Cause]:
     """Return what is wrong with the metadata of an object, built in or custom.
 
     On create the caller has filled in a generated name; `generateName` alone passes too, so a dry look at a
     manifest works. On update the caller has carried over what the server owns (uid, creationTimestamp, ...).
     """
     meta = obj.get("metadata") or {}
-    check = _NAME_CHECKS.get((resource.group, resource.kind), names.dns_subdomain)
     builtin = definition_name((resource.group, resource.version, resource.kind)) is not None
-    out = list(_names(meta, check, resource.namespaced))
+    out = list(_names(meta, name_rule, resource.namespaced))
     out += labels_causes(meta.get("labels"), "metadata.labels")
     out += annotations_causes(meta.get("annotations"), "metadata.annotations")
     out += _owners(meta.get("ownerReferences") or ())

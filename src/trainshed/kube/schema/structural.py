@@ -7,7 +7,6 @@ users search for them. CEL rules are in `kube.schema.cel`.
 from __future__ import annotations
 
 import copy
-import datetime
 import ipaddress
 import math
 import re
@@ -19,6 +18,7 @@ from msgspec import UNSET
 from trainshed.kube.meta.causes import duplicate, invalid, required, shown, too_long, too_many, unsupported
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.times import instant, is_duration, parse_date
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.wire.body import field_path, json_kind
@@ -159,14 +159,13 @@ def _format_fits(name: str, value: str) -> bool:
 def _date_time(value: str) -> object:
     if not re.match(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d", value):
         return None
-    return datetime.datetime.fromisoformat(value)
+    return instant(value)
 
 
-_DURATION = re.compile(r"([0-9]*\.?[0-9]+\s*(ns|us|µs|ms|s|m|h|d|w)\s*)+")
 _FORMATS: dict[str, Callable[[str], object]] = {
     "date-time": _date_time,
-    "date": datetime.date.fromisoformat,
-    "duration": _DURATION.fullmatch,
+    "date": parse_date,
+    "duration": lambda value: is_duration(value) or None,
     "ipv4": ipaddress.IPv4Address,
     "ipv6": ipaddress.IPv6Address,
     "cidr": lambda value: ipaddress.ip_network(value, strict=False),

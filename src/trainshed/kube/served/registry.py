@@ -1,6 +1,6 @@
 """Which resources the server serves: built-in kinds and the kinds that CustomResourceDefinitions add.
 
-`BUILTINS` (`kube.builtin.builtins`) is data; `Registry` answers the questions a request asks ("what is
+`RESOURCES` (`kube.builtin.registry`) is data; `Registry` answers the questions a request asks ("what is
 /apis/batch/v1/jobs?") and keeps groups and versions in the order of preference that clients see in
 discovery: the first match of a short name wins, so the order is part of the interface.
 """
@@ -10,19 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from trainshed.kube.builtin.builtins import BUILTINS
-from trainshed.kube.meta.resourceinfo import ALL_VERBS, ResourceInfo, ScalePaths, SubresourceInfo
+from trainshed.kube.builtin.registry import RESOURCES
+from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.meta.resources import Resource
-
-__all__ = [
-    "ALL_VERBS",
-    "BUILTINS",
-    "Registry",
-    "ResourceInfo",
-    "ScalePaths",
-    "SubresourceInfo",
-    "version_priority",
-]
 
 _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
 
@@ -42,9 +32,8 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
 class Registry:
     """The served resources. Mutated only by `add` and `remove`; `revision` grows with every change."""
 
-    def __init__(self, builtins: Iterable[ResourceInfo] = BUILTINS) -> None:
+    def __init__(self, builtins: Iterable[ResourceInfo] = RESOURCES) -> None:
         self._infos: dict[tuple[str, str, str], ResourceInfo] = {}
-        self._kinds: dict[tuple[str, str, str], ResourceInfo] = {}
         self._crds: dict[str, tuple[ResourceInfo, ...]] = {}
         self._builtin_groups: dict[str, dict[str, None]] = {}
         self.revision = 0
@@ -56,8 +45,6 @@ class Registry:
     def _insert(self, info: ResourceInfo) -> None:
         resource = info.resource
         self._infos[(resource.group, resource.version, resource.plural)] = info
-        # The first resource of a kind wins: `namespaces/status` and reviews never share kinds with another.
-        self._kinds.setdefault((resource.group, resource.version, resource.kind), info)
 
     def add(self, crd_name: str, infos: Iterable[ResourceInfo]) -> None:
         """Serve the resources of a CRD, replacing what the same CRD served before. Built-ins stay."""
@@ -83,24 +70,11 @@ class Registry:
         for info in dropped:
             resource = info.resource
             self._infos.pop((resource.group, resource.version, resource.plural), None)
-            self._kinds.pop((resource.group, resource.version, resource.kind), None)
         return bool(dropped)
 
     def get(self, group: str, version: str, plural: str) -> ResourceInfo | None:
         """Return the resource at a path, or None."""
         return self._infos.get((group, version, plural))
-
-    def by_kind(self, group: str, version: str, kind: str) -> ResourceInfo | None:
-        """Return the resource that serves a kind, or None."""
-        return self._kinds.get((group, version, kind))
-
-    def preferred(self, group: str, plural: str) -> ResourceInfo | None:
-        """Return the resource in the most preferred version that serves it, or None."""
-        for version in self.versions(group):
-            info = self.get(group, version, plural)
-            if info is not None:
-                return info
-        return None
 
     def has_group(self, group: str) -> bool:
         """Whether any resource of the group is served."""

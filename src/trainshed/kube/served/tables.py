@@ -1,6 +1,6 @@
 """Tables: what `kubectl get` prints, computed by the server (`as=Table` in the Accept header).
 
-Columns of built-in kinds come from `columns_*`; those of custom resources from the CRD's
+Columns of built-in kinds are declared with them (`kube.builtin`); those of custom resources from the CRD's
 `additionalPrinterColumns`, or NAME and AGE when there are none.
 """
 
@@ -11,18 +11,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainshed.kube.builtin.columns import Columns, age, define, name, since
-from trainshed.kube.builtin.columns_cluster import CLUSTER
-from trainshed.kube.builtin.columns_core import CORE, NAME_CREATED
-from trainshed.kube.builtin.columns_pods import PODS
-from trainshed.kube.builtin.columns_workloads import WORKLOADS
+from trainshed.kube.builtin.parts.columns import NAME_CREATED, Columns, age, define, since
+from trainshed.kube.builtin.registry import find
 from trainshed.kube.meta.jsonpath import first
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, name_of
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 
-_BUILTIN: dict[tuple[str, str], Columns] = {("", "pods"): PODS, **CORE, **WORKLOADS, **CLUSTER}
 _NAME = define("Name")[0]
 
 
@@ -51,14 +47,15 @@ def row_cells(info: ResourceInfo, obj: Object, now: float) -> tuple[list[Any], l
     """Return one row's cells, in the order of `columns`, and its row conditions."""
     if info.crd:
         if not info.printer_columns:
-            return [name(obj), age(obj, now)], []
-        return [name(obj), *(_custom_cell(column, obj, now) for column in info.printer_columns)], []
+            return [name_of(obj), age(obj, now)], []
+        return [name_of(obj), *(_custom_cell(column, obj, now) for column in info.printer_columns)], []
     table = _builtin(info)
     return table.cells(obj, now), table.conditions(obj) if table.conditions else []
 
 
 def _builtin(info: ResourceInfo) -> Columns:
-    return _BUILTIN.get((info.resource.group, info.resource.plural), NAME_CREATED)
+    kind = find(info.resource)
+    return NAME_CREATED if kind is None else kind.columns
 
 
 def _custom_cell(column: Object, obj: Object, now: float) -> Any:
@@ -91,7 +88,7 @@ def partial(obj: Object, version: str = "v1") -> Object:
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": obj.get("metadata") or {},
+        "metadata": metadata_of(obj),
     }
 
 

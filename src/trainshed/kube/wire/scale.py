@@ -4,42 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from trainshed.kube.meta import jsonpath
 from trainshed.kube.meta.errors import Cause, bad_request, internal, invalid
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resourceinfo import ScalePaths
 from trainshed.kube.meta.selectors import LabelSelector
-
-
-class ScalePaths(msgspec.Struct, frozen=True):
-    """Where an object keeps what Scale shows: paths of field names such as `.spec.replicas`.
-
-    `selector` is a path to a selector *string* (custom resources), or to a LabelSelector or a label map
-    (built-in workloads); empty when there is none.
-    """
-
-    spec_replicas: str = ".spec.replicas"
-    status_replicas: str = ".status.replicas"
-    selector: str = ""
-
-
-BUILTIN_SCALES: dict[tuple[str, str], ScalePaths] = {
-    ("apps", "deployments"): ScalePaths(selector=".spec.selector"),
-    ("apps", "replicasets"): ScalePaths(selector=".spec.selector"),
-    ("apps", "statefulsets"): ScalePaths(selector=".spec.selector"),
-    ("", "replicationcontrollers"): ScalePaths(selector=".spec.selector"),
-}
-"""(group, plural) of every built-in resource that has a `scale` subresource."""
-
-
-def from_crd(subresource: Object) -> ScalePaths:
-    """Return the paths of a CRD version's `subresources.scale`."""
-    return ScalePaths(
-        spec_replicas=subresource.get("specReplicasPath", ""),
-        status_replicas=subresource.get("statusReplicasPath", ""),
-        selector=subresource.get("labelSelectorPath", ""),
-    )
 
 
 def to_scale(obj: Object, paths: ScalePaths) -> Object:

@@ -10,21 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from trainshed.cluster.apiserver.admission import (
-    definitions,
-    namespaces,
-    pods,
-    priority,
-    services,
-    volumes,
-    workloads,
-)
+from trainshed.cluster.apiserver.admission import namespaces, pods, priority, services, volumes
 from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.definitions import check_served
 from trainshed.kube.meta.objects import Object
 
 _CREATE: dict[tuple[str, str], Callable[[Core, Call, Object], Awaitable[Object]]] = {
     ("", "pods"): pods.admit,
-    ("batch", "jobs"): workloads.admit_job,
     ("", "services"): services.admit,
     ("", "persistentvolumeclaims"): volumes.admit_claim,
     ("scheduling.k8s.io", "priorityclasses"): priority.admit_class,
@@ -40,7 +32,9 @@ async def mutate_create(core: Core, call: Call, obj: Object) -> Object:
     if resource.namespaced:
         namespaces.check_active(core, call, obj)
     if call.kind.info.crd:
-        definitions.check_served(core, call)
+        check_served(core, call)
+    if call.kind.builtin is not None and call.kind.builtin.identify is not None:
+        obj = call.kind.builtin.identify(obj)
     admit = _CREATE.get((resource.group, resource.plural))
     return obj if admit is None else await admit(core, call, obj)
 

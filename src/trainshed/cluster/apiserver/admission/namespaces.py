@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.store import keys
 from trainshed.kube.meta.errors import ApiError, Cause, forbidden, not_found
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import NAMESPACES
 
 UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})
 
@@ -12,7 +14,7 @@ UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})
 def check_active(core: Core, call: Call, obj: Object) -> None:
     """Raise 404 when the namespace of a new object does not exist, 403 when it is being deleted."""
     name = call.route.namespace or ""
-    stored = core.store.get(f"/core/namespaces/-/{name}")
+    stored = core.store.get(keys.of(NAMESPACES, None, name))
     if stored is None:
         raise not_found("namespaces", "", name)
     since = stored.obj["metadata"].get("deletionTimestamp")

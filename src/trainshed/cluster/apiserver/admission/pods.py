@@ -9,11 +9,11 @@ import asyncio
 
 from trainshed.cluster.apiserver.admission import priority
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.cluster.apiserver.names import random_suffix
-from trainshed.cluster.store import Compacted
-from trainshed.kube.builtin.defaults import admit_pod
+from trainshed.cluster.store import Compacted, keys
+from trainshed.kube.builtin.parts.pod.admission import admit_pod
 from trainshed.kube.meta.errors import forbidden
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, spec_of
+from trainshed.kube.meta.resources import SERVICEACCOUNTS
 
 _AUTOMOUNT = "automountServiceAccountToken"
 MIRROR = "kubernetes.io/config.mirror"
@@ -23,10 +23,10 @@ DEFAULT_ACCOUNT_SECONDS = 3.0
 
 async def admit(core: Core, call: Call, obj: Object) -> Object:
     """Return a new pod as it will be stored. Raises `ApiError` 403."""
-    spec = dict(obj.get("spec") or {})
+    spec = dict(spec_of(obj))
     obj = {**obj, "spec": spec}
     spec.update(priority.resolve(core, call, obj))
-    wants_token = MIRROR not in (obj["metadata"].get("annotations") or {})
+    wants_token = MIRROR not in section(obj, "metadata", "annotations")
     if wants_token:
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         account = await _account(core, call.route.namespace or "", name, obj)
@@ -35,14 +35,14 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
         wants_token = bool(spec.get(_AUTOMOUNT, account.get(_AUTOMOUNT, True)))
     said = spec.get(_AUTOMOUNT)
     spec[_AUTOMOUNT] = wants_token
-    out = admit_pod(obj, token_volume_suffix=random_suffix())
+    out = admit_pod(obj, token_volume_suffix=core.name_suffix())
     if said is None:
         del out["spec"][_AUTOMOUNT]
     return out
 
 
 async def _account(core: Core, namespace: str, name: str, obj: Object) -> Object:
-    key = f"/core/serviceaccounts/{namespace}/{name}"
+    key = keys.of(SERVICEACCOUNTS, namespace, name)
     stored = core.store.get(key)
     if stored is None and name == "default":
         await _appears(core, namespace, key)
@@ -59,7 +59,7 @@ async def _account(core: Core, namespace: str, name: str, obj: Object) -> Object
 
 async def _appears(core: Core, namespace: str, key: str) -> None:
     """Wait for an object, at most `DEFAULT_ACCOUNT_SECONDS`."""
-    watch = core.store.watch(f"/core/serviceaccounts/{namespace}/", core.store.revision)
+    watch = core.store.watch(keys.under(SERVICEACCOUNTS, namespace), core.store.revision)
     try:
         async with asyncio.timeout(DEFAULT_ACCOUNT_SECONDS):
             while core.store.get(key) is None:

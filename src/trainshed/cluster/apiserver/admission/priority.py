@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.store import keys
 from trainshed.kube.meta.errors import forbidden
 from trainshed.kube.meta.objects import Object
-
-_PREFIX = "/scheduling.k8s.io/priorityclasses/"
+from trainshed.kube.meta.resources import PRIORITYCLASSES
 
 
 def resolve(core: Core, call: Call, obj: Object) -> Object:
@@ -20,14 +20,16 @@ def resolve(core: Core, call: Call, obj: Object) -> Object:
     name = spec.get("priorityClassName")
     found: Object | None
     if name:
-        stored = core.store.get(f"{_PREFIX}-/{name}")
+        stored = core.store.get(keys.of(PRIORITYCLASSES, None, name))
         if stored is None:
             raise forbidden(
                 "pods", "", obj["metadata"].get("name", ""), f"no PriorityClass with name {name} was found"
             )
         found = stored.obj
     else:
-        classes = [s.obj for s in core.store.list(_PREFIX)[0] if s.obj.get("globalDefault")]
+        classes = [
+            s.obj for s in core.store.list(keys.under(PRIORITYCLASSES))[0] if s.obj.get("globalDefault")
+        ]
         found = min(classes, key=lambda c: int(c.get("value", 0)), default=None)
     if found is None:
         return {"priority": 0, "preemptionPolicy": spec.get("preemptionPolicy") or "PreemptLowerPriority"}
@@ -42,7 +44,7 @@ async def admit_class(core: Core, call: Call, obj: Object) -> Object:
     """Refuse a second class that is the global default."""
     del call
     if obj.get("globalDefault"):
-        for stored in core.store.list(_PREFIX)[0]:
+        for stored in core.store.list(keys.under(PRIORITYCLASSES))[0]:
             if stored.obj.get("globalDefault"):
                 other = stored.obj["metadata"]["name"]
                 raise forbidden(

@@ -9,9 +9,11 @@ import ipaddress
 import random
 
 from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.store import keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause, invalid
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, spec_of
+from trainshed.kube.meta.resources import SERVICES
 
 NETWORK = ipaddress.ip_network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)
@@ -26,7 +28,7 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
 
 def admit_update(core: Core, call: Call, old: Object, new: Object) -> Object:
     """Return an updated Service: addresses stay unless the type gives them up or first needs them."""
-    before, spec = old.get("spec") or {}, dict(new.get("spec") or {})
+    before, spec = spec_of(old), dict(spec_of(new))
     kept = spec.get("type") != "ExternalName" and before.get("type") != "ExternalName"
     if kept:
         for field in ("clusterIP", "clusterIPs"):
@@ -47,7 +49,7 @@ def _with_old_node_ports(ports: list[Object], before: list[Object]) -> list[Obje
 
 
 def _allocated(core: Core, call: Call, obj: Object, own: Object | None = None) -> Object:
-    spec = dict(obj.get("spec") or {})
+    spec = dict(spec_of(obj))
     kind = spec.get("type", "ClusterIP")
     if kind == "ExternalName":
         for field in ("clusterIP", "clusterIPs"):
@@ -121,7 +123,7 @@ def _node_ports(core: Core, call: Call, ports: list[Object], own: Object, found:
 
 def _taken(core: Core, call: Call, field: str) -> set[str]:
     out: set[str] = set()
-    for stored in core.store.list("/core/services/")[0]:
+    for stored in core.store.list(keys.under(SERVICES))[0]:
         spec = stored.obj.get("spec") or {}
         if field == "clusterIP":
             out.add(spec.get("clusterIP", ""))

@@ -6,10 +6,11 @@ from trainshed.cluster.apiserver.body import read_request
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.writing import RETRIES
-from trainshed.cluster.store import KeyMissing, RevisionMismatch
+from trainshed.cluster.store import KeyMissing, RevisionMismatch, keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import conflict, invalid, not_found
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS
 from trainshed.kube.wire.options import CreateOptions
 
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -24,7 +25,7 @@ async def create(core: Core, call: Call) -> Answer:
     name = call.route.name or (binding.get("metadata") or {}).get("name", "")
     if not node or target.get("kind") not in (None, "", "Node"):
         raise invalid("Binding", "", name, [causes.required("target.name")])
-    key = f"/core/pods/{call.route.namespace}/{name}"
+    key = keys.of(PODS, call.route.namespace, name)
     for _ in range(RETRIES):
         current = core.store.get(key)
         if current is None:

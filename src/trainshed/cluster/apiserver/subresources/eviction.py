@@ -9,9 +9,10 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.subresources.binding import SUCCESS
 from trainshed.cluster.apiserver.verbs.remove import remove
-from trainshed.cluster.store import Stored
+from trainshed.cluster.store import Stored, keys
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODDISRUPTIONBUDGETS
 from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.wire.options import CreateOptions, DeleteOptions
 
@@ -40,7 +41,7 @@ async def create(core: Core, call: Call) -> Answer:
 
 def _budgets(core: Core, namespace: str, pod: Object) -> list[Stored]:
     out = []
-    for stored in core.store.list(f"/policy/poddisruptionbudgets/{namespace}/")[0]:
+    for stored in core.store.list(keys.under(PODDISRUPTIONBUDGETS, namespace))[0]:
         selector = LabelSelector.from_object((stored.obj.get("spec") or {}).get("selector"))
         if selector.matches(pod["metadata"].get("labels")):
             out.append(stored)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, Result, Streaming
 from trainshed.cluster.apiserver.subresources.containers import choose_container, find_pod
@@ -11,6 +9,7 @@ from trainshed.cluster.backend import LogRequest
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, invalid
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.times import parse_time
 from trainshed.kube.wire.options import LogOptions
 
 
@@ -62,7 +61,7 @@ def _since(options: LogOptions, now: float) -> float | None:
     if not options.since_time:
         return None
     try:
-        return datetime.datetime.fromisoformat(options.since_time).timestamp()
+        return parse_time(options.since_time)
     except ValueError:
         text = f'parsing time "{options.since_time}" as RFC 3339: cannot parse'
         raise bad_request(text) from None

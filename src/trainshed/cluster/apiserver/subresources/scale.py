@@ -10,6 +10,7 @@ from trainshed.cluster.apiserver.verbs.write import Patch
 from trainshed.cluster.apiserver.writing import Change, modify
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resourceinfo import ScalePaths
 from trainshed.kube.patch.types import APPLY, MERGE, check_patch_type
 from trainshed.kube.wire import scale
 from trainshed.kube.wire.options import PatchOptions, UpdateOptions, WriteOptions
@@ -66,10 +67,7 @@ async def _change(core: Core, call: Call, edit: Change, options: WriteOptions) -
     return Answer.json(scale.to_scale(obj, paths))
 
 
-def _paths(call: Call) -> scale.ScalePaths:
-    resource, info = call.kind.resource, call.kind.info
-    builtin = scale.BUILTIN_SCALES.get((resource.group, resource.plural))
-    if builtin is not None:
-        return builtin
-    assert info.scale is not None
-    return scale.ScalePaths(info.scale.spec_replicas, info.scale.status_replicas, info.scale.label_selector)
+def _paths(call: Call) -> ScalePaths:
+    paths = call.kind.info.scale
+    assert paths is not None, call.kind.resource
+    return paths

@@ -6,9 +6,11 @@ from trainshed.cluster.apiserver.body import read_request
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS
+from trainshed.cluster.store import keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import bad_request, conflict, invalid, not_found
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.wire.options import CreateOptions
 
@@ -65,7 +67,7 @@ def _bound_pod(core: Core, namespace: str, reference: Object | None, account: st
             f"cannot bind token to object of type {reference.get('kind')}: only v1 Pods are supported"
         )
     pod_name = reference.get("name", "")
-    stored = core.store.get(f"/core/pods/{namespace}/{pod_name}")
+    stored = core.store.get(keys.of(PODS, namespace, pod_name))
     if stored is None:
         raise not_found("pods", "", pod_name)
     pod = stored.obj

@@ -12,7 +12,7 @@ from trainshed.cluster.apiserver.admission.namespaces import UNDELETABLE
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import CLEANUP
 from trainshed.cluster.apiserver.http import Answer
-from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.options import check_preconditions, delete_options
 from trainshed.cluster.apiserver.pipeline import counts_generations
 from trainshed.cluster.apiserver.selection import selection
@@ -26,23 +26,6 @@ from trainshed.kube.wire.options import CollectionOptions, DeleteOptions
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _DEFAULT_GRACE = 30
-_RETURNS_OBJECT = frozenset(
-    {
-        ("", "pods"),
-        ("", "services"),
-        ("", "serviceaccounts"),
-        ("", "persistentvolumes"),
-        ("", "persistentvolumeclaims"),
-        ("", "podtemplates"),
-        ("", "resourcequotas"),
-        ("", "namespaces"),
-        ("storage.k8s.io", "storageclasses"),
-        ("storage.k8s.io", "csidrivers"),
-        ("storage.k8s.io", "csinodes"),
-        ("storage.k8s.io", "volumeattachments"),
-    }
-)
-"""Kinds whose DELETE answers with the object even when it is gone; all others answer a Status."""
 
 
 async def delete(core: Core, call: Call) -> Answer:
@@ -85,7 +68,7 @@ def _with_default_policy(call: Call, options: DeleteOptions) -> DeleteOptions:
 
 
 async def remove(
-    core: Core, kind: Kind, namespace: str | None, name: str, options: DeleteOptions, now: float
+    core: Core, kind: ServedKind, namespace: str | None, name: str, options: DeleteOptions, now: float
 ) -> Written:
     """Delete the object `name`: at once, or by marking it when something has to happen first.
 
@@ -120,7 +103,7 @@ async def remove(
     raise conflict(kind.resource.plural, kind.resource.group, name)
 
 
-def _marked(kind: Kind, old: Object, options: DeleteOptions, now: float) -> Object:
+def _marked(kind: ServedKind, old: Object, options: DeleteOptions, now: float) -> Object:
     """Return the object with its deletion begun: timestamp, grace, finalizers of the propagation policy."""
     metadata = dict(old["metadata"])
     grace = _grace(kind, old, options)
@@ -145,7 +128,7 @@ def _marked(kind: Kind, old: Object, options: DeleteOptions, now: float) -> Obje
     return out
 
 
-def _set_finalizers(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
+def _set_finalizers(kind: ServedKind, metadata: Object, options: DeleteOptions) -> None:
     held = list(metadata.get("finalizers") or ())
     finalizers = held
     if options.propagation_policy is not None:
@@ -173,7 +156,7 @@ def _terminating(status: Object, now: str) -> Object:
     return {**status, "conditions": [*others, condition]}
 
 
-def _grace(kind: Kind, obj: Object, options: DeleteOptions) -> int:
+def _grace(kind: ServedKind, obj: Object, options: DeleteOptions) -> int:
     """Return the seconds a pod gets to end by itself; other kinds get none."""
     if kind.resource != PODS:
         return 0
@@ -187,7 +170,8 @@ def _grace(kind: Kind, obj: Object, options: DeleteOptions) -> int:
 
 def _answer(call: Call, written: Written) -> Answer:
     resource = call.kind.resource
-    if not written.gone or (resource.group, resource.plural) in _RETURNS_OBJECT:
+    builtin = call.kind.builtin
+    if not written.gone or (builtin is not None and builtin.returns_deleted):
         return written.answer(call.kind)
     details = {"name": call.route.name, "group": resource.group, "kind": resource.plural}
     details["uid"] = written.obj["metadata"].get("uid", "")

@@ -15,7 +15,7 @@ from typing import Any
 from trainshed.cluster.apiserver import rendering
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Streaming, encode_json
-from trainshed.cluster.apiserver.kinds import Kind
+from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.selection import Selection, selection
 from trainshed.cluster.apiserver.verbs.read import revision
 from trainshed.cluster.store import DELETED, Compacted, Stored, StoreEvent, Watch
@@ -42,7 +42,7 @@ class Frames:
 
     def frame(
         self,
-        kind: Kind,
+        kind: ServedKind,
         type_: EventType,
         stored: Stored,
         wanted: Representation,
@@ -67,7 +67,7 @@ class Frames:
 
 
 def _row(
-    kind: Kind,
+    kind: ServedKind,
     obj: dict[str, Any],
     wanted: Representation,
     include: tables.IncludeObject,

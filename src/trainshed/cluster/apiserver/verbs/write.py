@@ -38,7 +38,7 @@ async def update(core: Core, call: Call, subresource: str = "") -> Answer:
     if core.store.get(kind.key(call.route.namespace, name)) is None:
         if not kind.info.create_on_update or subresource:
             raise kind.missing(name)
-        obj = place(call, obj)
+        obj = place(core, call, obj)
         obj["metadata"]["name"] = name
         obj["metadata"].pop("resourceVersion", None)
         return (await writing.create(core, call, obj, options)).answer(kind)

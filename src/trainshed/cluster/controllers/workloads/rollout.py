@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from trainshed.kube.meta.names import SUFFIX_ALPHABET
 from trainshed.kube.meta.objects import Object
 
 HASH_LABEL = "pod-template-hash"
@@ -19,7 +20,6 @@ HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 """Annotation on Deployment and ReplicaSets; read by `kubectl rollout history`."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: Object, collisions: int = 0) -> str:
@@ -28,8 +28,8 @@ def template_hash(template: Object, collisions: int = 0) -> str:
     digest = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
     out = ""
     for _ in range(10):
-        digest, index = divmod(digest, len(_ALPHABET))
-        out += _ALPHABET[index]
+        digest, index = divmod(digest, len(SUFFIX_ALPHABET))
+        out += SUFFIX_ALPHABET[index]
     return out
 
 

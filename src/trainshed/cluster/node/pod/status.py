@@ -22,7 +22,7 @@ from trainshed.cluster.node.pod.observed import (
     main_containers,
 )
 from trainshed.cluster.node.pod.restarts import backoff_seconds, restart_at, should_restart
-from trainshed.kube.builtin.defaults import qos_class
+from trainshed.kube.builtin.parts.pod.qos import qos_class
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 

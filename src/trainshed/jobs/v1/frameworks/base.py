@@ -27,8 +27,9 @@ from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.owned import POD_EVENTS, Grant, Owned, Owns
 from trainshed.jobs.v1 import restart
-from trainshed.kube.meta.objects import Object, container_named, name_of, objects, section
+from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.meta.plan import Event, Told
+from trainshed.kube.meta.pods import container_named
 from trainshed.kube.meta.resources import Resource
 
 Selector: TypeAlias = Literal["all", "training", "first", "init"]

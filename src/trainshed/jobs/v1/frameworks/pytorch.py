@@ -19,7 +19,8 @@ from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.owned import Owned, Owns
 from trainshed.jobs.v1.containertemplate import render
 from trainshed.jobs.v1.frameworks.base import ContainerPatch, Flag, Framework, PodPatch, Seen
-from trainshed.kube.meta.objects import Object, container_named, name_of, port_named, section
+from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.meta.pods import container_named, port_named
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Resource
 
 DEFAULT_TEMPLATE = """\

@@ -1,0 +1,179 @@
+"""Who makes a request, and whether they may: users, credentials, and role-based access control over stored roles."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken, TokenIssuer
+from trainshed.cluster.store import Compacted, Store, keys
+from trainshed.kube.meta.errors import unauthorized
+from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.resources import (
+    CLUSTERROLEBINDINGS,
+    CLUSTERROLES,
+    PODS,
+    ROLEBINDINGS,
+    ROLES,
+    SERVICEACCOUNTS,
+    Resource,
+)
+from trainshed.kube.served.rbac import MASTERS, Attributes, Policy
+from trainshed.kube.wire.asgi import Scope
+
+ANONYMOUS = "system:anonymous"
+UNAUTHENTICATED = "system:unauthenticated"
+AUTHENTICATED = "system:authenticated"
+
+SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+
+
+class User(msgspec.Struct, frozen=True):
+    """An authenticated user, as TokenReview and SelfSubjectReview show it."""
+
+    username: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+    def as_object(self) -> dict[str, object]:
+        """Return the wire form `UserInfo`."""
+        out: dict[str, object] = {"username": self.username}
+        if self.uid:
+            out["uid"] = self.uid
+        out["groups"] = list(self.groups)
+        if self.extra:
+            out["extra"] = {key: list(values) for key, values in self.extra.items()}
+        return out
+
+
+NOBODY = User(ANONYMOUS, (UNAUTHENTICATED,))
+
+
+def service_account(namespace: str, name: str, uid: str, extra: Mapping[str, tuple[str, ...]]) -> User:
+    """Return the user that a ServiceAccount token stands for."""
+    return User(
+        f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}",
+        ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED),
+        uid,
+        extra,
+    )
+
+
+SCOPE_USER = "trainshed.user"
+"""Where an in-process transport names its user in the ASGI scope; no network peer can write there."""
+_RBAC = keys.within(ROLES.group)
+ADMIN = User("trainshed-admin", (MASTERS, AUTHENTICATED))
+
+
+class Authenticator:
+    """Knows the static tokens and the key of ServiceAccount tokens.
+
+    `tokens` maps a static token to its user. Tokens are compared by digest, in constant time.
+    """
+
+    def __init__(self, store: Store, issuer: TokenIssuer, tokens: Mapping[str, User]) -> None:
+        self._store = store
+        self._issuer = issuer
+        self._static = {hashlib.sha256(token.encode()).digest(): user for token, user in tokens.items()}
+
+    @property
+    def issuer(self) -> TokenIssuer:
+        """The signer of ServiceAccount tokens."""
+        return self._issuer
+
+    def authenticate(self, scope: Scope, authorization: str, now: float) -> User:
+        """Return the user of a request. Raises `ApiError` 401 for credentials that nobody issued."""
+        named = section(scope, "extensions").get(SCOPE_USER)
+        if named is not None:
+            return User(named["username"], (*named["groups"], AUTHENTICATED))
+        if not authorization:
+            return NOBODY
+        kind, _, token = authorization.partition(" ")
+        if kind.lower() != "bearer" or not token.strip():
+            raise unauthorized()
+        try:
+            return self.identify(token.strip(), now)
+        except InvalidToken as error:
+            raise unauthorized() from error
+
+    def identify(self, token: str, now: float, audiences: Sequence[str] = (DEFAULT_AUDIENCE,)) -> User:
+        """Return the user that a token stands for.
+
+        Raises:
+            InvalidToken: unknown, expired, for other audiences, or bound to something that is gone.
+        """
+        digest = hashlib.sha256(token.encode()).digest()
+        for known, user in self._static.items():
+            if hmac.compare_digest(known, digest):
+                return user
+        claims = self._issuer.verify(token, audiences=audiences, now=now)
+        bound = claims.get("kubernetes.io") or {}
+        namespace = str(bound.get("namespace", ""))
+        account = bound.get("serviceaccount") or {}
+        if not self._exists(SERVICEACCOUNTS, namespace, account):
+            raise InvalidToken("the service account is gone")
+        extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims.get('jti', '')}",)}
+        pod = bound.get("pod")
+        if pod:
+            if not self._exists(PODS, namespace, pod):
+                raise InvalidToken("the pod is gone")
+            extra["authentication.kubernetes.io/pod-name"] = (pod["name"],)
+            extra["authentication.kubernetes.io/pod-uid"] = (pod["uid"],)
+        return service_account(namespace, account["name"], account["uid"], extra)
+
+    def _exists(self, resource: Resource, namespace: str, reference: Mapping[str, str]) -> bool:
+        stored = self._store.get(keys.of(resource, namespace, reference.get("name", "")))
+        return stored is not None and stored.obj["metadata"].get("uid") == reference.get("uid")
+
+
+class Authorizer(Protocol):
+    """Decides. Both methods are called once or more per request and must not block."""
+
+    def authorize(self, attributes: Attributes) -> tuple[bool, str]:
+        """Return whether the request is allowed, and why."""
+        ...
+
+    def rules(self, user: User, namespace: str) -> Object:
+        """Return the `status` of a SelfSubjectRulesReview."""
+        ...
+
+
+class RbacAuthorizer:
+    """Evaluates Roles and bindings as they are in the store now.
+
+    The index over them is rebuilt when one of them changed since the last question, which a watch tells.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watch = store.watch(_RBAC, store.revision)
+        self._policy: Policy | None = None
+
+    def authorize(self, attributes: Attributes) -> tuple[bool, str]:
+        return self._current().authorize(attributes)
+
+    def rules(self, user: User, namespace: str) -> Object:
+        return self._current().rules_for(user.username, user.groups, namespace)
+
+    def _current(self) -> Policy:
+        try:
+            changed = bool(self._watch.drain())
+        except Compacted:
+            self._watch = self._store.watch(_RBAC, self._store.revision)
+            changed = True
+        if self._policy is None or changed:
+            self._policy = Policy(
+                self._objects(ROLES),
+                self._objects(ROLEBINDINGS),
+                self._objects(CLUSTERROLES),
+                self._objects(CLUSTERROLEBINDINGS),
+            )
+        return self._policy
+
+    def _objects(self, resource: Resource) -> list[Object]:
+        return [stored.obj for stored in self._store.list(keys.under(resource))[0]]

@@ -1,0 +1,1 @@
+"""Kinds of apps, one file each."""

@@ -1,0 +1,94 @@
+"""StatefulSets: replicas with claims of their own; little of the spec may change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainshed.kube.builtin.kind import ALL, SCALE, STATUS, Builtin, row
+from trainshed.kube.builtin.parts.claims import claim_defaults, claim_spec_causes
+from trainshed.kube.builtin.parts.columns import Columns, age, containers, define, template_spec
+from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.builtin.parts.workload import ready_of_desired, replicated_causes, template_defaults
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.causes import non_negative, one_of
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, name_of, section, spec_of
+from trainshed.kube.meta.resources import Resource
+
+_MUTABLE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+
+
+def _defaults(obj: Object) -> None:
+    """Fill in a StatefulSet and its claim templates."""
+    spec = setdefault(obj, "spec", {})
+    spec.setdefault("replicas", 1)
+    setdefault(spec, "podManagementPolicy", "OrderedReady")
+    strategy = setdefault(spec, "updateStrategy", {})
+    if setdefault(strategy, "type", "RollingUpdate") == "RollingUpdate":
+        setdefault(strategy, "rollingUpdate", {}).setdefault("partition", 0)
+    spec.setdefault("revisionHistoryLimit", 10)
+    retention = setdefault(spec, "persistentVolumeClaimRetentionPolicy", {})
+    setdefault(retention, "whenDeleted", "Retain")
+    setdefault(retention, "whenScaled", "Retain")
+    template_defaults(spec)
+    for claim in spec.get("volumeClaimTemplates") or ():
+        claim.setdefault("apiVersion", "v1")
+        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim_defaults(claim)
+    status = obj.setdefault("status", {})
+    status.setdefault("replicas", 0)
+    status.setdefault("availableReplicas", 0)
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a StatefulSet."""
+    if subresource == "status":
+        return
+    spec = spec_of(obj)
+    yield from replicated_causes(spec, "statefulset")
+    yield from non_negative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit")
+    yield from one_of(spec, "spec", "podManagementPolicy", ("OrderedReady", "Parallel"))
+    yield from one_of(
+        section(spec, "updateStrategy"), "spec.updateStrategy", "type", ("OnDelete", "RollingUpdate")
+    )
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        yield from claim_spec_causes(section(claim, "spec"), f"spec.volumeClaimTemplates[{index}].spec")
+    if old is not None:
+        before = spec_of(old)
+        changed = [k for k in {*spec, *before} - set(_MUTABLE) if spec.get(k) != before.get(k)]
+        if changed:
+            listed = ", ".join(f"'{field}'" for field in _MUTABLE[:-1])
+            yield causes.forbidden(
+                "spec",
+                f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden",
+            )
+
+
+def _row(obj: Object, now: float) -> list[Any]:
+    return [name_of(obj), ready_of_desired(obj), age(obj, now), *containers(template_spec(obj))]
+
+
+KIND = Builtin(
+    info=row(
+        Resource("apps", "v1", "statefulsets", "StatefulSet"),
+        "sts",
+        categories=ALL,
+        subresources={**SCALE, **STATUS},
+        generation=True,
+    ),
+    inert=True,
+    defaults=_defaults,
+    check=_check,
+    columns=Columns(define("Name, Ready, Age, Containers*, Images*"), _row),
+    viewed=("", "scale", "status"),
+    edited=("", "scale"),
+)

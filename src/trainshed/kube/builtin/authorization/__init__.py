@@ -1,0 +1,1 @@
+"""Kinds of authorization.k8s.io, one file each."""

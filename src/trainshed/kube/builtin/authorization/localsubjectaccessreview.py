@@ -1,0 +1,13 @@
+"""LocalSubjectAccessReviews: may someone, in this namespace."""
+
+from __future__ import annotations
+
+from trainshed.kube.builtin.kind import Builtin, review
+from trainshed.kube.meta.resources import Resource
+
+KIND = Builtin(
+    info=review(
+        Resource("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview")
+    ),
+    does="answers from the roles",
+)

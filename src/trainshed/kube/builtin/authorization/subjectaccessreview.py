@@ -1,0 +1,15 @@
+"""SubjectAccessReviews: may someone."""
+
+from __future__ import annotations
+
+from trainshed.kube.builtin.kind import Builtin, review
+from trainshed.kube.meta.resources import Resource
+
+KIND = Builtin(
+    info=review(
+        Resource(
+            "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+        )
+    ),
+    does="answers from the roles",
+)

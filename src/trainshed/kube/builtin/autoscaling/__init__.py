@@ -1,0 +1,1 @@
+"""Kinds of autoscaling, one file each."""

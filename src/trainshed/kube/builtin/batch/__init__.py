@@ -1,0 +1,1 @@
+"""Kinds of batch, one file each."""

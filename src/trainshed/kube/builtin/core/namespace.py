@@ -1,0 +1,43 @@
+"""Namespaces: each carries its name as a label, and a finalizer until it is empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainshed.kube.builtin.kind import STATUS, Builtin, row
+from trainshed.kube.builtin.parts.columns import Columns, age, define
+from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.meta import names
+from trainshed.kube.meta.fieldselectors import path
+from trainshed.kube.meta.objects import Object, name_of, status_of
+from trainshed.kube.meta.resourceinfo import ALL_VERBS, SubresourceInfo
+from trainshed.kube.meta.resources import NAMESPACES
+
+_VERBS = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
+
+
+def _defaults(obj: Object) -> None:
+    meta = obj.setdefault("metadata", {})
+    if meta.get("name"):
+        meta.setdefault("labels", {})["kubernetes.io/metadata.name"] = meta["name"]
+    if not meta.get("deletionTimestamp"):
+        setdefault(setdefault(obj, "spec", {}), "finalizers", ["kubernetes"])
+    setdefault(obj.setdefault("status", {}), "phase", "Active")
+
+
+def _row(obj: Object, now: float) -> list[Any]:
+    return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
+
+
+KIND = Builtin(
+    info=row(
+        NAMESPACES, "ns", verbs=_VERBS, subresources={"finalize": SubresourceInfo(("update",)), **STATUS}
+    ),
+    does="deletion removes what is in it; each gets a default ServiceAccount and the CA's ConfigMap",
+    name_rule=names.dns_label,
+    defaults=_defaults,
+    columns=Columns(define("Name, Status, Age"), _row),
+    fields={"status.phase": path("status", "phase"), "name": path("metadata", "name")},
+    viewed=("",),
+    returns_deleted=True,
+)

@@ -1,0 +1,123 @@
+"""PersistentVolumes: exactly one source, which stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainshed.kube.builtin.kind import STATUS, Builtin, row
+from trainshed.kube.builtin.parts.claims import (
+    VOLUME_MODES,
+    access_mode_causes,
+    class_name_causes,
+    class_of,
+    keep_finalizer,
+    phase,
+)
+from trainshed.kube.builtin.parts.columns import UNSET, Columns, access_modes, age, define
+from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.builtin.parts.pod.scheduling import node_selector_causes
+from trainshed.kube.builtin.parts.pod.volumes import size_causes, source_causes
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.causes import one_of
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
+from trainshed.kube.meta.resources import PERSISTENTVOLUMES
+
+_RECLAIM = ("Delete", "Recycle", "Retain")
+
+
+# fmt: off
+_SOURCES = frozenset({
+    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "flocker",
+    "gcePersistentDisk", "glusterfs", "hostPath", "iscsi", "local", "nfs", "photonPersistentDisk",
+    "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume",
+})
+# fmt: on
+
+
+def _defaults(obj: Object) -> None:
+    spec = setdefault(obj, "spec", {})
+    setdefault(spec, "persistentVolumeReclaimPolicy", "Retain")
+    setdefault(spec, "volumeMode", "Filesystem")
+    if spec.get("hostPath") is not None:
+        spec["hostPath"].setdefault("type", "")
+    if spec.get("claimRef") is not None:
+        setdefault(spec["claimRef"], "kind", "PersistentVolumeClaim")
+        setdefault(spec["claimRef"], "apiVersion", "v1")
+    setdefault(obj.setdefault("status", {}), "phase", "Pending")
+    keep_finalizer(obj, "kubernetes.io/pv-protection")
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a PersistentVolume."""
+    if subresource == "status":
+        return
+    spec = spec_of(obj)
+    yield from access_mode_causes(spec, "spec")
+    capacity = section(spec, "capacity")
+    if not capacity:
+        yield causes.required("spec.capacity")
+    elif set(capacity) != {"storage"}:
+        odd = sorted(set(capacity) - {"storage"}) or [""]
+        yield causes.unsupported("spec.capacity", odd[0], ("storage",))
+    for name, amount in capacity.items():
+        yield from size_causes(amount, f"spec.capacity[{name}]")
+    yield from one_of(spec, "spec", "persistentVolumeReclaimPolicy", _RECLAIM)
+    yield from one_of(spec, "spec", "volumeMode", VOLUME_MODES)
+    yield from class_name_causes(spec, "spec")
+    sources = [key for key in spec if key in _SOURCES]
+    if not sources:
+        yield causes.required("spec", "must specify a volume type")
+    for extra in sources[1:]:
+        yield causes.forbidden(f"spec.{extra}", "may not specify more than 1 volume type")
+    for key in sources[:1]:
+        if key == "local" and not spec[key].get("path"):
+            yield causes.required("spec.local.path")
+        yield from source_causes(key, spec[key], f"spec.{key}")
+    required = section(spec, "nodeAffinity").get("required")
+    if required is not None:
+        yield from node_selector_causes(required, "spec.nodeAffinity.required.nodeSelectorTerms")
+    elif "local" in sources:
+        yield causes.required("spec.nodeAffinity", "Local volume requires node affinity")
+    if old is not None:
+        before = spec_of(old)
+        if {key: spec.get(key) for key in _SOURCES} != {key: before.get(key) for key in _SOURCES}:
+            text = "spec.persistentvolumesource is immutable after creation"
+            yield causes.forbidden("spec.persistentvolumesource", text)
+        if spec.get("volumeMode") != before.get("volumeMode"):
+            yield causes.invalid("spec.volumeMode", spec.get("volumeMode"), "field is immutable")
+
+
+def _row(obj: Object, now: float) -> list[Any]:
+    volume = spec_of(obj)
+    claim = volume.get("claimRef")
+    return [
+        name_of(obj),
+        section(volume, "capacity").get("storage", "0"),
+        access_modes(volume.get("accessModes")),
+        volume.get("persistentVolumeReclaimPolicy", ""),
+        phase(obj),
+        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
+        class_of(obj),
+        volume.get("volumeAttributesClassName") or UNSET,
+        status_of(obj).get("reason", ""),
+        age(obj, now),
+        volume.get("volumeMode") or UNSET,
+    ]
+
+
+KIND = Builtin(
+    info=row(PERSISTENTVOLUMES, "pv", subresources=STATUS),
+    does="hostPath and local; claims, reclaim policies Retain and Delete",
+    defaults=_defaults,
+    check=_check,
+    columns=Columns(
+        define(
+            "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, "
+            "VolumeAttributesClass, Reason, Age, VolumeMode*"
+        ),
+        _row,
+    ),
+    returns_deleted=True,
+)

@@ -1,0 +1,101 @@
+"""PersistentVolumeClaims: hardly anything but the request may change later, and that only grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainshed.kube.builtin.kind import STATUS, Builtin, row
+from trainshed.kube.builtin.parts.claims import (
+    claim_defaults,
+    claim_spec_causes,
+    class_of,
+    keep_finalizer,
+    phase,
+)
+from trainshed.kube.builtin.parts.columns import UNSET, Columns, access_modes, age, define
+from trainshed.kube.builtin.parts.pod.volumes import size_causes
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
+from trainshed.kube.meta.quantity import parse
+from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
+
+
+def _defaults(obj: Object) -> None:
+    claim_defaults(obj)
+    keep_finalizer(obj, "kubernetes.io/pvc-protection")
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a PersistentVolumeClaim."""
+    spec = spec_of(obj)
+    if old is not None:
+        if subresource != "status":
+            yield from _changes(spec, old)
+        return
+    yield from claim_spec_causes(spec, "spec")
+
+
+def _changes(spec: Object, old: Object) -> Iterator[Cause]:
+    before = spec_of(old)
+    ignored = {"resources", "volumeAttributesClassName"}
+    if not before.get("volumeName"):
+        ignored.add("volumeName")  # the binder sets it once
+    if before.get("storageClassName") is None:
+        ignored.add("storageClassName")  # the default class arrives late
+    kept = {key: value for key, value in spec.items() if key not in ignored}
+    if kept != {key: value for key, value in before.items() if key not in ignored}:
+        yield causes.forbidden(
+            "spec",
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName "
+            "for bound claims",
+        )
+    new_size = section(spec, "resources", "requests").get("storage")
+    old_size = section(before, "resources", "requests").get("storage")
+    path = "spec.resources.requests.storage"
+    if new_size is None:
+        yield causes.required(path)
+        return
+    yield from size_causes(new_size, path)
+    if old_size is None or new_size == old_size:
+        return
+    if status_of(old).get("phase") != "Bound":
+        text = "spec is immutable after creation except resources.requests and volumeAttributesClassName"
+        yield causes.forbidden("spec", f"{text} for bound claims")
+    elif parse(new_size) < parse(old_size):
+        yield causes.forbidden(path, "field can not be less than previous value")
+
+
+def _row(obj: Object, now: float) -> list[Any]:
+    claim = spec_of(obj)
+    bound = bool(claim.get("volumeName"))
+    return [
+        name_of(obj),
+        phase(obj),
+        claim.get("volumeName", ""),
+        section(obj, "status", "capacity").get("storage", "0") if bound else "",
+        access_modes(status_of(obj).get("accessModes")) if bound else "",
+        class_of(obj),
+        claim.get("volumeAttributesClassName") or UNSET,
+        age(obj, now),
+        claim.get("volumeMode") or UNSET,
+    ]
+
+
+KIND = Builtin(
+    info=row(PERSISTENTVOLUMECLAIMS, "pvc", subresources=STATUS),
+    does="bound to a fitting volume, or provisioned as a directory",
+    defaults=_defaults,
+    check=_check,
+    columns=Columns(
+        define(
+            "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, "
+            "VolumeMode*"
+        ),
+        _row,
+    ),
+    viewed=("", "status"),
+    edited=("",),
+    returns_deleted=True,
+)

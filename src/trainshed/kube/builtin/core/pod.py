@@ -1,0 +1,79 @@
+"""Pods; what they are made of is in `kube.builtin.parts.pod`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainshed.kube.builtin.kind import ALL, STATUS, Builtin, proxy, row
+from trainshed.kube.builtin.parts.pod import table
+from trainshed.kube.builtin.parts.pod.changes import change_causes
+from trainshed.kube.builtin.parts.pod.defaults import pod_spec_defaults, setdefault
+from trainshed.kube.builtin.parts.pod.rules import pod_spec_causes
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.fieldselectors import path, paths
+from trainshed.kube.meta.objects import Object, spec_of, status_of
+from trainshed.kube.meta.resourceinfo import SubresourceInfo
+from trainshed.kube.meta.resources import PODS
+
+_PARTS = {
+    **STATUS,
+    "attach": SubresourceInfo(("create", "get"), "PodAttachOptions"),
+    "binding": SubresourceInfo(("create",), "Binding"),
+    "ephemeralcontainers": SubresourceInfo(("get", "patch", "update")),
+    "eviction": SubresourceInfo(("create",), "Eviction", "policy", "v1"),
+    "exec": SubresourceInfo(("create", "get"), "PodExecOptions"),
+    "log": SubresourceInfo(("get",)),
+    "portforward": SubresourceInfo(("create", "get"), "PodPortForwardOptions"),
+    **proxy("PodProxyOptions"),
+    "resize": SubresourceInfo(("get", "patch", "update")),
+}
+_FIELDS = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+)
+
+
+def _defaults(obj: Object) -> None:
+    pod_spec_defaults(setdefault(obj, "spec", {}))
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a pod, on create or against what it was."""
+    spec = spec_of(obj)
+    if old is None:
+        yield from pod_spec_causes(spec, "spec")
+        if spec.get("ephemeralContainers"):
+            yield causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
+    elif subresource not in ("status", "binding"):
+        before = spec_of(old)
+        if spec != before:
+            yield from pod_spec_causes(spec, "spec")
+            yield from change_causes(spec, before, subresource)
+
+
+def _pod_ips(obj: Object) -> str:
+    addresses = status_of(obj).get("podIPs") or ()
+    return ",".join(str(address.get("ip", "")) for address in addresses)
+
+
+KIND = Builtin(
+    info=row(PODS, "po", categories=ALL, subresources=_PARTS, generation=True),
+    does="scheduled and run; see [limits](limits.md) for the fields that are not honoured",
+    defaults=_defaults,
+    check=_check,
+    columns=table.COLUMNS,
+    fields={
+        **paths(*_FIELDS),
+        "spec.hostNetwork": path("spec", "hostNetwork", absent="false"),
+        "status.podIPs": _pod_ips,
+    },
+    viewed=("", "log", "status"),
+    edited=("", "attach", "eviction", "exec", "portforward", "proxy"),
+    returns_deleted=True,
+)

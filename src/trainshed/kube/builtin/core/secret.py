@@ -1,0 +1,69 @@
+"""Secrets: `stringData` is folded into `data`, and some types need certain keys."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from trainshed.kube.builtin.kind import Builtin, row
+from trainshed.kube.builtin.parts.columns import Columns, age, define
+from trainshed.kube.builtin.parts.configdata import frozen_causes, key_causes, total_causes
+from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.fieldselectors import paths
+from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.meta.resources import SECRETS
+
+_REQUIRED_KEYS = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+
+
+def _defaults(obj: Object) -> None:
+    setdefault(obj, "type", "Opaque")
+    text = obj.pop("stringData", None)
+    if text:
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in text.items()}
+        obj["data"] = {**section(obj, "data"), **encoded}
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a Secret whose `stringData` is folded into `data`."""
+    data, kind = section(obj, "data"), obj.get("type") or "Opaque"
+    yield from key_causes(data, "data")
+    yield from total_causes(data)
+    for key in _REQUIRED_KEYS.get(kind, ()):
+        if key not in data:
+            yield causes.required(f"data[{key}]")
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
+        yield causes.required("data[username]")
+        yield causes.required("data[password]")
+    if kind == "kubernetes.io/service-account-token":
+        annotations = section(obj, "metadata", "annotations")
+        if not annotations.get("kubernetes.io/service-account.name"):
+            yield causes.required("metadata.annotations[kubernetes.io/service-account.name]")
+    if old is not None:
+        if kind != (old.get("type") or "Opaque"):
+            yield causes.invalid("type", kind, "field is immutable")
+        if old.get("immutable"):
+            yield from frozen_causes(obj, old, ("data",))
+
+
+def _row(obj: Object, now: float) -> list[Any]:
+    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj, now)]
+
+
+KIND = Builtin(
+    info=row(SECRETS),
+    does="env, envFrom and volumes of pods",
+    defaults=_defaults,
+    check=_check,
+    columns=Columns(define("Name, Type, Data#, Age"), _row),
+    fields=paths("type"),
+    edited=("",),
+)

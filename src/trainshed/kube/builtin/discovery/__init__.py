@@ -1,0 +1,1 @@
+"""Kinds of discovery.k8s.io, one file each."""

@@ -1,0 +1,1 @@
+"""Kinds of metrics.k8s.io, one file each."""

@@ -1,0 +1,90 @@
+"""What volumes, claims and claim templates share.
+
+Source of rules and texts: `pkg/apis/core/validation/validation.go` of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.builtin.parts.pod.volumes import size_causes
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.causes import one_of
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
+from trainshed.kube.schema.metadata import selector_causes
+
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+VOLUME_MODES = ("Block", "Filesystem")
+
+
+def claim_defaults(obj: Object) -> None:
+    """Fill in a PersistentVolumeClaim, or a claim template of a StatefulSet."""
+    spec = setdefault(obj, "spec", {})
+    setdefault(spec, "volumeMode", "Filesystem")
+    resources = spec.setdefault("resources", {})
+    for name, amount in section(resources, "limits").items():
+        resources.setdefault("requests", {}).setdefault(name, amount)
+    setdefault(obj.setdefault("status", {}), "phase", "Pending")
+
+
+def keep_finalizer(obj: Object, finalizer: str) -> None:
+    """Add a protection finalizer, but never to an object that is on its way out."""
+    meta = obj.setdefault("metadata", {})
+    if meta.get("deletionTimestamp"):
+        return
+    finalizers = meta.setdefault("finalizers", [])
+    if finalizer not in finalizers:
+        finalizers.append(finalizer)
+
+
+def claim_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the spec of a claim, one of its own or a template's."""
+    yield from access_mode_causes(spec, path)
+    yield from selector_causes(spec.get("selector"), f"{path}.selector")
+    requests = section(spec, "resources", "requests")
+    if "storage" not in requests:
+        yield causes.required(f"{path}.resources[storage]")
+    else:
+        yield from size_causes(requests["storage"], f"{path}.resources[storage]")
+    yield from class_name_causes(spec, path)
+    yield from one_of(spec, path, "volumeMode", VOLUME_MODES)
+
+
+def access_mode_causes(spec: Object, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the access modes of a volume or a claim."""
+    modes = spec.get("accessModes") or []
+    if not modes:
+        yield causes.required(f"{path}.accessModes", "at least 1 access mode is required")
+    for mode in modes:
+        if mode not in ACCESS_MODES:
+            yield causes.unsupported(f"{path}.accessModes", mode, ACCESS_MODES)
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        text = "may not use ReadWriteOncePod with other access modes"
+        yield causes.forbidden(f"{path}.accessModes", text)
+
+
+def class_name_causes(spec: Object, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the name of a storage class."""
+    name = spec.get("storageClassName")
+    if name:
+        for why in names.dns_subdomain(name):
+            yield causes.invalid(f"{path}.storageClassName", name, why)
+
+
+def phase(obj: Object) -> str:
+    """Return the Status cell of a volume or a claim."""
+    return (
+        "Terminating" if metadata_of(obj).get("deletionTimestamp") else str(status_of(obj).get("phase", ""))
+    )
+
+
+def class_of(obj: Object) -> str:
+    """Return the storage class that a volume or a claim names, in its field or in the older annotation."""
+    annotations = section(obj, "metadata", "annotations")
+    return (
+        annotations.get("volume.beta.kubernetes.io/storage-class")
+        or spec_of(obj).get("storageClassName")
+        or ""
+    )

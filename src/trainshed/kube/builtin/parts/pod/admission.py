@@ -1,0 +1,84 @@
+"""What every new pod is given besides its defaults: service account, token, tolerations, status.
+
+Only what needs no look at other objects; the API server's admission decides the rest first.
+"""
+
+from __future__ import annotations
+
+from trainshed.kube.builtin.parts.pod.qos import qos_class
+from trainshed.kube.meta.objects import Object, copy_tree
+
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where pods find the token of their service account."""
+_UNREACHABLE_SECONDS = 300
+_EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def admit_pod(pod: Object, *, token_volume_suffix: str) -> Object:
+    """Return a live pod as the admission of upstream leaves it: service account, token, tolerations, status.
+
+    Args:
+        pod: defaulted pod; it is not changed. Templates never pass here.
+        token_volume_suffix: five random characters; the volume is `kube-api-access-<suffix>`.
+
+    Expected flow: conform, default, `admit_pod`, validate. The caller has checked that the service account
+    exists and clears `automountServiceAccountToken` questions that need it: a pod-level false is honoured here.
+    """
+    out: Object = copy_tree(pod)
+    spec = out["spec"]
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = account
+    if spec.get("automountServiceAccountToken") is not False:
+        _mount_token(spec, f"kube-api-access-{token_volume_suffix}")
+    tolerations = spec.setdefault("tolerations", [])
+    for key in _EVICTING_TAINTS:
+        if not any(_tolerates(toleration, key) for toleration in tolerations):
+            tolerations.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": _UNREACHABLE_SECONDS,
+                }
+            )
+    if not spec.get("priorityClassName"):
+        spec.setdefault("priority", 0)
+        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    status = out.setdefault("status", {})
+    status.setdefault("phase", "Pending")
+    status["qosClass"] = qos_class(spec)
+    return out
+
+
+def _tolerates(toleration: Object, key: str) -> bool:
+    held = toleration.get("key")
+    return (held in (None, "", key)) and toleration.get("effect") in (None, "", "NoExecute")
+
+
+def _mount_token(spec: Object, volume: str) -> None:
+    wanting = [
+        container
+        for field in ("initContainers", "containers")
+        for container in spec.get(field) or ()
+        if all(mount.get("mountPath") != MOUNT_PATH for mount in container.get("volumeMounts") or ())
+    ]
+    if not wanting:
+        return
+    sources: list[Object] = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [
+                    {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                ]
+            }
+        },
+    ]
+    spec.setdefault("volumes", []).append(
+        {"name": volume, "projected": {"sources": sources, "defaultMode": 420}}
+    )
+    for container in wanting:
+        container.setdefault("volumeMounts", []).append(
+            {"name": volume, "readOnly": True, "mountPath": MOUNT_PATH}
+        )

@@ -1,0 +1,135 @@
+"""Defaults of a pod spec, the same for pods and templates.
+
+Source: `pkg/apis/core/v1/defaults.go` of Kubernetes. Every function fills its argument in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainshed.kube.meta.objects import Object, section
+
+FILE_MODE = 420
+"""0644: the mode of files from config maps, secrets and projections."""
+
+
+def setdefault(owner: Object, key: str, value: Any) -> Any:
+    """Set a field that is absent or empty (Go's zero value) and return what it then is.
+
+    Falsy values that mean something (`false`, `0` of a pointer field) must use `dict.setdefault`.
+    """
+    held = owner.get(key)
+    if not held:
+        held = owner[key] = value
+    return held
+
+
+def pod_spec_defaults(spec: Object) -> None:
+    """Fill in a pod spec."""
+    setdefault(spec, "restartPolicy", "Always")
+    setdefault(spec, "dnsPolicy", "ClusterFirst")
+    setdefault(spec, "schedulerName", "default-scheduler")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("securityContext", {})
+    spec.setdefault("enableServiceLinks", True)
+    # The older name is kept equal, as upstream's conversion does.
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    host_network = bool(spec.get("hostNetwork"))
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(field) or ():
+            _container(container, host_network)
+            if field != "ephemeralContainers":
+                container.setdefault("resources", {})
+    for volume in spec.get("volumes") or ():
+        _volume(volume)
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        for key in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            if key in constraint and not constraint[key]:
+                del constraint[key]
+
+
+def image_pull_policy(image: str) -> str:
+    """Return `Always` for a mutable tag (`latest` or none), else `IfNotPresent`."""
+    if "@" in image:
+        return "IfNotPresent"
+    _, colon, tag = image.rpartition(":")
+    if not colon or "/" in tag:  # no tag: the colon, if any, belongs to the registry's port
+        return "Always"
+    return "Always" if tag == "latest" else "IfNotPresent"
+
+
+def _container(container: Object, host_network: bool) -> None:
+    setdefault(container, "terminationMessagePath", "/dev/termination-log")
+    setdefault(container, "terminationMessagePolicy", "File")
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = image_pull_policy(container.get("image") or "")
+    resources = container.get("resources")
+    if resources and resources.get("limits"):
+        requests = setdefault(resources, "requests", {})
+        for name, amount in resources["limits"].items():
+            requests.setdefault(name, amount)
+    for port in container.get("ports") or ():
+        setdefault(port, "protocol", "TCP")
+        if host_network and port.get("containerPort") and not port.get("hostPort"):
+            port["hostPort"] = port["containerPort"]
+    for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if container.get(kind) is not None:
+            _probe(container[kind])
+    for handler in section(container, "lifecycle").values():
+        if isinstance(handler, dict):
+            _http(handler)
+    for entry in container.get("env") or ():
+        source = entry.get("valueFrom")
+        if source and source.get("fieldRef") is not None:
+            setdefault(source["fieldRef"], "apiVersion", "v1")
+        if source and source.get("resourceFieldRef") is not None:
+            setdefault(source["resourceFieldRef"], "divisor", "0")
+    if section(container, "securityContext").get("procMount") == "":
+        del container["securityContext"]["procMount"]
+
+
+def _probe(probe: Object) -> None:
+    for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1)):
+        setdefault(probe, key, value)
+    setdefault(probe, "failureThreshold", 3)
+    _http(probe)
+    if probe.get("grpc") is not None:
+        probe["grpc"].setdefault("service", "")
+
+
+def _http(handler: Object) -> None:
+    request = handler.get("httpGet")
+    if request is not None:
+        setdefault(request, "path", "/")
+        setdefault(request, "scheme", "HTTP")
+
+
+def _volume(volume: Object) -> None:
+    if all(key == "name" or value is None for key, value in volume.items()) and volume.get("name"):
+        volume["emptyDir"] = {}
+        return
+    for kind in ("configMap", "secret", "downwardAPI", "projected"):
+        source = volume.get(kind)
+        if source is not None:
+            source.setdefault("defaultMode", FILE_MODE)
+            _downward(source)
+    for source in section(volume, "projected").get("sources") or ():
+        token = source.get("serviceAccountToken")
+        if token is not None:
+            token.setdefault("expirationSeconds", 3600)
+        _downward(section(source, "downwardAPI"))
+    if volume.get("hostPath") is not None:
+        volume["hostPath"].setdefault("type", "")
+    ephemeral = section(volume, "ephemeral").get("volumeClaimTemplate")
+    if ephemeral is not None:
+        setdefault(ephemeral.setdefault("spec", {}), "volumeMode", "Filesystem")
+
+
+def _downward(source: Object) -> None:
+    for item in source.get("items") or ():
+        if item.get("fieldRef") is not None:
+            setdefault(item["fieldRef"], "apiVersion", "v1")
+        if item.get("resourceFieldRef") is not None:
+            setdefault(item["resourceFieldRef"], "divisor", "0")

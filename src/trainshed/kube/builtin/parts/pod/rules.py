@@ -1,0 +1,98 @@
+"""Rules of a pod spec, which live pods and templates share.
+
+Source of rules and texts: `pkg/apis/core/validation/validation.go` of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from trainshed.kube.builtin.parts.pod.containers import container_causes, security_causes
+from trainshed.kube.builtin.parts.pod.scheduling import scheduling_causes
+from trainshed.kube.builtin.parts.pod.volumes import volume_causes
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.causes import non_negative, one_of
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.schema.metadata import annotations_causes, labels_causes
+
+RESTART_POLICIES = ("Always", "Never", "OnFailure")
+_DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_SUBDOMAINS = ("nodeName", "serviceAccountName", "schedulerName", "priorityClassName")
+
+
+def template_causes(template: Object, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a pod template."""
+    meta = section(template, "metadata")
+    yield from labels_causes(meta.get("labels"), f"{path}.metadata.labels")
+    yield from annotations_causes(meta.get("annotations"), f"{path}.metadata.annotations")
+    spec = section(template, "spec")
+    yield from pod_spec_causes(spec, f"{path}.spec")
+    if spec.get("ephemeralContainers"):
+        text = "ephemeral containers not allowed in pod template"
+        yield causes.forbidden(f"{path}.spec.ephemeralContainers", text)
+
+
+def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a defaulted pod spec at `path`."""
+    get = spec.get
+    volumes = get("volumes") or []
+    if volumes:
+        yield from volume_causes(volumes, f"{path}.volumes")
+    known = {volume.get("name", "") for volume in volumes}
+    yield from _containers(spec, path, known)
+    if not get("restartPolicy"):
+        yield causes.required(f"{path}.restartPolicy")
+    yield from one_of(spec, path, "restartPolicy", RESTART_POLICIES)
+    yield from one_of(spec, path, "dnsPolicy", _DNS_POLICIES)
+    yield from one_of(spec, path, "preemptionPolicy", ("Never", "PreemptLowerPriority"))
+    if get("dnsPolicy") == "None" and not section(spec, "dnsConfig").get("nameservers"):
+        text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        yield causes.required(f"{path}.dnsConfig.nameservers", text)
+    yield from non_negative(spec, path, "terminationGracePeriodSeconds")
+    deadline = get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= 2147483647:
+        text = "must be between 1 and 2147483647, inclusive"
+        yield causes.invalid(f"{path}.activeDeadlineSeconds", deadline, text)
+    for field in _SUBDOMAINS:
+        if get(field):
+            for why in names.dns_subdomain(spec[field]):
+                yield causes.invalid(f"{path}.{field}", get(field), why)
+    for field in ("hostname", "subdomain"):
+        if get(field):
+            for why in names.dns_label(spec[field]):
+                yield causes.invalid(f"{path}.{field}", get(field), why)
+    for index, reference in enumerate(get("imagePullSecrets") or ()):
+        if not reference.get("name"):
+            yield causes.required(f"{path}.imagePullSecrets[{index}].name")
+    for index, alias in enumerate(get("hostAliases") or ()):
+        yield from _ip(alias.get("ip"), f"{path}.hostAliases[{index}].ip")
+    if get("securityContext"):
+        yield from security_causes(spec["securityContext"], f"{path}.securityContext")
+    yield from scheduling_causes(spec, path)
+
+
+def _ip(address: Any, path: str) -> Iterator[Cause]:
+    try:
+        ipaddress.ip_address(address or "")
+    except ValueError:
+        text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        yield causes.invalid(path, address or "", text)
+
+
+def _containers(spec: Object, path: str, volumes: set[str]) -> Iterator[Cause]:
+    if not spec.get("containers"):
+        yield causes.required(f"{path}.containers")
+    host_network = bool(spec.get("hostNetwork"))
+    seen: set[str] = set()
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            at = f"{path}.{field}[{index}]"
+            init = field == "initContainers"
+            yield from container_causes(container, at, volumes, init=init, host_network=host_network)
+            name = container.get("name")
+            if name and name in seen:
+                yield causes.duplicate(f"{at}.name", name)
+            seen.add(name or "")

@@ -1,0 +1,106 @@
+"""What roles share, and what bindings share.
+
+Source of rules and texts: `pkg/apis/rbac/validation/validation.go` of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainshed.kube.builtin.parts.columns import Columns, age, define
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.schema.metadata import selector_causes
+
+_GROUP = "rbac.authorization.k8s.io"
+
+
+def role_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a Role or ClusterRole."""
+    namespaced = obj.get("kind") != "ClusterRole"
+    for index, rule in enumerate(obj.get("rules") or ()):
+        at = f"rules[{index}]"
+        if not rule.get("verbs"):
+            yield causes.required(f"{at}.verbs", "verbs must contain at least one value")
+        if rule.get("nonResourceURLs"):
+            if namespaced:
+                text = "namespaced rules cannot apply to non-resource URLs"
+                yield causes.invalid(f"{at}.nonResourceURLs", rule["nonResourceURLs"], text)
+            if any(rule.get(key) for key in ("apiGroups", "resources", "resourceNames")):
+                text = "rules cannot apply to both regular resources and non-resource URLs"
+                yield causes.invalid(f"{at}.nonResourceURLs", rule["nonResourceURLs"], text)
+            continue
+        if not rule.get("apiGroups"):
+            yield causes.required(f"{at}.apiGroups", "resource rules must supply at least one api group")
+        if not rule.get("resources"):
+            yield causes.required(f"{at}.resources", "resource rules must supply at least one resource")
+    aggregation = obj.get("aggregationRule")
+    if aggregation is not None:
+        selectors = aggregation.get("clusterRoleSelectors") or ()
+        if not selectors:
+            text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            yield causes.required("aggregationRule.clusterRoleSelectors", text)
+        for index, selector in enumerate(selectors):
+            yield from selector_causes(selector, f"aggregationRule.clusterRoleSelectors[{index}]")
+
+
+def binding_defaults(obj: Object) -> None:
+    """Fill in the API groups that a binding may leave out."""
+    role = section(obj, "roleRef")
+    if role and not role.get("apiGroup"):
+        role["apiGroup"] = "rbac.authorization.k8s.io"
+    for subject in obj.get("subjects") or ():
+        if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
+            subject["apiGroup"] = "rbac.authorization.k8s.io"
+
+
+def binding_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a RoleBinding or ClusterRoleBinding."""
+    role = section(obj, "roleRef")
+    kinds = ("ClusterRole",) if obj.get("kind") == "ClusterRoleBinding" else ("Role", "ClusterRole")
+    if role.get("apiGroup") != _GROUP:
+        yield causes.unsupported("roleRef.apiGroup", role.get("apiGroup") or "", (_GROUP,))
+    if role.get("kind") not in kinds:
+        yield causes.unsupported("roleRef.kind", role.get("kind") or "", kinds)
+    if not role.get("name"):
+        yield causes.required("roleRef.name")
+    namespaced = obj.get("kind") != "ClusterRoleBinding"
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        yield from _subject(subject, f"subjects[{index}]", namespaced=namespaced)
+    if old is not None and role != section(old, "roleRef"):
+        yield causes.invalid("roleRef", role, "cannot change roleRef")
+
+
+def _subject(subject: Object, path: str, *, namespaced: bool) -> Iterator[Cause]:
+    kind, name, group = subject.get("kind"), subject.get("name"), subject.get("apiGroup") or ""
+    if not name:
+        yield causes.required(f"{path}.name")
+    if kind == "ServiceAccount":
+        for why in names.dns_subdomain(name) if name else ():
+            yield causes.invalid(f"{path}.name", name, why)
+        if group:
+            yield causes.unsupported(f"{path}.apiGroup", group, ("",))
+        if not subject.get("namespace") and not namespaced:  # in a namespace that of the binding is meant
+            yield causes.required(f"{path}.namespace")
+    elif kind in ("User", "Group"):
+        if group != _GROUP:
+            yield causes.unsupported(f"{path}.apiGroup", group, (_GROUP,))
+    else:
+        yield causes.unsupported(f"{path}.kind", kind or "", ("Group", "ServiceAccount", "User"))
+
+
+def _binding_row(obj: Object, now: float) -> list[Any]:
+    role = section(obj, "roleRef")
+    subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in obj.get("subjects") or ():
+        text = subject.get("name", "")
+        if subject.get("kind") == "ServiceAccount":
+            text = f"{subject.get('namespace', '')}/{text}"
+        subjects.setdefault(subject.get("kind", ""), []).append(text)
+    columns = (", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount"))
+    return [name_of(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj, now), *columns]
+
+
+BINDINGS = Columns(define("Name, Role, Age, Users*, Groups*, ServiceAccounts*"), _binding_row)

@@ -1,0 +1,88 @@
+"""What kinds with a pod template and a selector share: defaults, rules, cells.
+
+Source of rules and texts: `pkg/apis/apps/validation` of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainshed.kube.builtin.parts.columns import age, containers, template_spec
+from trainshed.kube.builtin.parts.pod.defaults import pod_spec_defaults, setdefault
+from trainshed.kube.builtin.parts.pod.rules import template_causes
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import ApiError, Cause
+from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
+from trainshed.kube.meta.selectors import LabelSelector
+from trainshed.kube.schema.metadata import selector_causes
+
+IMMUTABLE = "field is immutable"
+COUNTS = "Name, Desired#, Current#, Ready#, Age, Containers*, Images*, Selector*"
+
+
+def template_defaults(spec: Object) -> None:
+    """Fill in the pod template of a workload's spec."""
+    template = spec.get("template")
+    if template is not None:  # a missing template stays missing: validation says so
+        template.setdefault("metadata", {})
+        pod_spec_defaults(setdefault(template, "spec", {}))
+
+
+def replicated_causes(spec: Object, kind: str) -> Iterator[Cause]:
+    """Yield what is wrong with a selector, its template and the two together; pods always restart."""
+    selector, template = spec.get("selector"), spec.get("template")
+    yield from selector_causes(selector, "spec.selector")
+    empty = selector is not None and not any(selector.get(k) for k in ("matchLabels", "matchExpressions"))
+    if selector is None:
+        yield causes.required("spec.selector")
+    elif empty:
+        yield causes.invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+    if template is None:
+        yield causes.required("spec.template")
+        return
+    labels = section(template, "metadata", "labels")
+    if selector and not empty and not selects(selector, labels):
+        yield causes.invalid(
+            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+        )
+    yield from template_causes(template, "spec.template")
+    pod = section(template, "spec")
+    policy = pod.get("restartPolicy")
+    if policy and policy != "Always":
+        yield causes.unsupported("spec.template.spec.restartPolicy", policy, ("Always",))
+    if pod.get("activeDeadlineSeconds") is not None:
+        text = f"activeDeadlineSeconds in {kind} is not Supported"
+        yield causes.forbidden("spec.template.spec.activeDeadlineSeconds", text)
+
+
+def selects(selector: Object, labels: dict[str, str]) -> bool:
+    """Return whether a LabelSelector object selects labels; true for one that is malformed, which has been said."""
+    try:
+        return LabelSelector.from_object(selector).matches(labels)
+    except ApiError:
+        return True  # what is wrong with the selector has been said
+
+
+def fixed_causes(spec: Object, old: Object, *fields: str) -> Iterator[Cause]:
+    """Yield the fields of a spec that may not change and did."""
+    for field in fields:
+        if spec.get(field) != old.get(field):
+            yield causes.invalid(f"spec.{field}", spec.get(field), IMMUTABLE)
+
+
+def ready_of_desired(obj: Object) -> str:
+    """Return the Ready cell of a workload: `2/3`."""
+    return f"{status_of(obj).get('readyReplicas', 0)}/{spec_of(obj).get('replicas', 0)}"
+
+
+def counts_row(obj: Object, now: float) -> list[Any]:
+    """Return the cells of `COUNTS` up to Images."""
+    return [
+        name_of(obj),
+        spec_of(obj).get("replicas", 0),
+        status_of(obj).get("replicas", 0),
+        status_of(obj).get("readyReplicas", 0),
+        age(obj, now),
+        *containers(template_spec(obj)),
+    ]

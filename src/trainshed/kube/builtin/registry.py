@@ -1,0 +1,168 @@
+"""The built-in kinds, in the order in which discovery lists groups and kinds, and what a server asks about them.
+
+The order is part of the interface: the first match of a short name wins. Kinds whose behaviour this server does not
+have are stored like any other, so that manifests which carry them apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainshed.kube.builtin.admissionregistration import (
+    mutatingwebhookconfiguration,
+    validatingwebhookconfiguration,
+)
+from trainshed.kube.builtin.apiextensions import customresourcedefinition
+from trainshed.kube.builtin.apps import controllerrevision, daemonset, deployment, replicaset, statefulset
+from trainshed.kube.builtin.authentication import selfsubjectreview, tokenreview
+from trainshed.kube.builtin.authorization import (
+    localsubjectaccessreview,
+    selfsubjectaccessreview,
+    selfsubjectrulesreview,
+    subjectaccessreview,
+)
+from trainshed.kube.builtin.autoscaling import horizontalpodautoscaler, horizontalpodautoscaler_v1
+from trainshed.kube.builtin.batch import cronjob, job
+from trainshed.kube.builtin.certificates import certificatesigningrequest
+from trainshed.kube.builtin.coordination import lease
+from trainshed.kube.builtin.core import (
+    binding,
+    configmap,
+    endpoints,
+    event,
+    limitrange,
+    namespace,
+    node,
+    persistentvolume,
+    persistentvolumeclaim,
+    pod,
+    podtemplate,
+    replicationcontroller,
+    resourcequota,
+    secret,
+    service,
+    serviceaccount,
+)
+from trainshed.kube.builtin.discovery import endpointslice
+from trainshed.kube.builtin.events import event as event_view
+from trainshed.kube.builtin.kind import Builtin
+from trainshed.kube.builtin.metrics import nodemetrics, podmetrics
+from trainshed.kube.builtin.networking import ingress, ingressclass, networkpolicy
+from trainshed.kube.builtin.node import runtimeclass
+from trainshed.kube.builtin.policy import poddisruptionbudget
+from trainshed.kube.builtin.rbac import clusterrole, clusterrolebinding, role, rolebinding
+from trainshed.kube.builtin.scheduling import priorityclass
+from trainshed.kube.builtin.storage import csidriver, csinode, storageclass
+from trainshed.kube.meta import fieldselectors
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.fieldselectors import Getter
+from trainshed.kube.meta.objects import Object, copy_tree
+from trainshed.kube.meta.resourceinfo import ResourceInfo
+from trainshed.kube.meta.resources import Resource
+from trainshed.kube.schema.metadata import validate_metadata
+
+BUILTINS: tuple[Builtin, ...] = (
+    binding.KIND,
+    configmap.KIND,
+    endpoints.KIND,
+    event.KIND,
+    limitrange.KIND,
+    namespace.KIND,
+    node.KIND,
+    persistentvolumeclaim.KIND,
+    persistentvolume.KIND,
+    pod.KIND,
+    podtemplate.KIND,
+    replicationcontroller.KIND,
+    resourcequota.KIND,
+    secret.KIND,
+    serviceaccount.KIND,
+    service.KIND,
+    controllerrevision.KIND,
+    daemonset.KIND,
+    deployment.KIND,
+    replicaset.KIND,
+    statefulset.KIND,
+    event_view.KIND,
+    selfsubjectreview.KIND,
+    tokenreview.KIND,
+    selfsubjectreview.KIND_V1BETA1,
+    localsubjectaccessreview.KIND,
+    selfsubjectaccessreview.KIND,
+    selfsubjectrulesreview.KIND,
+    subjectaccessreview.KIND,
+    horizontalpodautoscaler.KIND,
+    horizontalpodautoscaler_v1.KIND,
+    cronjob.KIND,
+    job.KIND,
+    certificatesigningrequest.KIND,
+    ingressclass.KIND,
+    ingress.KIND,
+    networkpolicy.KIND,
+    poddisruptionbudget.KIND,
+    clusterrolebinding.KIND,
+    clusterrole.KIND,
+    rolebinding.KIND,
+    role.KIND,
+    csidriver.KIND,
+    csinode.KIND,
+    storageclass.KIND,
+    mutatingwebhookconfiguration.KIND,
+    validatingwebhookconfiguration.KIND,
+    customresourcedefinition.KIND,
+    priorityclass.KIND,
+    lease.KIND,
+    runtimeclass.KIND,
+    endpointslice.KIND,
+    nodemetrics.KIND,
+    podmetrics.KIND,
+)
+RESOURCES: tuple[ResourceInfo, ...] = tuple(kind.info for kind in BUILTINS)
+_BY_PATH = {
+    (info.resource.group, info.resource.version, info.resource.plural): kind
+    for kind, info in zip(BUILTINS, RESOURCES, strict=True)
+}
+
+
+def find(resource: Resource) -> Builtin | None:
+    """Return the built-in kind of a resource, None for a custom one."""
+    return _BY_PATH.get((resource.group, resource.version, resource.plural))
+
+
+def default_object(resource: Resource, obj: Object) -> Object:
+    """Return `obj` with the defaults of its kind; the input is not changed. Custom kinds are returned as they are.
+
+    Only defaults that follow from the object itself. What depends on others (default storage class, addresses,
+    priorities) is filled in by the admission of the API server.
+    """
+    kind = find(resource)
+    if kind is None or kind.defaults is None:
+        return obj
+    out: Object = copy_tree(obj)
+    kind.defaults(out)
+    return out
+
+
+def validate_object(
+    resource: Resource, obj: Object, old: Object | None, *, subresource: str = ""
+) -> list[Cause]:
+    """Return all causes to refuse a built-in object, which has its defaults; empty when it is valid.
+
+    Args:
+        old: the object before an update, None on create.
+        subresource: through which path the write comes: `status`, `ephemeralcontainers`, `resize` or empty.
+    """
+    kind = find(resource)
+    if kind is None:
+        return validate_metadata(resource, obj, old)
+    out = validate_metadata(resource, obj, old, kind.name_rule)
+    if kind.check is not None:
+        out += kind.check(obj, old, subresource)
+    return out
+
+
+def selectable_fields(info: ResourceInfo) -> Mapping[str, Getter]:
+    """Return the fields that a field selector may name, of a built-in or a custom kind."""
+    kind = find(info.resource)
+    extra = fieldselectors.custom(info.selectable) if kind is None else kind.fields
+    return {**fieldselectors.METADATA, **extra}

@@ -1,0 +1,71 @@
+"""StorageClasses: who provisions volumes and how, which may not change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainshed.kube.builtin.kind import Builtin, row
+from trainshed.kube.builtin.parts.columns import Columns, age, define
+from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.causes import one_of
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.meta.resources import STORAGECLASSES
+
+_DEFAULT_CLASS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+
+
+def _defaults(obj: Object) -> None:
+    setdefault(obj, "reclaimPolicy", "Delete")
+    setdefault(obj, "volumeBindingMode", "Immediate")
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a StorageClass."""
+    provisioner = obj.get("provisioner")
+    if not provisioner:
+        yield causes.required("provisioner")
+    else:
+        for why in names.qualified_name(provisioner.lower()):
+            yield causes.invalid("provisioner", provisioner, why)
+    for key in section(obj, "parameters"):
+        if not key:
+            yield causes.invalid("parameters", key, "field can not be empty.")
+    yield from one_of(obj, "", "reclaimPolicy", ("Delete", "Retain"))
+    yield from one_of(obj, "", "volumeBindingMode", ("Immediate", "WaitForFirstConsumer"))
+    if old is not None:
+        for field in ("parameters", "provisioner", "reclaimPolicy"):
+            if (obj.get(field) or None) != (old.get(field) or None):
+                yield causes.forbidden(field, f"updates to {field} are forbidden.")
+        if obj.get("volumeBindingMode") != old.get("volumeBindingMode"):
+            yield causes.invalid("volumeBindingMode", obj.get("volumeBindingMode"), "field is immutable")
+
+
+def _row(obj: Object, now: float) -> list[Any]:
+    annotations = section(obj, "metadata", "annotations")
+    default = any(annotations.get(key) == "true" for key in _DEFAULT_CLASS)
+    return [
+        f"{name_of(obj)} (default)" if default else name_of(obj),
+        obj.get("provisioner", ""),
+        obj.get("reclaimPolicy") or "Delete",
+        obj.get("volumeBindingMode") or "Immediate",
+        bool(obj.get("allowVolumeExpansion")),
+        age(obj, now),
+    ]
+
+
+KIND = Builtin(
+    info=row(STORAGECLASSES, "sc"),
+    does="`standard` provisions directories of this machine",
+    defaults=_defaults,
+    check=_check,
+    columns=Columns(
+        define("Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age"), _row
+    ),
+    returns_deleted=True,
+)
