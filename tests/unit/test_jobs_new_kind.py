@@ -126,8 +126,9 @@ def test_an_owned_object_follows_the_pods() -> None:
     first = plan_of(job)
     job["status"] = first.status
     owned = stored(first, worker_1="Running")
+    owned[ROLES][0]["rules"] = []
     plan = plan_of(job, owned)
-    assert kinds_of(plan) == ["ApplyConfigMap"], "the Role is created once"
+    assert kinds_of(plan) == ["ApplyConfigMap"], "the Role is created once, and then left as it is"
     assert [o["data"] for o in made(plan, "ConfigMap")] == [{"hosts": "job-worker-1\n"}]
 
 
