@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.fakes.api import FakeApi
 from tests.fakes.launcher import LAUNCHJOB, PODGROUPS, Gang, LaunchOptions, make_launchjob, registered
 from tests.unit.jobs_builders import (
     NOW,
@@ -22,7 +21,6 @@ from tests.unit.jobs_builders import (
     reasons,
 )
 from trainshed.api.crd import crd
-from trainshed.client.client import Client
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.engine.owned import Owns
 from trainshed.jobs.engine.plan import Plan
@@ -33,7 +31,6 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CONFIGMAPS, PODS, ROLES, Resource
 from trainshed.operator import objects as install
 from trainshed.operator.flags import parse
-from trainshed.operator.manager import Operator
 from trainshed.operator.webhook import review
 
 POD_NAMES = ["job-launcher", "job-worker-0", "job-worker-1"]
@@ -314,15 +311,6 @@ def test_permissions_of_one_resource_add_up() -> None:
     with registered(Applies()):
         rules = {r["resources"][0]: r["verbs"] for r in install.cluster_role()["rules"]}
         assert rules["roles"] == ["create", "delete", "get", "list", "patch", "watch"]
-    with (
-        registered(Applies(), Watcher()),
-        pytest.raises(ValueError, match="watched with different selectors"),
-    ):
-        Operator(Client(FakeApi()), OperatorOptions(), kinds=["LaunchJob"])
-
-
-class Watcher(Phase):
-    owns = (Owns(resource=ROLES, watched="mine"),)
 
 
 def test_the_webhook_asks_the_kind() -> None:
