@@ -6,6 +6,7 @@ Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 refused or
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -45,3 +46,8 @@ def user_errors() -> Iterator[None]:
 def note(text: str) -> None:
     """Say something on stderr."""
     err.print(text)
+
+
+def is_interactive() -> bool:
+    """Return whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

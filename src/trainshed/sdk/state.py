@@ -15,6 +15,7 @@ from trainshed.jobs.engine.constants import (
 )
 from trainshed.kube.meta.objects import Object, labels_of, objects, section
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.progress import epochs_of
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -92,6 +93,16 @@ def conditions_of(job: Object) -> list[Condition]:
 def state_of(job: Object) -> str:
     """Return the type of the last condition that holds: `Created`, `Running`, `Succeeded` …; `Pending` before any."""
     return str(true_condition(job).get("type", "Pending"))
+
+
+def epochs(job: Object) -> int:
+    """Return the largest number of epochs that a replica's command asks for."""
+    counts = [1]
+    for spec in replica_specs(job).values():
+        for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ():
+            words = [*(container.get("command") or ()), *(container.get("args") or ())]
+            counts.append(epochs_of(" ".join(map(str, words))))
+    return max(counts)
 
 
 def is_of_training(obj: Object) -> bool:

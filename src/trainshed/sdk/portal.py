@@ -1,0 +1,57 @@
+"""Runs asynchronous code for callers that are not: one event loop in a thread of its own, for the whole process.
+
+The caller may be inside a running event loop itself (Jupyter), which is why the loop is in another thread. The
+caller's thread waits, so what is iterated is handed over one item at a time and callbacks run where the caller is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Portal:
+    """The loop and its thread, which ends with the process."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="trainshed", daemon=True).start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what the coroutine returns, or raise what it raises. An interrupted wait cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+        """Yield the generator's items; it is closed at the end, and when the caller stops early."""
+        end = object()
+
+        async def step() -> Any:
+            return await anext(items, end)
+
+        try:
+            while (item := self.call(step())) is not end:
+                yield item
+        finally:
+            self.call(items.aclose())
+
+
+_lock = threading.Lock()
+_portal: Portal | None = None
+
+
+def portal() -> Portal:
+    """Return the process's portal, started at first use."""
+    global _portal
+    with _lock:
+        if _portal is None:
+            _portal = Portal()
+        return _portal
