@@ -151,9 +151,7 @@ class Cluster:
             namespace: where objects go that do not say; without it that of the context.
             home: state directory of the local cluster; without it `$TRAINSHED_HOME`, or the usual place.
         """
-        self._cluster = AsyncCluster(
-            context=context, kubeconfig=kubeconfig, namespace=namespace, home=home
-        )
+        self._cluster = AsyncCluster(context=context, kubeconfig=kubeconfig, namespace=namespace, home=home)
         self._closing = weakref.finalize(self, _close, self._cluster)
 
     def up(self, *, nodes: int = 0, port: int = 0) -> ClusterStatus:

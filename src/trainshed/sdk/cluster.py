@@ -154,7 +154,9 @@ class AsyncCluster:
         objects = collect(manifests)
         wanted = [obj for obj in objects if jobstate.is_of_training(obj)]
         if len(wanted) > 1:
-            raise UserError(f"there are {len(wanted)} training jobs", "apply takes several; then job(name).wait()")
+            raise UserError(
+                f"there are {len(wanted)} training jobs", "apply takes several; then job(name).wait()"
+            )
         if self._target.is_local:
             await self.up()
             register_beside(files_of(manifests), local.images(self._target.paths))

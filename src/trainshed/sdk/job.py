@@ -1,8 +1,8 @@
 """A handle of one training job: what was seen of it last, and what can be done with it.
 
-    JobView            facts, read from what was seen last; pure
-    ├─ AsyncJob        verbs that look at the cluster or change it (this file)
-    └─ blocking.Job    the same verbs, waiting for their result
+JobView            facts, read from what was seen last; pure
+├─ AsyncJob        verbs that look at the cluster or change it (this file)
+└─ blocking.Job    the same verbs, waiting for their result
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from trainshed.cluster.control.launcher import Info
 from trainshed.cluster.control.processes import Process, cluster_processes
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.paths import StatePaths
+from trainshed.sdk import contexts
 from trainshed.sdk.errors import UserError
 
 CONTROL_PLANE = "trainshed.cli.serve"
@@ -20,12 +21,16 @@ CONTROL_PLANE = "trainshed.cli.serve"
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A cluster that is up. `already` says whether it was before; `seconds` is how long the start took."""
+    """A cluster that is up. `already` says whether it was before; `seconds` is how long the start took.
+
+    `mended` says whether its own kubeconfig was broken and has been written again.
+    """
 
     paths: StatePaths
     info: Info
     already: bool = False
     seconds: float = 0.0
+    mended: bool = False
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -64,7 +69,7 @@ def start(
     """
     paths.prepare()
     if (info := launcher.running(paths)) is not None:
-        return Started(paths, info, already=True)
+        return Started(paths, info, already=True, mended=contexts.mend(paths, info.port))
     began = time.monotonic()
     with launcher.starting(paths):
         if (info := launcher.running(paths)) is not None:  # another process has started it meanwhile

@@ -37,7 +37,9 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Sequence[str | os.PathLike[str] | Mapping[str, Any]]"
+Source: TypeAlias = (
+    "str | os.PathLike[str] | Mapping[str, Any] | Sequence[str | os.PathLike[str] | Mapping[str, Any]]"
+)
 """Manifests as a program has them: a file or directory, the text itself (it has several lines), an object; or many."""
 
 

@@ -99,7 +99,7 @@ def epochs(job: Object) -> int:
     """Return the largest number of epochs that a replica's command asks for."""
     counts = [1]
     for spec in replica_specs(job).values():
-        for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ():
+        for container in objects(section(spec, "template", "spec"), "containers"):
             words = [*(container.get("command") or ()), *(container.get("args") or ())]
             counts.append(epochs_of(" ".join(map(str, words))))
     return max(counts)

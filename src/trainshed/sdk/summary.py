@@ -1,4 +1,4 @@
-"""What a finished job leaves behind: time, accuracy and checkpoints, or the first failure. As values and in a few lines."""
+"""What a finished job leaves behind: time, accuracy and checkpoints, or the first failure; as values, and in words."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class Success(msgspec.Struct, frozen=True):
 
     def lines(self) -> list[str]:
         """Return it as a few lines of text."""
-        lines = [f"{self.job} succeeded" + (f" in {elapsed(self.seconds)}" if self.seconds is not None else "")]
+        lines = [
+            f"{self.job} succeeded" + (f" in {elapsed(self.seconds)}" if self.seconds is not None else "")
+        ]
         if self.accuracy is not None:
             lines.append(f"accuracy    {self.accuracy:.4f}")
         elif self.last_loss is not None:
