@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -23,11 +24,18 @@ class Portal:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what the coroutine returns, or raise what it raises. An interrupted wait cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        done: Future[T] = Future()
+        tasks: list[asyncio.Task[T]] = []
+
+        def start() -> None:
+            tasks.append(self._loop.create_task(work))
+            tasks[0].add_done_callback(lambda task: _hand_over(task, done))
+
         try:
-            return future.result()
+            self._loop.call_soon_threadsafe(start)
+            return done.result()
         except BaseException:
-            future.cancel()
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             raise
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
@@ -42,6 +50,15 @@ class Portal:
                 yield item
         finally:
             self.call(items.aclose())
+
+
+def _hand_over(task: asyncio.Task[T], done: Future[T]) -> None:
+    if task.cancelled():
+        done.cancel()
+    elif (error := task.exception()) is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(task.result())
 
 
 _lock = threading.Lock()
