@@ -5,10 +5,7 @@ pytest loads this module in every project where trainshed is installed, so it im
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,30 +15,11 @@ if TYPE_CHECKING:
     from trainshed.sdk.blocking import Cluster
 
 
-@contextmanager
-def temporary_home() -> Iterator[Path]:
-    """Yield a state directory for one cluster, not made yet; whatever is left of the cluster is purged at the end."""
-    import shutil
-    import tempfile
-
-    from trainshed.sdk.blocking import Cluster
-
-    # A short path: socket names must fit into 107 bytes.
-    root = Path(tempfile.mkdtemp(prefix="ts-"))
-    home = root / "home"
-    try:
-        yield home
-    finally:
-        try:
-            with Cluster(home=str(home)) as cluster:
-                cluster.down(purge=True)
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
-
-
 @pytest.fixture(scope="session")
 def trainshed_home() -> Iterator[Path]:
     """The state directory of the session's cluster; it is started by whoever needs it first."""
+    from trainshed.testing.homes import temporary_home
+
     with temporary_home() as home:
         yield home
 
@@ -62,6 +40,7 @@ def trainshed_namespace(
 ) -> Iterator[str]:
     """The name of a namespace for one test, made from the test's name; it is deleted afterwards."""
     from trainshed.sdk.portal import portal
+    from trainshed.testing.homes import namespace_for
 
     name = namespace_for(request.node.name)
     trainshed_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -75,9 +54,3 @@ async def _delete_namespace(home: Path, name: str) -> None:
 
     async with connected(Target(home=str(home))) as client:
         await client.delete(NAMESPACES, name)
-
-
-def namespace_for(test: str) -> str:
-    """Return a new name of a namespace that tells which test it is of."""
-    words = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")
-    return f"{words[:50].strip('-')}-{os.urandom(2).hex()}"
