@@ -7,42 +7,49 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import trainshed
+from trainshed import testing
 
-ROOT = Path(__file__).parents[2]
 HEAVY = ("aiohttp", "asyncio", "msgspec", "rich", "typer", "yaml", "trainshed.sdk", "trainshed.kube")
 TWINS = [(trainshed.AsyncCluster, trainshed.Cluster), (trainshed.AsyncJob, trainshed.Job)]
 
 
-def test_import_is_cheap() -> None:
-    script = f"import sys, trainshed; print([m for m in {HEAVY!r} if m in sys.modules])"
+@pytest.mark.parametrize("module", ["trainshed", "trainshed.testing.plugin"])
+def test_import_is_cheap(module: str) -> None:
+    """The plugin is imported by every run of pytest in an environment with trainshed."""
+    script = (
+        f"import sys; import pytest; before = set(sys.modules); import {module}; "
+        f"print([m for m in {HEAVY!r} if m in set(sys.modules) - before])"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
-def test_all_is_exactly_the_public_surface() -> None:
-    assert list(trainshed.__all__) == sorted(trainshed.__all__)
-    assert set(trainshed.__all__) == set(trainshed._HOMES)
-    listed = subprocess.run(
-        [sys.executable, "-c", "import trainshed; print(*dir(trainshed))"], capture_output=True, text=True
-    ).stdout.split()
-    public = {name for name in listed if not name.startswith("_")}
-    assert public - {"annotations", "Any", "TYPE_CHECKING"} == set(trainshed.__all__)
+@pytest.mark.parametrize("package", [trainshed, testing], ids=lambda package: package.__name__)
+def test_all_is_exactly_the_public_surface(package: ModuleType) -> None:
+    assert sorted(package.__all__) == sorted(package._HOMES)
+    script = f"import {package.__name__} as package; print(*dir(package))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    public = {name for name in done.stdout.split() if not name.startswith("_")}
+    assert public - {"annotations", "Any", "TYPE_CHECKING"} == set(package.__all__)
 
 
-def test_what_is_typed_is_what_is_imported() -> None:
+@pytest.mark.parametrize("package", [trainshed, testing], ids=lambda package: package.__name__)
+def test_what_is_typed_is_what_is_imported(package: ModuleType) -> None:
     """Type checkers read the imports that never run, Python the table."""
-    text = Path(str(trainshed.__file__)).read_text()
+    text = Path(str(package.__file__)).read_text()
+    pattern = rf"^    from {re.escape(package.__name__)}\.(\S+) import (.+)$"
     typed = {
         name: module
-        for module, names in re.findall(r"^    from trainshed\.(\S+) import (.+)$", text, re.MULTILINE)
+        for module, names in re.findall(pattern, text, re.MULTILINE)
         for name in names.split(", ")
     }
-    assert typed == trainshed._HOMES
+    assert typed == package._HOMES
 
 
 @pytest.mark.parametrize("name", trainshed.__all__)
