@@ -97,3 +97,42 @@ def test_an_interrupted_wait_cancels_the_work() -> None:
     with pytest.raises(KeyboardInterrupt):
         portal().call(forever())
     assert cancelled.wait(5), "the coroutine was not cancelled within 5 s"
+
+
+def test_an_interrupted_wait_for_the_next_item_closes_the_generator() -> None:
+    """The interrupt is what the caller sees, not that the generator was still running."""
+    started = threading.Event()
+    closed = threading.Event()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    async def silent() -> AsyncGenerator[int, None]:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+            yield 1
+        finally:
+            await asyncio.sleep(0.01)
+            closed.set()
+
+    def interrupt() -> None:
+        assert started.wait(5), "the generator did not start within 5 s"
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        next(portal().iterate(silent()))
+    assert closed.is_set()
+
+
+def test_what_is_collected_in_the_loops_own_thread_is_cleaned_up_there() -> None:
+    cleaned = threading.Event()
+
+    async def clean() -> None:
+        cleaned.set()
+
+    async def collect() -> None:
+        portal().finish(clean())
+
+    portal().call(collect())
+    assert cleaned.wait(5), "not cleaned up within 5 s"

@@ -28,7 +28,20 @@ from trainshed.sdk.summary import Success
 
 
 class Job(JobView):
-    """One training job. Made by `Cluster.job`, `Cluster.jobs` and `run`."""
+    """One training job. Made by `Cluster.job`, `jobs` and `run`.
+
+    Its facts are those that were seen last, by `refresh`, `wait`, `progress` or `run`. A notebook shows it as a table,
+    looked at when it is shown: state, replicas, progress, last lines.
+
+    Example:
+        from trainshed import Cluster
+
+        job = Cluster().run("job.yaml", wait=False)
+        for line in job.logs(follow=True):
+            print(line)
+        print(job.state, [(replica.name, replica.state) for replica in job.replicas])
+        job.delete()
+    """
 
     def __init__(self, cluster: Cluster, job: AsyncJob) -> None:
         self._cluster = cluster  # keeps its connection open
@@ -133,7 +146,21 @@ class Job(JobView):
 
 
 class Cluster:
-    """The local cluster or, with `context` or `kubeconfig`, another one. Connects when it is first used."""
+    """The local cluster or, with `context` or `kubeconfig`, another one. Connects when it is first used.
+
+    Example:
+        from trainshed import Cluster
+
+        with Cluster() as cluster:
+            print(cluster.up().server)
+            for verdict in cluster.check("job.yaml"):
+                assert verdict.accepted, verdict.refusal
+            cluster.apply("job.yaml")
+            job = cluster.job("mnist").wait(timeout=60)
+            print([(event.reason, event.message) for event in job.events()])
+            print([job.name for job in cluster.jobs(all_namespaces=True)])
+            job.delete()
+    """
 
     def __init__(
         self,
@@ -272,6 +299,12 @@ def run(
         ApiError: what the server refused, with the field path. Then nothing was applied.
         TimeoutError: the job was not finished in time; it goes on.
         UserError: no training job, or more than one; no manifest; a kind that the server does not have.
+
+    Example:
+        from trainshed import run
+
+        job = run("job.yaml", on_line=print)
+        print(job.result().accuracy)
     """
     cluster = Cluster(context=context, kubeconfig=kubeconfig, namespace=namespace)
     return cluster.run(manifests, wait=wait, timeout=timeout, on_line=on_line, on_notice=on_notice)
@@ -279,4 +312,4 @@ def run(
 
 def _close(cluster: AsyncCluster) -> None:
     if cluster.is_connected:
-        portal().call(cluster.close())
+        portal().finish(cluster.close())

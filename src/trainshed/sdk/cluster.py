@@ -30,6 +30,13 @@ class AsyncCluster:
     """The local cluster or, with `context` or `kubeconfig`, another one.
 
     Connects when it is first used. Close it, or use it as a context manager, within the event loop that uses it.
+
+    Example:
+        from trainshed import AsyncCluster
+
+        async with AsyncCluster() as cluster:
+            job = await cluster.run("job.yaml", timeout=60)
+            print(job.state, (await job.result()).accuracy)
     """
 
     def __init__(

@@ -41,7 +41,18 @@ class UserError(Exception):
 
 
 class JobFailed(UserError):
-    """A job that was waited for ended as Failed. `failure` says which replica was first, why, and its last lines."""
+    """A job that was waited for ended as Failed. `failure` says which replica was first, why, and its last lines.
+
+    Example:
+        from pathlib import Path
+
+        from trainshed import JobFailed, run
+
+        try:
+            run(Path("job.yaml").read_text().replace("exit 0", "echo no data; exit 7"))
+        except JobFailed as error:
+            print(error.failure.replica, error.failure.exit_code, error.failure.tail[-1])
+    """
 
     def __init__(self, job: str, failure: Failure) -> None:
         super().__init__("\n".join((f"{job} failed", *failure.lines())))
@@ -71,7 +82,16 @@ _OF_THE_MACHINE = {
 
 
 def explain(error: BaseException) -> Explanation | None:
-    """Return what to tell the user about an expected failure; None for one that is our bug."""
+    """Return what to tell the user about an expected failure; None for one that is our bug.
+
+    Example:
+        from trainshed import Cluster, UserError, explain
+
+        try:
+            Cluster().job("nosuch")
+        except UserError as error:
+            print(explain(error).message, explain(error).hint)
+    """
     for kind, explanation in _explanations():
         if isinstance(error, kind):
             return explanation(error)

@@ -123,7 +123,19 @@ class JobView:
 
 
 class AsyncJob(JobView):
-    """One training job, for asynchronous callers. Made by `AsyncCluster.job`, `jobs` and `run`."""
+    """One training job, for asynchronous callers. Made by `AsyncCluster.job`, `jobs` and `run`.
+
+    Its facts are those that were seen last, by `refresh`, `wait`, `progress` or `run`.
+
+    Example:
+        from trainshed import AsyncCluster
+
+        async with AsyncCluster() as cluster:
+            job = await cluster.run("job.yaml", wait=False)
+            async for line in job.logs("master-0", follow=True):
+                print(line.replica, line.text)
+            await job.delete()
+    """
 
     def __init__(self, cluster: AsyncCluster, found: Found) -> None:
         self._cluster = cluster

@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_CANCEL_SECONDS = 5.0
+"""How long a coroutine whose caller was interrupted may take to end."""
 
 
 class Portal:
@@ -20,7 +23,8 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="trainshed", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="trainshed", daemon=True)
+        self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what the coroutine returns, or raise what it raises. An interrupted wait cancels it."""
@@ -36,7 +40,17 @@ class Portal:
             return done.result()
         except BaseException:
             self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            wait([done], _CANCEL_SECONDS)  # whoever called may go on with what the coroutine used
             raise
+
+    def finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that cleans up, waiting a little for it; for finalizers, which run in any thread.
+
+        A collection may happen in the loop's own thread, which cannot wait for itself.
+        """
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        if threading.current_thread() is not self._thread:
+            wait([future], _CANCEL_SECONDS)
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         """Yield the generator's items; it is closed at the end, and when the caller stops early."""
@@ -54,14 +68,14 @@ class Portal:
 
 def _hand_over(task: asyncio.Task[T], done: Future[T]) -> None:
     if task.cancelled():
-        done.cancel()
+        done.set_exception(CancelledError())
     elif (error := task.exception()) is not None:
         done.set_exception(error)
     else:
         done.set_result(task.result())
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a collection may run a finalizer within
 _portal: Portal | None = None
 
 

@@ -7,6 +7,7 @@ pod deleted ──► gone at once, as a kubelet lets go of a pod that has ended
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -36,6 +37,7 @@ class FakeNodes:
         count: how many nodes, `fake-0` and so on.
         lifecycles: the first that is for a pod says what becomes of it; a pod that none is for stays Pending.
         capacity: of each node.
+        schedulable: whether schedulers may place pods there; without, only pods that name a node are played.
         bind: also bind pods that have no node, in turn, where there is no scheduler.
         now: returns seconds since the epoch, for times in statuses. Stages go by the event loop's time.
     """
@@ -47,6 +49,7 @@ class FakeNodes:
         count: int = 1,
         lifecycles: Sequence[Lifecycle] = (SUCCEEDS,),
         capacity: Mapping[str, str] = CAPACITY,
+        schedulable: bool = True,
         bind: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -56,6 +59,7 @@ class FakeNodes:
         self._client = client
         self._lifecycles = tuple(lifecycles)
         self._capacity = dict(capacity)
+        self._spec = {} if schedulable else {"unschedulable": True}
         self._binds = itertools.cycle(self.names) if bind else None
         self._now = now
         self._addresses = (f"10.99.{i // 254}.{i % 254 + 1}" for i in itertools.count())
@@ -64,17 +68,24 @@ class FakeNodes:
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Register the nodes, then play pods until cancelled."""
+        """Register the nodes, then play pods until cancelled; the nodes are deleted at the end."""
         for name in self.names:
             await self._register(name)
-        async with asyncio.TaskGroup() as self._group:
-            await self._pods.run()
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                await self._pods.run()
+        finally:
+            # A node that is left would still be given pods, which nobody would run.
+            with contextlib.suppress(ApiError, TransportError):
+                for name in self.names:
+                    await self._client.delete(NODES, name)
 
     async def _register(self, name: str) -> None:
         node = {
             "apiVersion": NODES.api_version,
             "kind": NODES.kind,
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "type": "fake"}},
+            "spec": self._spec,
         }
         try:
             await self._client.create(NODES, node)
