@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Any
 
-from trainshed.api.kinds import KINDS
+from trainshed.api.registry import KINDS
+from trainshed.api.v1.common import JobKind
 from trainshed.kube.meta.objects import Object
 
 IMAGE = "example.com/train:1"
 """Where nothing is pulled, any name will do."""
-KIND = next(iter(KINDS))
+JOB_KINDS = {name: kind for name, kind in KINDS.items() if isinstance(kind, JobKind)}
+KIND = next(iter(JOB_KINDS))
 """The kind of a job that does not say."""
 
 
@@ -83,7 +85,7 @@ def make_replica(
     Its container has the name that jobs of the usual kind want; `fields` are further fields of the spec.
     """
     if pod_spec is None:
-        pod_spec = make_pod_spec(name=KINDS[KIND].container_name)
+        pod_spec = make_pod_spec(name=JOB_KINDS[KIND].container_name)
     template: Object = {"spec": pod_spec}
     if metadata := _metadata(None, labels=labels, annotations=annotations):
         template["metadata"] = metadata
@@ -119,9 +121,9 @@ def make_job(
         status: of the job.
         run_policy: fields of the run policy, e.g. `cleanPodPolicy="All"`; left out when there is none.
     """
-    facts = KINDS[kind]
-    given = dict(zip(facts.replica_types, replicas))
-    assert len(given) == len(replicas), f"{kind} has the replica types {facts.replica_types}"
+    facts = JOB_KINDS[kind]
+    given = dict(zip(facts.type_names, replicas))
+    assert len(given) == len(replicas), f"{kind} has the replica types {facts.type_names}"
     specs = {
         type_: make_replica(replica) if isinstance(replica, int) else replica
         for type_, replica in given.items()
