@@ -58,7 +58,7 @@ async def _verdict(client: Client, kinds: Kinds, obj: Object, *, local: bool) ->
 def not_honoured(obj: Object) -> list[NotHonoured]:
     """Return the fields of an object, which the server takes, that this machine cannot honour."""
     from trainshed.cluster.node.pod.unsupported import local_capabilities, unsupported_fields
-    from trainshed.cluster.scheduler.scheduler import UNREGARDED, unregarded_fields
+    from trainshed.cluster.scheduler.placement import UNREGARDED, unregarded_fields
 
     capabilities = local_capabilities()
     found = []
