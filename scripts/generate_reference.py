@@ -1,6 +1,7 @@
 """Writes the reference pages that are computed from code: `python scripts/generate_reference.py [--check]`.
 
     docs/reference/cli.md           from the commands of the CLI
+    docs/reference/python.md        from the public Python API
     docs/reference/api-support.md   from the registry of served resources
     docs/reference/<kind>.md        from the declared types of the API, one page for each kind
 
@@ -10,14 +11,18 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
+import msgspec
 import typer
 from typer.models import ArgumentInfo
 
+import trainshed
 from trainshed.api.crd import crd
 from trainshed.api.registry import KINDS
 from trainshed.api.v1.common import JobKind
@@ -257,8 +262,106 @@ def first_sentence_upper(text: str, field: str) -> str:
     return (text[:1].upper() + text[1:]).replace("|", "\\|")
 
 
+# Python.
+
+SECTIONS = re.compile(r"^(Args|Attributes|Raises|Example):\n((?:(?:    .*)?\n)+)", re.MULTILINE)
+
+
+def python_page() -> str:
+    """Return the page of the public Python API."""
+    parts = [
+        MARK,
+        "# The Python API\n",
+        "Everything below is imported from `trainshed`, fully typed. `Cluster` and `Job` wait for their results and"
+        " work in\nscripts and notebooks; `AsyncCluster` and `AsyncJob` are the same for asynchronous code. The"
+        " examples are run by the\ntests. Uses: [From Python and notebooks](../how-to/python-and-notebooks.md).\n",
+        "| Name | |\n|---|---|",
+        *(
+            f"| [`{name}`](#{name.lower()}) | {first_line(getattr(trainshed, name)).replace('|', chr(92) + '|')} |"
+            for name in trainshed.__all__
+        ),
+        "",
+    ]
+    for name in trainshed.__all__:
+        parts += python_section(name, getattr(trainshed, name))
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def python_section(name: str, value: Any) -> Iterator[str]:
+    """Yield the section of one public name: what it is, its fields, properties and methods."""
+    yield f"## {name}\n"
+    if not inspect.isclass(value) or name in TWINS[0]:
+        yield f"```text\n{signature(name, value)}\n```\n"
+    yield documentation(value)
+    if not inspect.isclass(value):
+        return
+    fields = [
+        f"`{field}: {kind}`" for field, kind in inspect.get_annotations(value).items() if field[0] != "_"
+    ]
+    if issubclass(value, msgspec.Struct):
+        yield f"Fields: {', '.join(fields)}.\n"
+    if any(name == asynchronous for asynchronous, _ in TWINS):
+        (twin,) = (blocking for asynchronous, blocking in TWINS if asynchronous == name)
+        yield f"It has the properties and methods of [`{twin}`](#{twin.lower()}); what returns there is awaited here.\n"
+        return
+    members = {
+        key: member
+        for owner in reversed(value.__mro__)
+        if owner.__module__.startswith("trainshed.")
+        for key, member in vars(owner).items()
+        if not key.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+    }
+    properties = {key: member for key, member in members.items() if isinstance(member, property)}
+    if properties:
+        yield "| Property | |\n|---|---|"
+        for key, member in properties.items():
+            text = " ".join(inspect.cleandoc(member.__doc__ or "").split())
+            yield f"| `{key}: {member.fget.__annotations__['return']}` | {text} |".replace(
+                " | None", " \\| None"
+            )
+        yield ""
+    for key, member in members.items():
+        if key not in properties:
+            yield f"### {name}.{key}\n"
+            yield f"```text\n{signature(key, member)}\n```\n"
+            yield documentation(member)
+
+
+TWINS = [("AsyncCluster", "Cluster"), ("AsyncJob", "Job")]
+
+
+def signature(name: str, function: Any) -> str:
+    """Return how it is called, without `self`, in lines of 110 characters at most."""
+    found = inspect.signature(function.__init__ if inspect.isclass(function) else function)
+    parameters = [p for p in found.parameters.values() if p.name != "self"]
+    text = str(found.replace(parameters=parameters)).replace("'", "").replace(" -> None", "")
+    return textwrap.fill(f"{name}{text}", 110, subsequent_indent="    ", break_long_words=False)
+
+
+def first_line(value: Any) -> str:
+    """Return the first sentence of a docstring."""
+    text = " ".join(inspect.cleandoc(value.__doc__ or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=[.:]) (?=[A-Z`])", text)[0].rstrip(":")
+
+
+def documentation(value: Any) -> str:
+    """Return a docstring as Markdown: lists of arguments and errors, code for an example."""
+
+    def section(found: re.Match[str]) -> str:
+        title, text = found[1], textwrap.dedent(found[2]).strip("\n")
+        if title == "Example":
+            return f"```python\n{text}\n```\n"
+        entries = re.split(r"\n(?=\S)", text)
+        items = [re.sub(r"^([^:]+):", r"`\1`:", " ".join(entry.split())) for entry in entries]
+        listed = "\n".join(f"- {item}" for item in items)
+        return f"{'Arguments' if title == 'Args' else title}:\n\n{listed}\n\n"
+
+    return SECTIONS.sub(section, inspect.cleandoc(value.__doc__ or "") + "\n").rstrip() + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
+    "python.md": python_page,
     "api-support.md": api_page,
     **{f"{name.lower()}.md": (lambda name=name: kind_page(name)) for name in KINDS},
 }

@@ -1,3 +1,108 @@
-"""Run Kubeflow training jobs on a laptop or on any Kubernetes, unchanged."""
+"""Run Kubeflow training jobs on a laptop or on any Kubernetes, unchanged.
+
+    from trainshed import Cluster, run
+
+    run("job.yaml", on_line=print)
+
+What is exported here is the public API (`docs/reference/python.md`). It is imported when it is first used, so that
+`import trainshed` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainshed.client.config import ConfigError
+    from trainshed.client.transport import TransportError
+    from trainshed.cluster.control.launcher import StartFailed
+    from trainshed.cluster.paths import StateError
+    from trainshed.kube.meta.errors import ApiError
+    from trainshed.sdk.apply import Applied
+    from trainshed.sdk.blocking import Cluster, Job, run
+    from trainshed.sdk.check import NotHonoured, Verdict
+    from trainshed.sdk.cluster import AsyncCluster
+    from trainshed.sdk.errors import Explanation, JobFailed, UserError, explain
+    from trainshed.sdk.job import AsyncJob, Notice
+    from trainshed.sdk.jobs import Event, LogLine
+    from trainshed.sdk.local import ClusterStatus
+    from trainshed.sdk.progress import Progress
+    from trainshed.sdk.state import Condition, Replica
+    from trainshed.sdk.summary import Checkpoint, Failure, Success
 
 __version__ = "0.1.0"
+
+__all__ = (
+    "ApiError",
+    "Applied",
+    "AsyncCluster",
+    "AsyncJob",
+    "Checkpoint",
+    "Cluster",
+    "ClusterStatus",
+    "Condition",
+    "ConfigError",
+    "Event",
+    "Explanation",
+    "Failure",
+    "Job",
+    "JobFailed",
+    "LogLine",
+    "NotHonoured",
+    "Notice",
+    "Progress",
+    "Replica",
+    "StartFailed",
+    "StateError",
+    "Success",
+    "TransportError",
+    "UserError",
+    "Verdict",
+    "explain",
+    "run",
+)
+
+_HOMES = {
+    "ApiError": "kube.meta.errors",
+    "Applied": "sdk.apply",
+    "AsyncCluster": "sdk.cluster",
+    "AsyncJob": "sdk.job",
+    "Checkpoint": "sdk.summary",
+    "Cluster": "sdk.blocking",
+    "ClusterStatus": "sdk.local",
+    "Condition": "sdk.state",
+    "ConfigError": "client.config",
+    "Event": "sdk.jobs",
+    "Explanation": "sdk.errors",
+    "Failure": "sdk.summary",
+    "Job": "sdk.blocking",
+    "JobFailed": "sdk.errors",
+    "LogLine": "sdk.jobs",
+    "NotHonoured": "sdk.check",
+    "Notice": "sdk.job",
+    "Progress": "sdk.progress",
+    "Replica": "sdk.state",
+    "StartFailed": "cluster.control.launcher",
+    "StateError": "cluster.paths",
+    "Success": "sdk.summary",
+    "TransportError": "client.transport",
+    "UserError": "sdk.errors",
+    "Verdict": "sdk.check",
+    "explain": "sdk.errors",
+    "run": "sdk.blocking",
+}
+"""Public name → module below this package."""
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -160,9 +160,9 @@ class World:
             informers,
         ]
 
-    async def start(self) -> None:
-        """Start the controllers."""
-        parts = [*self.controllers(), self.kubelet.pods, self.api]
+    async def start(self, *, kubelet: bool = True) -> None:
+        """Start the controllers and, unless pods are played by something else, the kubelet."""
+        parts = [*self.controllers(), *([self.kubelet.pods] if kubelet else ()), self.api]
 
         async def run() -> None:
             async with asyncio.TaskGroup() as tasks:
@@ -233,11 +233,11 @@ class World:
 
 @asynccontextmanager
 async def cluster(path: Path, *, node: bool = True) -> AsyncIterator[World]:
-    """A started world with one node."""
+    """A started world with one node; without it, pods are played by something else, too."""
     store = await Store.open(path / "store.db")
     world = World(store, path / "volumes")
     await bootstrap(world.client)
-    await world.start()
+    await world.start(kubelet=node)
     if node:
         await world.add_node()
     try:

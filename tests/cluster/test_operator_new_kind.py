@@ -83,12 +83,14 @@ async def test_an_update_lands_only_on_what_was_seen(launched: World) -> None:
     world = launched
     await world.watch(LAUNCHJOB.resource)
     await world.until("Created", lambda: world.is_true("Created"))
-    seen = await world.admin.create(CONFIGMAPS, {"metadata": {"name": "mine", "namespace": "ns"}})
+    seen = await world.admin.create(
+        CONFIGMAPS, {"metadata": {"name": "mine", "namespace": "ns"}, "data": {"old": "1"}}
+    )
     changed = Update(resource=CONFIGMAPS, object={**seen, "data": {"a": "1"}})
     operator = Operator(world.admin, OperatorOptions(), kinds=tuple(KINDS))
     executor = operator.reconcilers["launchjob-controller"].executor
     await executor.execute(world.job, Plan(actions=(changed,)))
-    assert (await world.admin.get(CONFIGMAPS, "mine", "ns"))["data"] == {"a": "1"}
+    assert (await world.admin.get(CONFIGMAPS, "mine", "ns"))["data"] == {"a": "1"}, "replaced, not merged"
     with pytest.raises(ApiError, match="the object has been modified"):
         await executor.execute(world.job, Plan(actions=(changed,)))
     await operator.close()

@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import pytest
 
 from tests.e2e.conftest import KUBECTLS, MISSING, Api, Result
+from trainshed.testing import until
+from trainshed.testing.homes import namespace_for, temporary_home
+from trainshed.testing.waiting import WAIT_SECONDS
 
 COMMAND_SECONDS = 60.0
-WAIT_SECONDS = 30.0
 KEPT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "kubeflow")
-T = TypeVar("T")
 
 
 def kubectl_path(which: int = -1) -> str:
@@ -39,15 +38,6 @@ def kubectl_path(which: int = -1) -> str:
     return KUBECTLS[
         sorted(KUBECTLS, key=lambda v: [int(part) for part in v.split(".") if part.isdigit()])[which]
     ]
-
-
-def until(check: Callable[[], T], what: str, seconds: float = WAIT_SECONDS) -> T:
-    """Return the first true value of `check`; fail after `seconds`, saying `what` did not happen."""
-    deadline = time.monotonic() + seconds
-    while not (value := check()):
-        assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what}"
-        time.sleep(0.05)
-    return value
 
 
 class Cluster:
@@ -308,37 +298,27 @@ def _alive(pid: int) -> bool:
 @pytest.fixture
 def make_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
     """Make clusters for one test, not started; all are purged afterwards."""
-    made: list[tuple[Cluster, Path]] = []
-
-    def make(**options: Any) -> Cluster:
-        root = Path(tempfile.mkdtemp(prefix="ts-"))
-        home = options.pop("home", None) or root / "home"
-        made.append((Cluster(home, root, **options), root))
-        return made[-1][0]
-
+    made: list[Cluster] = []
     failed_before = request.session.testsfailed
-    yield make
-    for cluster, root in made:
-        if request.session.testsfailed > failed_before:
-            print(cluster.diagnostics())
-        try:
+    with ExitStack() as purging:
+
+        def make(**options: Any) -> Cluster:
+            home = purging.enter_context(temporary_home())
+            made.append(Cluster(options.pop("home", None) or home, home.parent, **options))
+            return made[-1]
+
+        yield make
+        for cluster in made:
+            if request.session.testsfailed > failed_before:
+                print(cluster.diagnostics())
             cluster.purge()
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
-def session_cluster() -> Iterator[Cluster]:
-    # A short path: socket names must fit into 107 bytes.
-    root = Path(tempfile.mkdtemp(prefix="ts-"))
-    cluster = Cluster(root / "home", root)
-    try:
-        yield cluster
-    finally:
-        try:
-            cluster.purge()
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
+def session_cluster(trainshed_home: Path) -> Iterator[Cluster]:
+    cluster = Cluster(trainshed_home, trainshed_home.parent)
+    yield cluster
+    cluster.purge()
 
 
 @pytest.fixture
@@ -350,8 +330,7 @@ def cluster(session_cluster: Cluster, request: pytest.FixtureRequest) -> Iterato
         if not cluster.is_up:
             cluster.up()
         cluster.until_operator()
-        words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
-        cluster.namespace = f"{words[:50].strip('-')}-{os.urandom(2).hex()}"
+        cluster.namespace = namespace_for(request.node.name)
         cluster.kubectl("create", "namespace", cluster.namespace).ok()
         yield cluster
     except BaseException:

@@ -8,7 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-Object = dict[str, Any]
+from trainshed.kube.meta.objects import Object
+from trainshed.testing import make_job as job
+from trainshed.testing import make_pod, make_pod_spec, make_replica
+
+__all__ = ("COUNT_UNTIL_TOLD", "UNTIL_TOLD", "job", "pod", "pod_spec", "replica")
 
 UNTIL_TOLD = 'echo "$(hostname)" >> /out/starts; until [ -e /out/finish ]; do sleep 0.05; done'
 """Runs until the test creates `finish`; `starts` holds one line per start of a container."""
@@ -28,54 +32,19 @@ done
 
 def pod_spec(script: str, out: Path | None = None, **container: Any) -> Object:
     """Return a pod spec whose container `pytorch` runs the script with sh."""
-    spec: Object = {
-        # sh as the first process of a container ignores SIGTERM.
-        "terminationGracePeriodSeconds": 1,
-        "containers": [
-            {
-                "name": "pytorch",
-                "image": "example.com/sh:1",
-                "command": ["sh", "-c", script],
-                **container,
-            }
-        ],
-    }
-    if out is not None:
-        spec["containers"][0]["volumeMounts"] = [{"name": "out", "mountPath": "/out"}]
-        spec["volumes"] = [{"name": "out", "hostPath": {"path": str(out), "type": "Directory"}}]
-    return spec
+    mounts = {} if out is None else {"/out": out}
+    return make_pod_spec(
+        script, name="pytorch", image="example.com/sh:1", mounts=mounts, grace_seconds=1, **container
+    )
 
 
 def pod(
     name: str, script: str, out: Path | None = None, *, restart: str = "Never", **container: Any
 ) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"restartPolicy": restart, **pod_spec(script, out, **container)},
-    }
+    return make_pod(name, pod_spec(script, out, **container), restartPolicy=restart)
 
 
 def replica(
     script: str, out: Path | None = None, *, replicas: int = 1, restart: str = "Never", **container: Any
 ) -> Object:
-    return {
-        "replicas": replicas,
-        "restartPolicy": restart,
-        "template": {"spec": pod_spec(script, out, **container)},
-    }
-
-
-def job(name: str, master: Object | None = None, worker: Object | None = None, **run_policy: Any) -> Object:
-    """Return a PyTorchJob of the given replicas."""
-    replicas = {"Master": master, "Worker": worker}
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
-        "metadata": {"name": name},
-        "spec": {
-            "runPolicy": run_policy,
-            "pytorchReplicaSpecs": {kind: spec for kind, spec in replicas.items() if spec},
-        },
-    }
+    return make_replica(replicas, pod_spec(script, out, **container), restart_policy=restart)

@@ -12,6 +12,8 @@ from tests.fakes.api import FakeApi
 from trainshed.client.transport import Response, Stream, Transport, TransportError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.wire.request import Request
+from trainshed.testing.builders import make_job as build_job
+from trainshed.testing.builders import make_pod_spec, make_replica
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs"
 PODS = "/api/v1/namespaces/ns/pods"
@@ -21,22 +23,17 @@ def make_job(*, workers: int = 2, master: bool = True, **run_policy: Any) -> Obj
     """Return a PyTorchJob with one master and `workers` workers."""
 
     def replica(count: int) -> Object:
-        container = {"name": "pytorch", "image": "train:1", "command": ["python", "train.py"]}
-        return {
-            "replicas": count,
-            "restartPolicy": "OnFailure",
-            "template": {"spec": {"containers": [container]}},
-        }
+        spec = make_pod_spec(name="pytorch", image="train:1", command=["python", "train.py"])
+        return make_replica(count, spec, restart_policy="OnFailure")
 
-    specs = {"Master": replica(1)} if master else {}
-    if workers:
-        specs["Worker"] = replica(workers)
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
-        "metadata": {"name": "job", "namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"runPolicy": run_policy, "pytorchReplicaSpecs": specs},
-    }
+    return build_job(
+        "job",
+        replica(1) if master else None,
+        replica(workers) if workers else None,
+        namespace="ns",
+        metadata={"creationTimestamp": "2026-01-01T00:00:00Z"},
+        **run_policy,
+    )
 
 
 def conditions(job: Object) -> list[tuple[str, str]]:

@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from trainshed.jobs.engine.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
+from trainshed.jobs.engine.constants import (
+    JOB_ROLE_MASTER,
+    LABEL_JOB_ROLE,
+    LABEL_REPLICA_INDEX,
+    LABEL_REPLICA_TYPE,
+)
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.logs import LineSplitter
 
@@ -49,6 +54,18 @@ def test_a_failure_before_a_restart_counts() -> None:
     }
     found = jobstate.first_failure([make_pod("worker", 0, containerStatuses=[status])])
     assert found is not None and found[1]["exitCode"] == 3
+
+
+def test_the_master_is_who_has_the_role_not_the_name() -> None:
+    first = make_pod("zeroth", 0)
+    first["metadata"]["labels"][LABEL_JOB_ROLE] = JOB_ROLE_MASTER
+    del first["metadata"]["labels"][LABEL_REPLICA_INDEX]  # as the launcher of an MPIJob
+    pods = [make_pod("ps", 1), make_pod("chief", 0), first]
+    assert [p["metadata"]["name"] for p in jobstate.rank_order(pods)] == [
+        "job-zeroth-0",
+        "job-chief-0",
+        "job-ps-1",
+    ]
 
 
 def test_rank_order_is_master_first_then_numeric() -> None:

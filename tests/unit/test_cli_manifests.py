@@ -1,11 +1,12 @@
 """Manifests as the CLI reads them, and what it says about those it cannot."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trainshed.sdk.errors import UserError
-from trainshed.sdk.manifests import load, parse
+from trainshed.sdk.manifests import collect, files_of, load, parse
 
 CONFIGMAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
@@ -54,3 +55,28 @@ def test_missing_and_empty_files(tmp_path: Path) -> None:
         load([str(tmp_path / "empty.yaml")])
     (tmp_path / "b.yaml").write_text(CONFIGMAP)
     assert len(load([str(tmp_path)])) == 1
+
+
+def test_manifests_as_a_program_has_them(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(CONFIGMAP)
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}
+    found = collect([str(file), file, CONFIGMAP, obj])
+    assert [each["metadata"]["name"] for each in found] == ["a", "a", "a", "b"]
+    assert collect(file) == collect(str(file)) == collect(CONFIGMAP)
+    assert collect(obj) == [obj]
+    assert files_of([str(file), file, CONFIGMAP, obj]) == [str(file), str(file)]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([], "there are no objects"),
+        ({"kind": "Pod"}, "manifest: apiVersion: Required value"),
+        ("no-such-file.yaml", "no-such-file.yaml: no such file"),
+        ("kind: Pod\nmetadata: {}\n", "manifest: apiVersion: Required value"),
+    ],
+)
+def test_what_is_wrong_with_what_a_program_has(source: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        collect(source)

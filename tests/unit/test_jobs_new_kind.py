@@ -22,6 +22,7 @@ from tests.unit.jobs_builders import (
 )
 from trainshed.api.crd import crd
 from trainshed.jobs.engine.model import Observed, OperatorOptions
+from trainshed.jobs.engine.owned import Owns
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
@@ -126,8 +127,9 @@ def test_an_owned_object_follows_the_pods() -> None:
     first = plan_of(job)
     job["status"] = first.status
     owned = stored(first, worker_1="Running")
+    owned[ROLES][0]["rules"] = []
     plan = plan_of(job, owned)
-    assert kinds_of(plan) == ["ApplyConfigMap"], "the Role is created once"
+    assert kinds_of(plan) == ["ApplyConfigMap"], "the Role is created once, and then left as it is"
     assert [o["data"] for o in made(plan, "ConfigMap")] == [{"hosts": "job-worker-1\n"}]
 
 
@@ -298,6 +300,17 @@ def test_crd_webhook_and_permissions_follow() -> None:
             "patch",
             "watch",
         ]
+
+
+def test_permissions_of_one_resource_add_up() -> None:
+    """The kind creates its Roles, another part applies some."""
+
+    class Applies(Phase):
+        owns = (Owns(resource=ROLES, applied=True, watched=""),)
+
+    with registered(Applies()):
+        rules = {r["resources"][0]: r["verbs"] for r in install.cluster_role()["rules"]}
+        assert rules["roles"] == ["create", "delete", "get", "list", "patch", "watch"]
 
 
 def test_the_webhook_asks_the_kind() -> None:

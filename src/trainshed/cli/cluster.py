@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shlex
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
+import msgspec
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from trainshed.cli.console import err, note, out, user_errors
-from trainshed.cluster.control import kubeconfig as kubeconfigs
-from trainshed.cluster.control import launcher
+from trainshed.cli.console import err, is_interactive, note, out, user_errors
 from trainshed.cluster.paths import StatePaths
 from trainshed.kube.meta.duration import elapsed
+from trainshed.sdk import contexts, local
 from trainshed.sdk.errors import UNAVAILABLE, UserError
-
-MODULE = "trainshed.cli.serve"
-T = TypeVar("T")
+from trainshed.sdk.local import ClusterStatus, Started
 
 Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")]
 
@@ -50,41 +44,33 @@ def up(
 ) -> None:
     """Start the local cluster, if it is not up. Prints the line that points kubectl at it."""
     with user_errors():
-        was_running = launcher.running(StatePaths.default())
-        paths = ensure_up(["--nodes", str(nodes), "--port", str(port)])
-        if was_running and (nodes or port not in (0, was_running.port)):
+        started = ensure_up(nodes=nodes, port=port)
+        if started.already and (nodes or port not in (0, started.info.port)):
             note("the cluster runs already: --nodes and --port are for the next start, after trainshed down")
         if merge:
-            _merge(paths, make_current=True)
-        out.print(f"export KUBECONFIG={escape(shlex.quote(str(paths.kubeconfig)))}", soft_wrap=True)
+            _merge(started.paths, make_current=True)
+        command = f"export KUBECONFIG={shlex.quote(str(started.paths.kubeconfig))}"
+        out.print(escape(command), soft_wrap=True)
 
 
-def ensure_up(arguments: list[str] | None = None) -> StatePaths:
-    """Return the paths of the running cluster, starting it if need be. Raises UserError or StateError."""
-    paths = StatePaths.default().prepare()
-    if (info := launcher.running(paths)) is not None:
-        _mend_kubeconfig(paths, info.port)
-        return paths
-    started = time.monotonic()
-    try:
-        with err.status("starting the cluster") as spinner, launcher.starting(paths):
-            if launcher.running(paths) is not None:  # another command has started it meanwhile
-                return paths
-            launcher.start(
-                paths, MODULE, arguments or [], lambda step: spinner.update(f"starting the cluster: {step}")
+def ensure_up(*, nodes: int = 0, port: int = 0) -> Started:
+    """Return the running cluster, starting it if need be. Raises StartFailed or StateError."""
+    paths = StatePaths.default()
+    if local.running(paths) is not None:
+        started = local.start(paths)
+    else:
+        with err.status("starting the cluster") as spinner:
+            started = local.start(
+                paths,
+                nodes=nodes,
+                port=port,
+                progress=lambda step: spinner.update(f"starting the cluster: {step}"),
             )
-    except launcher.StartFailed as error:
-        raise UserError(str(error), error.hint, UNAVAILABLE) from error
-    note(f"cluster started in {time.monotonic() - started:.1f} s, state in {escape(str(paths.root))}")
-    return paths
-
-
-def _mend_kubeconfig(paths: StatePaths, port: int) -> None:
-    """Write the running cluster's own kubeconfig again if somebody emptied or broke it."""
-    config = kubeconfigs.of_cluster(paths, port)
-    if not kubeconfigs.leads_to(paths.kubeconfig, config):
-        kubeconfigs.write(paths.kubeconfig, config)
+    if started.mended:
         note(f"{escape(str(paths.kubeconfig))} was damaged: written again")
+    if not started.already:
+        note(f"cluster started in {started.seconds:.1f} s, state in {escape(str(paths.root))}")
+    return started
 
 
 def down(
@@ -94,11 +80,9 @@ def down(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --purge.")] = False,
 ) -> None:
     """Stop the cluster and every pod. `trainshed up` brings it back; --purge forgets it for good."""
-    from trainshed.cli.jobs import is_interactive
-
     with user_errors():
         paths = StatePaths.default()
-        if purge and not yes and paths.volumes.is_dir() and any(paths.volumes.iterdir()):
+        if purge and not yes and local.has_volumes(paths):
             if not is_interactive():
                 raise UserError(f"--purge deletes provisioned volumes in {paths.volumes}", "add --yes")
             typer.confirm(
@@ -109,104 +93,49 @@ def down(
         if not paths.root.is_dir():
             note("nothing to stop")
             return
-        paths.prepare()
-        was_running = launcher.stop(paths)
-        asyncio.run(_stop_pods(paths))
+        was_running = asyncio.run(local.stop(paths))
         note("cluster stopped" if was_running else "the cluster was not running")
         if purge:
             _forget(paths)
-            asyncio.run(_purge(paths))
+            asyncio.run(local.purge(paths))
             note(f"deleted {escape(str(paths.root))}")
 
 
 def _forget(paths: StatePaths) -> None:
     """Take the context of this state directory out of the user's kubeconfig, if it is there."""
-    file = kubeconfigs.user_file()
     try:
-        kubeconfigs.unmerge(file, paths.root)
-    except (ValueError, OSError) as error:
-        note(f"{escape(str(file))} stays as it is: {escape(str(error))}")
-
-
-async def _stop_pods(paths: StatePaths) -> None:
-    from trainshed.cluster.sandbox.api import Runtime, RuntimePaths
-
-    await Runtime(RuntimePaths.under(paths.root)).stop_all()
-
-
-async def _purge(paths: StatePaths) -> None:
-    """Delete the state directory of a cluster that is stopped. Raises UserError."""
-    from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
-
-    runtime = Runtime(RuntimePaths.under(paths.root))
-    try:
-        try:
-            await runtime.remove_tree(paths.root)
-        except RuntimeLost:  # files of users that only the pods' user namespace has
-            await runtime.start()
-            try:
-                await runtime.remove_tree(paths.pods)
-                await runtime.remove_tree(paths.volumes)
-            finally:
-                await runtime.stop_all()
-            await runtime.remove_tree(paths.root)
-    except (OSError, RuntimeLost, RuntimeUnavailable) as error:
-        raise UserError(
-            f"{paths.root} cannot be deleted: {error}", "delete it yourself; nothing of it runs any more"
-        ) from error
+        contexts.unmerge(paths)
+    except UserError as error:
+        note(f"{escape(str(contexts.user_file()))} stays as it is: {escape(str(error))}")
 
 
 def status(output: Output = "text") -> None:
     """Tell what is up, where, and how much memory it takes. Exit code 1 when the cluster is not running."""
     with user_errors():
-        paths = StatePaths.default()
-        facts = _facts(paths)
+        found = local.status(StatePaths.default())
         if output == "json":
-            out.print_json(json.dumps(facts))
+            facts = msgspec.to_builtins(found)
+            out.print_json(json.dumps({name: value for name, value in facts.items() if value is not None}))
         else:
-            _print_facts(facts)
-        if not facts["running"]:
+            _print(found)
+        if not found.running:
             raise typer.Exit(1)
 
 
-def _facts(paths: StatePaths) -> dict[str, object]:
-    from trainshed.cluster.control.processes import cluster_processes
-
-    info = launcher.running(paths)
-    facts: dict[str, object] = {"running": info is not None, "state": str(paths.root)}
-    if info is not None:
-        facts |= {
-            "server": f"https://127.0.0.1:{info.port}",
-            "kubeconfig": str(paths.kubeconfig),
-            "version": info.version,
-            "pid": info.pid,
-            "uptime_seconds": round(time.time() - info.started_at, 1),
-        }
-    facts["processes"] = [
-        {"role": p.role, "pid": p.pid, "rss_bytes": p.rss_bytes} for p in cluster_processes(paths, info)
-    ]
-    return facts
-
-
-def _print_facts(facts: dict[str, object]) -> None:
+def _print(found: ClusterStatus) -> None:
     table = Table.grid(padding=(0, 2))
-    if facts["running"]:
-        table.add_row("cluster", f"running for {elapsed(float(str(facts['uptime_seconds'])))}")
-        table.add_row("server", str(facts["server"]))
-        table.add_row("kubeconfig", str(facts["kubeconfig"]))
-        table.add_row("version", str(facts["version"]))
+    if found.running:
+        table.add_row("cluster", f"running for {elapsed(found.uptime_seconds or 0.0)}")
+        table.add_row("server", found.server)
+        table.add_row("kubeconfig", found.kubeconfig)
+        table.add_row("version", found.version)
     else:
         table.add_row("cluster", "not running (trainshed up starts it)")
-    table.add_row("state", str(facts["state"]))
-    processes = facts["processes"]
-    assert isinstance(processes, list)
-    for process in processes:
-        table.add_row(process["role"], f"pid {process['pid']}, {process['rss_bytes'] / 2**20:.0f} MiB")
-    if processes:
-        table.add_row(
-            "memory",
-            f"{sum(p['rss_bytes'] for p in processes) / 2**20:.0f} MiB in {len(processes)} processes",
-        )
+    table.add_row("state", found.state)
+    for process in found.processes:
+        table.add_row(process.role, f"pid {process.pid}, {process.rss_bytes / 2**20:.0f} MiB")
+    if found.processes:
+        table.add_row("memory", f"{found.rss_bytes / 2**20:.0f} MiB in {len(found.processes)} processes")
     out.print(table)
 
 
@@ -248,12 +177,12 @@ def kubeconfig(
     with user_errors():
         paths = StatePaths.default()
         if unmerge:
-            file = _user_file()
-            gone = _editing(lambda: kubeconfigs.unmerge(file, paths.root))
+            _tell_passed_over()
+            file = contexts.unmerge(paths)
             note(
                 f"context trainshed removed from {escape(str(file))}"
-                if gone
-                else f"no context of {escape(str(paths.root))} was in {escape(str(file))}"
+                if file
+                else f"no context of {escape(str(paths.root))} was in {escape(str(contexts.user_file()))}"
             )
             return
         if not paths.kubeconfig.is_file():
@@ -265,29 +194,14 @@ def kubeconfig(
 
 
 def _merge(paths: StatePaths, *, make_current: bool) -> None:
-    file = _user_file()
-    config = kubeconfigs.own(paths)
-    if config is None:
-        raise UserError(f"{paths.kubeconfig} is damaged", "trainshed up writes it again")
-    _editing(lambda: kubeconfigs.merge(file, config, make_current=make_current))
+    _tell_passed_over()
+    file = contexts.merge(paths, make_current=make_current)
     note(f"context trainshed merged into {escape(str(file))} (trainshed kubeconfig --unmerge takes it out)")
 
 
-def _user_file() -> Path:
-    """Return the kubeconfig to edit; says so when KUBECONFIG names a cluster's own, which is not."""
-    file = kubeconfigs.user_file()
-    named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    for own in filter(kubeconfigs.is_of_a_cluster, named):
+def _tell_passed_over() -> None:
+    for own in contexts.passed_over():
         note(
             f"KUBECONFIG names {escape(str(own))}, a cluster's own file, which is never edited: "
-            f"using {escape(str(file))} (unset KUBECONFIG to see its contexts)"
+            f"using {escape(str(contexts.user_file()))} (unset KUBECONFIG to see its contexts)"
         )
-    return file
-
-
-def _editing(edit: Callable[[], T]) -> T:
-    """Run an edit of the user's kubeconfig; a file that is none stays as it is."""
-    try:
-        return edit()
-    except (ValueError, OSError) as error:
-        raise UserError(str(error), "name another file in KUBECONFIG") from error

@@ -18,3 +18,12 @@ Context = Annotated[
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the request.")
 ]
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE...", help="Manifest files or directories; - is standard input.", show_default=False
+    ),
+]
+JobName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The job: NAME, or KIND/NAME such as pytorchjob/mnist.")
+]

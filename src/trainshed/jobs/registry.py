@@ -38,10 +38,12 @@ def controlled(kind: str, options: OperatorOptions) -> Controlled:
     return Controlled(kind=FRAMEWORKS[kind].kind, owns=_owned(parts), lookups=lookups, decide=decide)
 
 
-def all_owned() -> tuple[Owns, ...]:
-    """Return what the jobs of any kind may own, whatever the operator is started with: it needs the permissions."""
-    rows = _owned([*FRAMEWORKS.values(), *COMMON])
-    return tuple({row.resource: row for row in rows}.values())
+def all_verbs() -> dict[Resource, tuple[str, ...]]:
+    """Return what is done with each resource that jobs of any kind may own, whatever the operator is started with."""
+    verbs: dict[Resource, set[str]] = {}
+    for row in _owned([*FRAMEWORKS.values(), *COMMON]):
+        verbs.setdefault(row.resource, set()).update(row.verbs)
+    return {resource: tuple(sorted(words)) for resource, words in verbs.items()}
 
 
 def all_grants() -> tuple[Grant, ...]:

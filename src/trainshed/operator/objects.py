@@ -17,7 +17,7 @@ from typing import Any
 from trainshed import __version__
 from trainshed.api.crd import crd
 from trainshed.api.registry import KINDS
-from trainshed.jobs.registry import all_grants, all_owned
+from trainshed.jobs.registry import all_grants, all_verbs
 from trainshed.kube.meta.objects import Object
 from trainshed.operator.flags import CERTIFICATE_SECRET, DEFAULT_LEASE
 
@@ -43,7 +43,7 @@ def service_account() -> Object:
 def cluster_role() -> Object:
     """Return what the operator may do in every namespace."""
     rules = [_rule("", ["events"], ["create", "get", "list", "patch"])]
-    rules += [_rule(row.resource.group, [row.resource.plural], [*row.verbs]) for row in all_owned()]
+    rules += [_rule(owned.group, [owned.plural], [*verbs]) for owned, verbs in all_verbs().items()]
     rules += [_rule(grant.group, [grant.resource], [*grant.verbs]) for grant in all_grants()]
     for group, plurals in _plurals().items():
         rules += [

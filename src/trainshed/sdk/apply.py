@@ -9,7 +9,7 @@ import msgspec
 
 from trainshed.client.client import Client
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, name_of
 from trainshed.kube.meta.resources import NAMESPACES, Resource
 from trainshed.sdk.errors import UserError
 
@@ -22,6 +22,11 @@ class Applied(msgspec.Struct, frozen=True):
     resource: Resource
     obj: Object
     change: str
+
+    @property
+    def name(self) -> str:
+        """As kubectl names it: `pytorchjobs.kubeflow.org/mnist`."""
+        return f"{self.resource.group_resource}/{name_of(self.obj)}"
 
 
 class Kinds:
@@ -60,49 +65,76 @@ class Kinds:
         return self._lists[api_version]
 
 
-async def apply_all(client: Client, objects: Sequence[Object], namespace: str) -> list[Applied]:
-    """Server-side apply every object in order. A dry run of all goes first, so a refused one changes nothing.
+class Placed(msgspec.Struct, frozen=True):
+    """An object that the server would take: its resource, and what stands under its name now."""
 
-    An object in a namespace that the same manifests create cannot be tried before the namespace is there; it is
-    validated by its own apply.
+    resource: Resource
+    obj: Object
+    before: Object | None = None
+
+    @property
+    def name(self) -> str:
+        """As kubectl names it: `pytorchjobs.kubeflow.org/mnist`."""
+        return f"{self.resource.group_resource}/{name_of(self.obj)}"
+
+
+async def apply_all(client: Client, objects: Sequence[Object], namespace: str) -> list[Applied]:
+    """Server-side apply every object in order, after a dry run of all: a refused one changes nothing.
 
     Raises:
         ApiError: what the server refused, with the field path.
         UserError: a kind that the server does not have.
     """
-    placed = await try_all(client, objects, namespace)
-    return [await _apply(client, resource, obj) for resource, obj in placed]
+    return [await apply_one(client, placed) for placed in await try_all(client, objects, namespace)]
 
 
-async def try_all(client: Client, objects: Sequence[Object], namespace: str) -> list[tuple[Resource, Object]]:
-    """Return the objects with their resource and namespace, tried by a dry run; raises as `apply_all`."""
+async def try_all(client: Client, objects: Sequence[Object], namespace: str) -> list[Placed]:
+    """Return the objects with their resource and namespace, each tried by one dry run; raises as `apply_all`.
+
+    An object in a namespace that the same manifests create cannot be tried before the namespace is there; it is
+    validated by its own apply.
+    """
     kinds = Kinds(client)
-    placed = [(await kinds.resource(obj), obj) for obj in objects]
-    placed = [(resource, _in_namespace(resource, obj, namespace)) for resource, obj in placed]
-    created_here = {obj["metadata"]["name"] for resource, obj in placed if resource == NAMESPACES}
-    for resource, obj in placed:
+    resources = [await kinds.resource(obj) for obj in objects]
+    homed = [(resource, _in_namespace(resource, obj, namespace)) for resource, obj in zip(resources, objects)]
+    created_here = {obj["metadata"]["name"] for resource, obj in homed if resource == NAMESPACES}
+    placed = []
+    for resource, obj in homed:
+        before = await _existing(client, resource, obj)
         if obj["metadata"].get("namespace") not in created_here:
-            await _apply(client, resource, obj, dry_run=True)
+            await try_one(client, resource, obj)
+        placed.append(Placed(resource, obj, before))
     return placed
 
 
-async def _apply(client: Client, resource: Resource, obj: Object, *, dry_run: bool = False) -> Applied:
-    try:
-        before = await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
-    except ApiError as error:
-        if error.code != 404:
-            raise
-        before = None
-    after = await client.apply(
-        resource, obj, field_manager=FIELD_MANAGER, dry_run=dry_run, field_validation="Strict"
+async def try_one(client: Client, resource: Resource, obj: Object) -> Object:
+    """Return what the object would become, changing nothing. Raises ApiError."""
+    return await client.apply(
+        resource, obj, field_manager=FIELD_MANAGER, dry_run=True, field_validation="Strict"
     )
-    if before is None:
+
+
+async def apply_one(client: Client, placed: Placed) -> Applied:
+    """Server-side apply one object. Raises ApiError."""
+    after = await client.apply(
+        placed.resource, placed.obj, field_manager=FIELD_MANAGER, field_validation="Strict"
+    )
+    if placed.before is None:
         change = "created"
-    elif before["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion"):
+    elif placed.before["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion"):
         change = "unchanged"
     else:
         change = "configured"
-    return Applied(resource, after, change)
+    return Applied(placed.resource, after, change)
+
+
+async def _existing(client: Client, resource: Resource, obj: Object) -> Object | None:
+    try:
+        return await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return None
 
 
 def _in_namespace(resource: Resource, obj: Object, namespace: str) -> Object:

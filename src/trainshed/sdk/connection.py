@@ -14,37 +14,53 @@ from trainshed.sdk.errors import UserError
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where to connect; with neither `kubeconfig` nor `context`, the local cluster."""
+    """Where to connect; with neither `kubeconfig` nor `context`, the local cluster.
+
+    `home` is the local cluster's state directory; None stands for `$TRAINSHED_HOME`, or the usual place.
+    """
 
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
+    home: str | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether this is the cluster that `trainshed up` starts."""
         return self.kubeconfig is None and self.context is None
 
+    @property
+    def paths(self) -> StatePaths:
+        """The local cluster's state directory."""
+        if self.home is None:
+            return StatePaths.default()
+        return StatePaths(Path(self.home).expanduser().absolute())
+
+
+def open_client(target: Target) -> Client:
+    """Return a client of the target, to be closed. Nothing is sent yet.
+
+    Raises:
+        ConfigError: the kubeconfig is missing or malformed.
+        UserError: there is no local cluster.
+    """
+    from trainshed.client.config import connect, load_kubeconfig
+
+    path = target.kubeconfig
+    if target.is_local:
+        path = str(target.paths.kubeconfig)
+        if not Path(path).exists():
+            raise UserError("there is no local cluster", "trainshed up starts one; --context names another")
+    client = connect(load_kubeconfig(path, target.context))
+    if target.namespace:
+        client.namespace = target.namespace
+    return client
+
 
 @asynccontextmanager
 async def connected(target: Target) -> AsyncIterator[Client]:
-    """Yield a client of the target, closed at the end.
-
-    Raises:
-        TransportError: nothing answers there.
-        UserError: there is no local cluster, or the kubeconfig is missing or malformed.
-    """
-    from trainshed.client.config import ConfigError, connect, load_kubeconfig
-
-    path = str(StatePaths.default().kubeconfig) if target.is_local else target.kubeconfig
-    if target.is_local and not Path(str(path)).exists():
-        raise UserError("there is no local cluster", "trainshed up starts one; --context names another")
-    try:
-        client = connect(load_kubeconfig(path, target.context))
-    except ConfigError as error:
-        raise UserError(str(error)) from error
-    if target.namespace:
-        client.namespace = target.namespace
+    """Yield a client of the target, closed at the end. Raises as `open_client`."""
+    client = open_client(target)
     try:
         yield client
     finally:

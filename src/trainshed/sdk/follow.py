@@ -18,7 +18,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.logs import follow_container
-from trainshed.sdk.progress import Progress, advance, epochs_of
+from trainshed.sdk.progress import Progress, advance
 
 _KEPT_LINES = 25
 _SETTLE_SECONDS = 1.5
@@ -63,12 +63,15 @@ class Outcome(msgspec.Struct):
 
 
 class Follower:
-    """Follows one job until it is finished or gone."""
+    """Follows one job until it is finished or gone. With `tail`, logs start with so many last lines of each."""
 
-    def __init__(self, client: Client, resource: Resource, job: Object, view: View) -> None:
+    def __init__(
+        self, client: Client, resource: Resource, job: Object, view: View, *, tail: int | None = None
+    ) -> None:
         metadata = job["metadata"]
         self._client = client
         self._view = view
+        self._tail = tail
         self._name, self._namespace = metadata["name"], metadata["namespace"]
         self._uid = metadata["uid"]
         self._jobs = Informer(
@@ -79,7 +82,7 @@ class Follower:
         )
         self._job: Object | None = job
         self._seen_pods: dict[str, Object] = {}
-        self._progress = Progress(epochs=_epochs(job))
+        self._progress = Progress(epochs=jobstate.epochs(job))
         self._tails: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=_KEPT_LINES))
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._told: set[str] = set()
@@ -191,7 +194,9 @@ class Follower:
             if attempt:
                 self._tell(f"{replica} restarts, attempt {attempt + 1}", f"{uid}/{attempt}")
             self._streams[key] = asyncio.create_task(
-                follow_container(self._client, pod, self._namespace, container, replica, self._line)
+                follow_container(
+                    self._client, pod, self._namespace, container, replica, self._line, tail=self._tail
+                )
             )
 
     def _line(self, replica: str, line: str) -> None:
@@ -217,13 +222,3 @@ class Follower:
         ]
         replicas = [jobstate.replica(pod) for pod in pods]
         self._view.update(Snapshot(self._job, replicas, self._progress, self._started_at))
-
-
-def _epochs(job: Object) -> int:
-    """Return the largest number of epochs that a replica's command asks for."""
-    counts = [1]
-    for spec in jobstate.replica_specs(job).values():
-        for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ():
-            words = [*(container.get("command") or ()), *(container.get("args") or ())]
-            counts.append(epochs_of(" ".join(map(str, words))))
-    return max(counts)

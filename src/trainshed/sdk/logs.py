@@ -62,18 +62,32 @@ class LineSplitter:
 
 
 async def follow_container(
-    client: Client, pod: str, namespace: str, container: str, replica: str, handle: LineHandler
+    client: Client,
+    pod: str,
+    namespace: str,
+    container: str,
+    replica: str,
+    handle: LineHandler,
+    *,
+    tail: int | None = None,
 ) -> None:
-    """Hand on every line of one container instance; returns when its log has ended."""
+    """Hand on every line of one container instance; returns when its log has ended.
+
+    With `tail`, the first to be handed on is the so-many-last that is there. A connection that is lost before any
+    line came starts over with that; a later one reads the log from its start, to find where it was.
+    """
     splitter = LineSplitter()
     while True:
         try:
             stream = client.logs(
-                pod, namespace, LogOptions(container=container, follow=True, timestamps=True)
+                pod,
+                namespace,
+                LogOptions(container=container, follow=True, timestamps=True, tail_lines=tail),
             )
             async with aclosing(stream) as chunks:
                 async for chunk in chunks:
                     for line in splitter.feed(chunk):
+                        tail = None
                         handle(replica, line)
             for line in splitter.finish():
                 handle(replica, line)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -34,6 +35,44 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in _Loader.yaml_implicit_resolvers.items()
 }
+
+
+Source: TypeAlias = (
+    "str | os.PathLike[str] | Mapping[str, Any] | Sequence[str | os.PathLike[str] | Mapping[str, Any]]"
+)
+"""Manifests as a program has them: a file or directory, the text itself (it has several lines), an object; or many."""
+
+
+def collect(source: Source) -> list[Object]:
+    """Return the objects of the source in order. An object is taken as it is, not changed.
+
+    Raises:
+        UserError: a file that is missing, text that is not YAML, or something other than Kubernetes objects.
+    """
+    objects: list[Object] = []
+    for part in _parts(source):
+        if isinstance(part, Mapping):
+            objects.extend(_objects(dict(part), "manifest"))
+        elif isinstance(part, str) and "\n" in part:
+            objects.extend(parse(part, "manifest"))
+        else:
+            objects.extend(load([os.fspath(part)]))
+    if not objects:
+        raise UserError("there are no objects in the manifests")
+    return objects
+
+
+def files_of(source: Source) -> list[str]:
+    """Return those parts of the source that are files or directories."""
+    return [
+        os.fspath(part)
+        for part in _parts(source)
+        if not isinstance(part, Mapping) and not (isinstance(part, str) and "\n" in part)
+    ]
+
+
+def _parts(source: Source) -> Sequence[str | os.PathLike[str] | Mapping[str, Any]]:
+    return [source] if isinstance(source, (str, os.PathLike, Mapping)) else source
 
 
 def load(paths: Iterable[str]) -> list[Object]:

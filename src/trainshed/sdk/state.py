@@ -1,4 +1,4 @@
-"""What the CLI reads from a training job and its pods. Pure views of the objects."""
+"""What every face reads from a training job and its pods. Pure views of the objects."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from typing import Any
 
 import msgspec
 
-from trainshed.jobs.engine.constants import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE
-from trainshed.kube.meta.objects import Object
+from trainshed.jobs.engine.constants import (
+    JOB_ROLE_MASTER,
+    LABEL_JOB_ROLE,
+    LABEL_REPLICA_INDEX,
+    LABEL_REPLICA_TYPE,
+)
+from trainshed.kube.meta.objects import Object, labels_of, objects, section
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.progress import epochs_of
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -53,6 +59,50 @@ def require_replicas(job: Object) -> None:
                 f"{job['kind']} {job['metadata']['name']}: spec.{field}{which}: Required value",
                 "a replica type needs a template with a container",
             )
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One entry of `status.conditions`; times are RFC 3339 in UTC, empty when unset."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the status is True."""
+        return self.status == "True"
+
+
+def conditions_of(job: Object) -> list[Condition]:
+    """Return the job's conditions in their order, the latest change last."""
+    return [
+        Condition(
+            str(c.get("type", "")),
+            str(c.get("status", "")),
+            str(c.get("reason") or ""),
+            str(c.get("message") or ""),
+            str(c.get("lastTransitionTime") or ""),
+        )
+        for c in objects(section(job, "status"), "conditions")
+    ]
+
+
+def state_of(job: Object) -> str:
+    """Return the type of the last condition that holds: `Created`, `Running`, `Succeeded` …; `Pending` before any."""
+    return str(true_condition(job).get("type", "Pending"))
+
+
+def epochs(job: Object) -> int:
+    """Return the largest number of epochs that a replica's command asks for."""
+    counts = [1]
+    for spec in replica_specs(job).values():
+        for container in objects(section(spec, "template", "spec"), "containers"):
+            words = [*(container.get("command") or ()), *(container.get("args") or ())]
+            counts.append(epochs_of(" ".join(map(str, words))))
+    return max(counts)
 
 
 def is_of_training(obj: Object) -> bool:
@@ -114,15 +164,15 @@ def replica(pod: Object) -> Replica:
 
 
 def rank_order(pods: Sequence[Object]) -> list[Object]:
-    """Return the pods master first, then by index."""
+    """Return the pods in the order of their ranks: the one in the master's role first, then by type and index."""
 
-    def order(pod: Object) -> tuple[int, str, int]:
-        labels = pod["metadata"].get("labels") or {}
-        kind = labels.get(LABEL_REPLICA_TYPE, "")
+    def order(pod: Object) -> tuple[bool, str, int]:
+        labels = labels_of(pod)
+        index = labels.get(LABEL_REPLICA_INDEX, "")
         return (
-            0 if kind in ("master", "chief", "launcher") else 1,
-            kind,
-            int(labels.get(LABEL_REPLICA_INDEX, 0) or 0),
+            labels.get(LABEL_JOB_ROLE) != JOB_ROLE_MASTER,
+            labels.get(LABEL_REPLICA_TYPE, ""),
+            int(index) if index.isdigit() else 0,
         )
 
     return sorted(pods, key=order)

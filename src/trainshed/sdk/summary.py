@@ -1,8 +1,10 @@
-"""What a finished job leaves behind, in a few lines: accuracy, checkpoint, or the first failure."""
+"""What a finished job leaves behind: time, accuracy and checkpoints, or the first failure; as values, and in words."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import msgspec
 
 from trainshed.client.client import Client
 from trainshed.kube.meta.duration import elapsed
@@ -26,47 +28,107 @@ CHECKPOINT_SUFFIXES = (
     ".npz",
 )
 _MOST_FILES = 5
-_FAILURE_LINES = 15
+FAILURE_LINES = 15
+"""How many of its last lines a failed replica is quoted with."""
 
 
-async def success_lines(client: Client, outcome: Outcome) -> list[str]:
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A model file that the job wrote on one of its claims."""
+
+    file: Path
+    claim: str
+    size_bytes: int
+
+
+class Success(msgspec.Struct, frozen=True):
+    """What a succeeded job produced. What its logs and its status do not tell is None."""
+
+    job: str
+    seconds: float | None = None
+    accuracy: float | None = None
+    last_loss: float | None = None
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return it as a few lines of text."""
+        lines = [
+            f"{self.job} succeeded" + (f" in {elapsed(self.seconds)}" if self.seconds is not None else "")
+        ]
+        if self.accuracy is not None:
+            lines.append(f"accuracy    {self.accuracy:.4f}")
+        elif self.last_loss is not None:
+            lines.append(f"last loss   {self.last_loss:.4f}")
+        for found in self.checkpoints:
+            lines.append(f"checkpoint  {found.file} (claim {found.claim}, {_size(found.size_bytes)})")
+        return lines
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a job failed: the replica that failed first, and what the job's condition says.
+
+    `replica` is empty when no container failed (a deadline, say); `signal` is 0 unless one ended the container;
+    `tail` holds the replica's last log lines.
+    """
+
+    message: str
+    replica: str = ""
+    pod: str = ""
+    reason: str = ""
+    exit_code: int = 0
+    signal: int = 0
+    detail: str = ""
+    tail: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return it as a few lines of text."""
+        lines = []
+        if self.replica:
+            how = f"signal {self.signal}" if self.signal else f"exit code {self.exit_code}"
+            lines.append(f"{self.replica} failed first: {self.reason}, {how} (pod {self.pod})")
+            if self.detail:
+                lines.append(f"  {self.detail}")
+            lines.extend(f"  {line}" for line in self.tail)
+        return [*lines, self.message]
+
+
+async def success_of(client: Client, outcome: Outcome) -> Success:
     """Return what a succeeded job produced: time, accuracy, loss, and the checkpoints on its claims."""
     assert outcome.job is not None
-    lines = []
-    took = _took(outcome.job)
-    name = outcome.job["metadata"]["name"]
-    lines.append(
-        f"{outcome.job['kind']} {name} succeeded" + (f" in {elapsed(took)}" if took is not None else "")
+    found = [
+        Checkpoint(file, claim, file.stat().st_size)
+        for claim, directory in await claimed_directories(client, outcome)
+        for file in checkpoints(directory, _epoch_of(outcome.job))
+    ]
+    losses = outcome.progress.losses
+    return Success(
+        f"{outcome.job['kind']} {outcome.job['metadata']['name']}",
+        _took(outcome.job),
+        outcome.progress.accuracy,
+        losses[-1] if losses else None,
+        tuple(found),
     )
-    if outcome.progress.accuracy is not None:
-        lines.append(f"accuracy    {outcome.progress.accuracy:.4f}")
-    elif outcome.progress.losses:
-        lines.append(f"last loss   {outcome.progress.losses[-1]:.4f}")
-    for claim, directory in await claimed_directories(client, outcome):
-        for file in checkpoints(directory, _epoch_of(outcome.job)):
-            lines.append(f"checkpoint  {file} (claim {claim}, {_size(file)})")
-    return lines
 
 
-def failure_lines(outcome: Outcome) -> list[str]:
-    """Return why the job failed, the first failing replica and its last lines first."""
+def failure_of(outcome: Outcome) -> Failure:
+    """Return why the job failed, with the last lines of the replica that failed first."""
     assert outcome.job is not None
     failed = jobstate.condition(outcome.job, "Failed") or {}
+    message = str(failed.get("message", "the job failed"))
     found = jobstate.first_failure(outcome.pods)
-    lines = []
-    if found:
-        pod, terminated = found
-        replica = jobstate.replica_name(pod)
-        how = f"exit code {terminated['exitCode']}"
-        if terminated.get("signal"):
-            how = f"signal {terminated['signal']}"
-        reason = terminated.get("reason", "Error")
-        lines.append(f"{replica} failed first: {reason}, {how} (pod {pod['metadata']['name']})")
-        if terminated.get("message"):
-            lines.append(f"  {terminated['message'].strip()}")
-        lines.extend(f"  {line}" for line in outcome.tails.get(replica, [])[-_FAILURE_LINES:])
-    lines.append(failed.get("message", "the job failed"))
-    return lines
+    if found is None:
+        return Failure(message)
+    pod, terminated = found
+    replica = jobstate.replica_name(pod)
+    return Failure(
+        message,
+        replica,
+        pod["metadata"]["name"],
+        str(terminated.get("reason", "Error")),
+        int(terminated["exitCode"]),
+        int(terminated.get("signal") or 0),
+        str(terminated.get("message") or "").strip(),
+        tuple(outcome.tails.get(replica, [])[-FAILURE_LINES:]),
+    )
 
 
 async def claimed_directories(client: Client, outcome: Outcome) -> list[tuple[str, Path]]:
@@ -113,8 +175,8 @@ def _epoch_of(job: Object) -> float:
     return parse_time(job["metadata"]["creationTimestamp"])
 
 
-def _size(file: Path) -> str:
-    size = float(file.stat().st_size)
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.0f} {unit}"

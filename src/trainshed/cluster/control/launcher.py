@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -103,6 +104,8 @@ def start(paths: StatePaths, module: str, arguments: list[str], progress: Callab
             cwd="/",
         )
     os.close(write_end)
+    # Whoever starts it may live as long (a notebook): somebody has to take note of its end.
+    threading.Thread(target=process.wait, name="control plane", daemon=True).start()
     try:
         _await_ready(read_end, process, log, progress)
     finally:

@@ -1,0 +1,152 @@
+"""The cluster of this machine: start it, stop it, forget it, and say what runs. Results are values."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from trainshed.cluster.control import launcher
+from trainshed.cluster.control.launcher import Info
+from trainshed.cluster.control.processes import Process, cluster_processes
+from trainshed.cluster.images.directories import ImageRegistry
+from trainshed.cluster.paths import StatePaths
+from trainshed.sdk import contexts
+from trainshed.sdk.errors import UserError
+
+CONTROL_PLANE = "trainshed.cli.serve"
+"""The module of the control plane's process."""
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A cluster that is up. `already` says whether it was before; `seconds` is how long the start took.
+
+    `mended` says whether its own kubeconfig was broken and has been written again.
+    """
+
+    paths: StatePaths
+    info: Info
+    already: bool = False
+    seconds: float = 0.0
+    mended: bool = False
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """What is up, and where. What is not known, or not of this machine, is None."""
+
+    running: bool
+    state: str | None = None
+    server: str | None = None
+    kubeconfig: str | None = None
+    version: str | None = None
+    pid: int | None = None
+    uptime_seconds: float | None = None
+    processes: tuple[Process, ...] = ()
+
+    @property
+    def rss_bytes(self) -> int:
+        """Resident memory of all processes."""
+        return sum(process.rss_bytes for process in self.processes)
+
+
+def running(paths: StatePaths) -> Info | None:
+    """Return the control plane that runs on this state directory; None when there is none."""
+    return launcher.running(paths)
+
+
+def start(
+    paths: StatePaths, *, nodes: int = 0, port: int = 0, progress: Callable[[str], None] = lambda step: None
+) -> Started:
+    """Return the cluster, started if need be; `progress` is told each step. Blocks until it serves.
+
+    `nodes` is how many virtual nodes to show and `port` where on 127.0.0.1 to listen; 0 keeps those of last time.
+
+    Raises:
+        StateError: the state directory cannot be used.
+        StartFailed: the control plane does not come up.
+    """
+    paths.prepare()
+    if (info := launcher.running(paths)) is not None:
+        return Started(paths, info, already=True, mended=contexts.mend(paths, info.port))
+    began = time.monotonic()
+    with launcher.starting(paths):
+        if (info := launcher.running(paths)) is not None:  # another process has started it meanwhile
+            return Started(paths, info, already=True)
+        arguments = ["--nodes", str(nodes), "--port", str(port)]
+        info = launcher.start(paths, CONTROL_PLANE, arguments, progress)
+    return Started(paths, info, seconds=time.monotonic() - began)
+
+
+async def stop(paths: StatePaths) -> bool:
+    """End the control plane and every pod; return whether the control plane ran. All state stays.
+
+    Raises:
+        StateError: the state directory cannot be used.
+        TimeoutError: the control plane does not end.
+    """
+    from trainshed.cluster.sandbox.api import Runtime, RuntimePaths
+
+    if not paths.root.is_dir():
+        return False
+    paths.prepare()
+    was_running = await asyncio.to_thread(launcher.stop, paths)
+    await Runtime(RuntimePaths.under(paths.root)).stop_all()
+    return was_running
+
+
+async def purge(paths: StatePaths) -> None:
+    """Delete the state directory of a cluster that is stopped.
+
+    Raises:
+        UserError: something in it cannot be deleted.
+    """
+    from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
+
+    if not paths.root.is_dir():
+        return
+    runtime = Runtime(RuntimePaths.under(paths.root))
+    try:
+        try:
+            await runtime.remove_tree(paths.root)
+        except RuntimeLost:  # files of users that only the pods' user namespace has
+            await runtime.start()
+            try:
+                await runtime.remove_tree(paths.pods)
+                await runtime.remove_tree(paths.volumes)
+            finally:
+                await runtime.stop_all()
+            await runtime.remove_tree(paths.root)
+    except (OSError, RuntimeLost, RuntimeUnavailable) as error:
+        raise UserError(
+            f"{paths.root} cannot be deleted: {error}", "delete it yourself; nothing of it runs any more"
+        ) from error
+
+
+def status(paths: StatePaths) -> ClusterStatus:
+    """Return what runs on this state directory, and how much memory it takes."""
+    info = launcher.running(paths)
+    processes = tuple(cluster_processes(paths, info))
+    if info is None:
+        return ClusterStatus(running=False, state=str(paths.root), processes=processes)
+    return ClusterStatus(
+        running=True,
+        state=str(paths.root),
+        server=f"https://127.0.0.1:{info.port}",
+        kubeconfig=str(paths.kubeconfig),
+        version=info.version,
+        pid=info.pid,
+        uptime_seconds=round(time.time() - info.started_at, 1),
+        processes=processes,
+    )
+
+
+def has_volumes(paths: StatePaths) -> bool:
+    """Return whether there are provisioned volumes, which a purge would delete."""
+    return paths.volumes.is_dir() and any(paths.volumes.iterdir())
+
+
+def images(paths: StatePaths) -> ImageRegistry:
+    """Return the images that are registered for this cluster. Raises StateError."""
+    return ImageRegistry(paths.prepare().images_file)

@@ -1,0 +1,102 @@
+"""`run` as a plan of steps: what is applied, which finished jobs are replaced, which jobs are to be followed.
+
+    plan (reads and dry runs only) ──► replace what is finished ──► apply ──► the jobs
+
+Nothing is changed before everything was found to be acceptable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from trainshed.client.client import Client
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import Object, name_of, namespace_of
+from trainshed.kube.meta.resources import Resource
+from trainshed.sdk import state as jobstate
+from trainshed.sdk.apply import Applied, Placed, apply_one, try_all
+from trainshed.sdk.errors import UserError
+
+GONE_SECONDS = 60.0
+"""How long a deleted object may take to go."""
+
+
+class RunPlan(msgspec.Struct, frozen=True):
+    """What a run would do; every object in it was accepted by a dry run."""
+
+    placed: tuple[Placed, ...]
+
+    @property
+    def replaced(self) -> list[Placed]:
+        """The jobs of an earlier run that are over: they are deleted first, so that they train again."""
+        return [p for p in self.placed if p.before is not None and _is_over(p)]
+
+
+async def plan_run(client: Client, objects: Sequence[Object]) -> RunPlan:
+    """Return what a run of these objects would do, changing nothing.
+
+    Raises:
+        ApiError: what the server refuses, with the field path.
+        UserError: no training job among them, one without replicas, or a kind that the server does not have.
+    """
+    for obj in objects:
+        jobstate.require_replicas(obj)
+    placed = await try_all(client, objects, client.namespace)  # what is wrong with them comes first
+    if not any(jobstate.is_of_training(obj) for obj in objects):
+        raise UserError(
+            "there is no training job to follow, so nothing was applied",
+            "kubectl apply -f applies objects of any kind",
+        )
+    return RunPlan(tuple(placed))
+
+
+async def carry_out(
+    client: Client,
+    plan: RunPlan,
+    replacing: Callable[[Placed], None] = lambda placed: None,
+) -> list[Applied]:
+    """Replace what is finished, apply everything in order; `replacing` is told each job before it is deleted.
+
+    Raises:
+        ApiError: the server refuses now what it accepted when tried.
+        UserError: a finished job does not go.
+    """
+    over = plan.replaced
+    for placed in over:
+        replacing(placed)
+        name, namespace = name_of(placed.obj), namespace_of(placed.obj)
+        await client.delete(placed.resource, name, namespace, propagation_policy="Foreground")
+        await wait_gone(client, placed.resource, name, namespace)
+    return [
+        await apply_one(client, msgspec.structs.replace(placed, before=None) if placed in over else placed)
+        for placed in plan.placed
+    ]
+
+
+async def wait_gone(
+    client: Client, resource: Resource, name: str, namespace: str, seconds: float = GONE_SECONDS
+) -> None:
+    """Return when the object is gone. Raises UserError after `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                await client.get(resource, name, namespace)
+                await asyncio.sleep(0.1)
+    except TimeoutError as error:
+        raise UserError(
+            f"{resource.group_resource}/{name} is still being deleted after {seconds:g} s"
+        ) from error
+    except ApiError as error:
+        if error.code != 404:
+            raise
+
+
+def _is_over(placed: Placed) -> bool:
+    return (
+        jobstate.is_training_job(placed.obj)
+        and placed.before is not None
+        and jobstate.is_finished(placed.before)
+    )

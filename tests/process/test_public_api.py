@@ -1,0 +1,87 @@
+"""What `import trainshed` offers: cheap, exactly what `__all__` says, and alike for both kinds of caller."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import trainshed
+from trainshed import testing
+
+HEAVY = ("aiohttp", "asyncio", "msgspec", "rich", "typer", "yaml", "trainshed.sdk", "trainshed.kube")
+TWINS = [(trainshed.AsyncCluster, trainshed.Cluster), (trainshed.AsyncJob, trainshed.Job)]
+
+
+@pytest.mark.parametrize("module", ["trainshed", "trainshed.testing.plugin"])
+def test_import_is_cheap(module: str) -> None:
+    """The plugin is imported by every run of pytest in an environment with trainshed."""
+    script = (
+        f"import sys; import pytest; before = set(sys.modules); import {module}; "
+        f"print([m for m in {HEAVY!r} if m in set(sys.modules) - before])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("package", [trainshed, testing], ids=lambda package: package.__name__)
+def test_all_is_exactly_the_public_surface(package: ModuleType) -> None:
+    assert sorted(package.__all__) == sorted(package._HOMES)
+    script = f"import {package.__name__} as package; print(*dir(package))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    public = {name for name in done.stdout.split() if not name.startswith("_")}
+    assert public - {"annotations", "Any", "TYPE_CHECKING"} == set(package.__all__)
+
+
+@pytest.mark.parametrize("package", [trainshed, testing], ids=lambda package: package.__name__)
+def test_what_is_typed_is_what_is_imported(package: ModuleType) -> None:
+    """Type checkers read the imports that never run, Python the table."""
+    text = Path(str(package.__file__)).read_text()
+    pattern = rf"^    from {re.escape(package.__name__)}\.(\S+) import (.+)$"
+    typed = {
+        name: module
+        for module, names in re.findall(pattern, text, re.MULTILINE)
+        for name in names.split(", ")
+    }
+    assert typed == package._HOMES
+
+
+@pytest.mark.parametrize("name", trainshed.__all__)
+def test_everything_public_says_what_it_is(name: str) -> None:
+    value = getattr(trainshed, name)
+    assert value.__doc__ and value.__doc__.strip()
+    for verb, member in vars(value).items() if inspect.isclass(value) else ():
+        if not verb.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+            assert member.__doc__, f"{name}.{verb}"
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nosuch'"):
+        trainshed.nosuch  # noqa: B018  # the access is what is tested
+
+
+def surface(face: type) -> dict[str, Any]:
+    """Return the public verbs of a class by name, each with its parameters."""
+    return {
+        name: [str(p.replace(annotation=p.annotation)) for p in inspect.signature(member).parameters.values()]
+        for name, member in inspect.getmembers(face, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize(("asynchronous", "blocking"), TWINS, ids=["Cluster", "Job"])
+def test_both_faces_offer_the_same(asynchronous: type, blocking: type) -> None:
+    assert surface(asynchronous) == surface(blocking)
+
+
+@pytest.mark.parametrize(("asynchronous", "blocking"), TWINS, ids=["Cluster", "Job"])
+def test_both_faces_say_the_same(asynchronous: type, blocking: type) -> None:
+    for name in surface(blocking):
+        said = (getattr(asynchronous, name).__doc__ or "").replace("AsyncJob", "Job")
+        assert said == getattr(blocking, name).__doc__, name
