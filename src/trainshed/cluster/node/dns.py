@@ -14,6 +14,7 @@ from trainshed.client.informer import Informer
 from trainshed.cluster.node.dns_records import dns_records
 from trainshed.cluster.sandbox.api import DnsRecords, Runtime, RuntimeLost
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_finished, is_ready
 from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES
 
 log = logging.getLogger(__name__)
@@ -131,13 +132,12 @@ class DnsController:
 def _relevant(pod: Object) -> tuple[object, ...]:
     """Return what the records depend on."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    ready = [c["status"] for c in status.get("conditions") or () if c["type"] == "Ready"]
     return (
         metadata.get("labels"),
         bool(metadata.get("deletionTimestamp")),
         spec.get("hostname"),
         spec.get("subdomain"),
         status.get("podIP"),
-        status.get("phase") in ("Succeeded", "Failed"),
-        ready,
+        is_finished(pod),
+        is_ready(pod),
     )

@@ -13,7 +13,7 @@ Raises `ConfigError`, whose text becomes the message of CreateContainerConfigErr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -22,6 +22,7 @@ from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.pod.references import References
 from trainshed.kube.meta.expansion import expand
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import find_container
 
 _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -179,7 +180,7 @@ def _value_from(
             reference = source["resourceFieldRef"]
             owner = container
             if reference.get("containerName"):
-                owner = _named_container(pod, reference["containerName"]) or container
+                owner = find_container(pod, reference["containerName"]) or container
             return podfields.resource_value(owner, reference, around.node)
         for field, kind, plural in (
             ("configMapKeyRef", "configmap", "configmaps"),
@@ -211,12 +212,6 @@ def _key_value(pod: Object, reference: Object, kind: str, plural: str, reference
         shown = "ConfigMap" if kind == "configmap" else "Secret"
         raise ConfigError(f"couldn't find key {key} in {shown} {pod['metadata'].get('namespace', '')}/{name}")
     return values[key].decode(errors="replace")
-
-
-def _named_container(pod: Object, name: str) -> Object | None:
-    spec = pod["spec"]
-    everything: Iterable[Object] = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    return next((c for c in everything if c["name"] == name), None)
 
 
 def _links(service: Mapping[str, object]) -> dict[str, str]:

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from trainshed.client.client import Client
-from trainshed.cluster.node.pod.observed import init_containers, main_containers
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import init_containers, main_containers
 from trainshed.kube.meta.resources import (
     CONFIGMAPS,
     PERSISTENTVOLUMECLAIMS,

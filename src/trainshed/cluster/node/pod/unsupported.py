@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from trainshed.cluster.node.pod.observed import is_sidecar
 from trainshed.cluster.node.volumes.claim import REMOTE_KINDS
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_sidecar
 
 Finding: TypeAlias = tuple[str, str]
 """(field path, why), e.g. `("spec.containers[0].resources.limits.memory", "limits are not enforced")`."""

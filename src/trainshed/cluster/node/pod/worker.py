@@ -15,7 +15,7 @@ from trainshed.cluster.images.directories import ImageProblem, image_for, image_
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.pod import lifecycle
 from trainshed.cluster.node.pod.context import NodeContext
-from trainshed.cluster.node.pod.observed import SeenPod, Verdict, find_container
+from trainshed.cluster.node.pod.observed import SeenPod, Verdict
 from trainshed.cluster.node.pod.record import PodRecord
 from trainshed.cluster.node.pod.references import Reference, needed
 from trainshed.cluster.node.pod.starting import ContainerError, PodStarter, SetupError
@@ -33,6 +33,7 @@ from trainshed.cluster.sandbox.api import (
 )
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import find_container, is_finished
 from trainshed.kube.meta.resources import PODS
 
 log = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ class PodWorker:
         An end that somebody else wrote (an eviction) wins.
         """
         theirs = self.pod.get("status") or {}
-        if not self._status or lifecycle.is_terminal(self.pod):
+        if not self._status or is_finished(self.pod):
             return self.pod
         foreign = [c for c in theirs.get("conditions") or () if c["type"] not in OWNED_CONDITIONS]
         own = [c for c in self._status["conditions"] if c["type"] in OWNED_CONDITIONS]
@@ -328,7 +329,7 @@ class PodWorker:
 
     def _report_once(self) -> None:
         """Tell the user what differs from a cluster: one event per reason, which a restart goes on counting."""
-        if lifecycle.is_terminal(self.pod) or self.record.ip is not None:
+        if is_finished(self.pod) or self.record.ip is not None:
             return
         fields: dict[str, list[str]] = {}
         for path, why in unsupported_fields(self.pod, self._context.options.capabilities):

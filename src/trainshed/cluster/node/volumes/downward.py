@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainshed.cluster.node.pod import podfields
-from trainshed.cluster.node.pod.observed import find_container
 from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.volumes.atomic import File, check_path
 from trainshed.cluster.node.volumes.configuration import DEFAULT_MODE
 from trainshed.cluster.node.volumes.errors import MountError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import find_container
 
 
 def downward_files(
