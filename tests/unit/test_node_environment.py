@@ -18,8 +18,8 @@ from trainshed.cluster.node.pod.environment import (
     proxy_environment,
     search_path,
 )
-from trainshed.cluster.node.pod.podfields import NodeFacts
-from trainshed.cluster.node.pod.references import References
+from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.node.references import References
 from trainshed.kube.meta.expansion import expand, unresolved
 
 NODE = NodeFacts("node-a", "10.88.0.1", {"cpu": "4", "memory": "8Gi"})

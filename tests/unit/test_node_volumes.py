@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import make_container, make_pod
-from trainshed.cluster.node.pod.podfields import NodeFacts
-from trainshed.cluster.node.pod.references import References, needed
+from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.node.references import References, needed
 from trainshed.cluster.node.volumes import atomic
 from trainshed.cluster.node.volumes.claim import claimed_directory
-from trainshed.cluster.node.volumes.configuration import configmap_files, secret_files
-from trainshed.cluster.node.volumes.downward import downward_files
+from trainshed.cluster.node.volumes.configmap import configmap_files, secret_files
+from trainshed.cluster.node.volumes.downward_api import downward_files
 from trainshed.cluster.node.volumes.empty_dir import empty_dir
-from trainshed.cluster.node.volumes.errors import MountError
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.cluster.node.volumes.manager import VolumeManager
 from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
 from trainshed.cluster.node.volumes.projected import Token
+from trainshed.cluster.node.volumes.volume import MountError
 from trainshed.cluster.sandbox.model import Mount
 
 NODE = NodeFacts("node-a", "10.88.0.1", {"cpu": "4"})

@@ -25,10 +25,10 @@ from trainshed.cluster.node.dns import DnsController
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.context import NodeContext, NodeOptions
 from trainshed.cluster.node.pod.environment import search_path
-from trainshed.cluster.node.pod.podfields import NodeFacts
 from trainshed.cluster.node.pod.specs import python_prefix
 from trainshed.cluster.node.pod.starting import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.pod.worker import PodWorker
+from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.registration import Registration, capacity
 from trainshed.cluster.node.volumes.empty_dir import memory_root
 from trainshed.cluster.sandbox.api import ContainerState, Runtime, RuntimeLost, SandboxState

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainshed.cluster.node.pod import podfields
-from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
-from trainshed.cluster.node.pod.references import References
+from trainshed.cluster.node import podfields
+from trainshed.cluster.node.podfields import FieldError, NodeFacts
+from trainshed.cluster.node.references import References
 from trainshed.kube.meta.expansion import expand
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import find_container

@@ -25,12 +25,12 @@ from trainshed.cluster.node.pod.environment import (
     container_environment,
     proxy_environment,
 )
-from trainshed.cluster.node.pod.references import References, needed, read
 from trainshed.cluster.node.pod.specs import ContainerParts, container_spec, hostname, sandbox_spec
+from trainshed.cluster.node.references import References, needed, read
 from trainshed.cluster.node.threads import default_threads
-from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.manager import VolumeManager, token_issuer
 from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
+from trainshed.cluster.node.volumes.volume import ClaimPending, MountError
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
 from trainshed.kube.meta.objects import Object
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainshed.cluster.node.pod.references import References
-from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
+from trainshed.cluster.node.references import References
 from trainshed.cluster.node.volumes.host_path import host_path
+from trainshed.cluster.node.volumes.volume import ClaimPending, MountError
 from trainshed.kube.meta.objects import Object
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.volume import MountError
 
 _CHECKS: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "directory"),

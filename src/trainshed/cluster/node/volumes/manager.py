@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from trainshed.client.client import Client
-from trainshed.cluster.node.pod.podfields import NodeFacts
-from trainshed.cluster.node.pod.references import References, claim_name
+from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.node.references import References, claim_name
 from trainshed.cluster.node.volumes import atomic
 from trainshed.cluster.node.volumes.claim import claimed_directory
-from trainshed.cluster.node.volumes.configuration import configmap_files, secret_files
-from trainshed.cluster.node.volumes.downward import downward_files
+from trainshed.cluster.node.volumes.configmap import configmap_files, secret_files
+from trainshed.cluster.node.volumes.downward_api import downward_files
 from trainshed.cluster.node.volumes.empty_dir import empty_dir, memory_root
-from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.cluster.node.volumes.mounts import Volume
 from trainshed.cluster.node.volumes.projected import (
@@ -29,6 +28,7 @@ from trainshed.cluster.node.volumes.projected import (
     projected_files,
     token_requests,
 )
+from trainshed.cluster.node.volumes.volume import ClaimPending, MountError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import parse_time

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.volume import MountError
 from trainshed.cluster.sandbox.model import Mount
 from trainshed.kube.meta.expansion import expand, unresolved
 from trainshed.kube.meta.objects import Object

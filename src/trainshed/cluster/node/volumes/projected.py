@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.node.pod.podfields import NodeFacts
-from trainshed.cluster.node.pod.references import References
+from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.node.references import References
 from trainshed.cluster.node.volumes.atomic import File
-from trainshed.cluster.node.volumes.configuration import DEFAULT_MODE, configmap_files, secret_files
-from trainshed.cluster.node.volumes.downward import downward_files
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.configmap import DEFAULT_MODE, configmap_files, secret_files
+from trainshed.cluster.node.volumes.downward_api import downward_files
+from trainshed.cluster.node.volumes.volume import MountError
 from trainshed.kube.meta.objects import Object
 
 DEFAULT_EXPIRATION_SECONDS = 3600

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainshed.cluster.node.pod import podfields
-from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
+from trainshed.cluster.node import podfields
+from trainshed.cluster.node.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.volumes.atomic import File, check_path
-from trainshed.cluster.node.volumes.configuration import DEFAULT_MODE
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.configmap import DEFAULT_MODE
+from trainshed.cluster.node.volumes.volume import MountError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import find_container
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainshed.cluster.node.pod import podfields
-from trainshed.cluster.node.pod.references import References
+from trainshed.cluster.node import podfields
+from trainshed.cluster.node.references import References
 from trainshed.cluster.node.volumes.atomic import File, check_path
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.volume import MountError
 
 DEFAULT_MODE = 0o644
 
