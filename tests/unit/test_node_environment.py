@@ -14,7 +14,6 @@ from trainshed.cluster.node.pod.environment import (
     Egress,
     Surroundings,
     container_environment,
-    invalid_names,
     proxy_environment,
     search_path,
 )
@@ -99,8 +98,6 @@ def test_sources_in_order():
     assert env["EMPTY"] == "" and env["K"] == "from-cm" and env["S"] == "hunter2"
     assert (env["IP"], env["N"], env["L"]) == ("10.88.0.7", "web", "x")
     assert "O" not in env and "bad key" not in env
-    references = References({("configmaps", "cm"): CONFIG, ("secrets", "s"): SECRET})
-    assert invalid_names(references, container) == ["bad key"]
 
 
 @pytest.mark.parametrize(

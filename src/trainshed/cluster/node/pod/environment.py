@@ -13,16 +13,16 @@ Raises `ConfigError`, whose text becomes the message of CreateContainerConfigErr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from trainshed.cluster.node import podfields
 from trainshed.cluster.node.podfields import FieldError, NodeFacts
-from trainshed.cluster.node.references import References
+from trainshed.cluster.node.references import Reference, References
 from trainshed.kube.meta.expansion import expand
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.pods import find_container
+from trainshed.kube.meta.pods import find_container, init_containers, main_containers
 
 _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -135,14 +135,22 @@ def container_environment(pod: Object, container: Object, around: Surroundings) 
     return {**services, **declared}
 
 
-def invalid_names(references: References, container: Object) -> list[str]:
-    """Return the keys of envFrom sources that cannot be variable names, and are therefore left out."""
-    out = []
-    for source in container.get("envFrom") or ():
-        for key in _source_bytes(source, references) or ():
-            if not _ENV_NAME.match(source.get("prefix", "") + key):
-                out.append(key)
+def referenced(pod: Object) -> set[Reference]:
+    """Return every ConfigMap and Secret that the pod's variables name, optional ones included."""
+    out: set[Reference] = set()
+    for container in (*init_containers(pod), *main_containers(pod)):
+        for source in container.get("envFrom") or ():
+            out.update(_named(source, "configMapRef", "secretRef"))
+        for variable in container.get("env") or ():
+            out.update(_named(variable.get("valueFrom") or {}, "configMapKeyRef", "secretKeyRef"))
     return out
+
+
+def _named(holder: Object, configmap_key: str, secret_key: str) -> Iterator[Reference]:
+    if holder.get(configmap_key):
+        yield "configmaps", holder[configmap_key].get("name", "")
+    if holder.get(secret_key):
+        yield "secrets", holder[secret_key].get("name", "")
 
 
 def _env_from(pod: Object, source: Object, around: Surroundings) -> dict[str, str]:

@@ -24,13 +24,16 @@ from trainshed.cluster.node.pod.environment import (
     base_environment,
     container_environment,
     proxy_environment,
+    referenced,
 )
 from trainshed.cluster.node.pod.specs import ContainerParts, container_spec, hostname, sandbox_spec
-from trainshed.cluster.node.references import References, needed, read
+from trainshed.cluster.node.references import Reference, References, read
 from trainshed.cluster.node.threads import default_threads
-from trainshed.cluster.node.volumes.manager import VolumeManager, token_issuer
-from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
-from trainshed.cluster.node.volumes.volume import ClaimPending, MountError
+from trainshed.cluster.node.volumes import registry
+from trainshed.cluster.node.volumes.manager import VolumeManager
+from trainshed.cluster.node.volumes.mounts import container_mounts
+from trainshed.cluster.node.volumes.tokens import token_issuer
+from trainshed.cluster.node.volumes.volume import ClaimPending, MountError, Volume
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
 from trainshed.kube.meta.objects import Object
 
@@ -66,6 +69,11 @@ class Prepared(msgspec.Struct, frozen=True):
 
     references: References
     volumes: dict[str, Volume]
+
+
+def needed(pod: Object) -> set[Reference]:
+    """Return every object that the pod's containers and volumes name, optional ones included."""
+    return referenced(pod) | registry.referenced(pod)
 
 
 class PodStarter:

@@ -17,12 +17,12 @@ from trainshed.cluster.node.pod import lifecycle
 from trainshed.cluster.node.pod.context import NodeContext
 from trainshed.cluster.node.pod.observed import SeenPod, Verdict
 from trainshed.cluster.node.pod.record import PodRecord
-from trainshed.cluster.node.pod.starting import ContainerError, PodStarter, SetupError
+from trainshed.cluster.node.pod.starting import ContainerError, PodStarter, SetupError, needed
 from trainshed.cluster.node.pod.status import OWNED_CONDITIONS, StatusContext, pod_status
 from trainshed.cluster.node.pod.statuswriter import StatusWriter
 from trainshed.cluster.node.pod.supervision import Supervisor
 from trainshed.cluster.node.pod.unsupported import unsupported_fields
-from trainshed.cluster.node.references import Reference, needed
+from trainshed.cluster.node.references import Reference
 from trainshed.cluster.node.volumes.empty_dir import memory_root
 from trainshed.cluster.sandbox.api import (
     ContainerState,
