@@ -19,9 +19,9 @@ import msgspec
 from tests.fakes import api as fake_api
 from tests.fakes.api import FakeApi
 from trainshed.client.client import Client
-from trainshed.cluster.node.agent import NodeAgent
+from trainshed.cluster.node.node import NodeAgent
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.pod.context import NodeOptions
+from trainshed.cluster.node.pod.nodecontext import NodeOptions
 from trainshed.cluster.sandbox.model import (
     ContainerSpec,
     ContainerState,

@@ -12,9 +12,9 @@ from tests.unit.node_builders import make_container, make_pod
 from trainshed.client.client import Client
 from trainshed.cluster.backend import LogOptions
 from trainshed.cluster.images.directories import Image, ImageRegistry
-from trainshed.cluster.node.agent import NodeAgent
+from trainshed.cluster.node.node import NodeAgent
 from trainshed.cluster.node.nodes import NodeGroup
-from trainshed.cluster.node.pod.context import NodeOptions
+from trainshed.cluster.node.pod.nodecontext import NodeOptions
 from trainshed.cluster.sandbox.model import StartError
 from trainshed.kube.meta.errors import ApiError
 

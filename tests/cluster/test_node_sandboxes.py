@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.node_world import World
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.backend import LogOptions
-from trainshed.cluster.node import agent as agent_module
+from trainshed.cluster.node import node as agent_module
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
 LONG = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]

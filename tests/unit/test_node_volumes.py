@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import make_container, make_pod
-from trainshed.cluster.node.pod.starting import needed
+from trainshed.cluster.node.pod.starter import needed
 from trainshed.cluster.node.pod.unsupported import Capabilities, unsupported_fields
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.references import References

@@ -41,14 +41,14 @@ from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
-from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.devices.gpu import detect
 from trainshed.cluster.node.keeper import RuntimeKeeper
 from trainshed.cluster.node.membership import settle_nodes
+from trainshed.cluster.node.node import NodeAgent
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.pod.context import NodeOptions
 from trainshed.cluster.node.pod.environment import PROXY_URL, Egress
+from trainshed.cluster.node.pod.nodecontext import NodeOptions
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.cluster.pki import SERVICE_IP, Pki, ensure_pki
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable

@@ -7,9 +7,9 @@ import time
 from collections.abc import AsyncIterator, Sequence
 
 from trainshed.cluster.backend import ByteStream, ExecSession, LogOptions
-from trainshed.cluster.node.agent import NodeAgent
-from trainshed.cluster.node.backend import NodeAccess
-from trainshed.cluster.node.usage import CpuMeter, amounts, machine_usage
+from trainshed.cluster.node.access import NodeAccess
+from trainshed.cluster.node.metrics import CpuMeter, amounts, machine_usage
+from trainshed.cluster.node.node import NodeAgent
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.objects import Object
 

@@ -14,13 +14,13 @@ from trainshed.client.transport import TransportError
 from trainshed.cluster.images.directories import ImageProblem, image_for, image_id
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.pod import lifecycle
-from trainshed.cluster.node.pod.context import NodeContext
+from trainshed.cluster.node.pod.containers import Supervisor
+from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.observed import SeenPod, Verdict
 from trainshed.cluster.node.pod.record import PodRecord
-from trainshed.cluster.node.pod.starting import ContainerError, PodStarter, SetupError, needed
+from trainshed.cluster.node.pod.starter import ContainerError, PodStarter, SetupError, needed
 from trainshed.cluster.node.pod.status import OWNED_CONDITIONS, StatusContext, pod_status
 from trainshed.cluster.node.pod.statuswriter import StatusWriter
-from trainshed.cluster.node.pod.supervision import Supervisor
 from trainshed.cluster.node.pod.unsupported import unsupported_fields
 from trainshed.cluster.node.references import Reference
 from trainshed.cluster.node.volumes.empty_dir import memory_root

@@ -13,7 +13,7 @@ from trainshed.client.events import EventRecorder
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.environment import Egress
-from trainshed.cluster.node.pod.specs import ClusterNetwork
+from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.sandbox.api import Runtime

@@ -17,7 +17,6 @@ import msgspec
 
 from trainshed.cluster.images.directories import ImageProblem, command_line, image_for
 from trainshed.cluster.node.devices import gpu
-from trainshed.cluster.node.pod.context import NodeContext
 from trainshed.cluster.node.pod.environment import (
     ConfigError,
     Surroundings,
@@ -26,7 +25,8 @@ from trainshed.cluster.node.pod.environment import (
     proxy_environment,
     referenced,
 )
-from trainshed.cluster.node.pod.specs import ContainerParts, container_spec, hostname, sandbox_spec
+from trainshed.cluster.node.pod.nodecontext import NodeContext
+from trainshed.cluster.node.pod.sandboxspec import ContainerParts, container_spec, hostname, sandbox_spec
 from trainshed.cluster.node.references import Reference, References, read
 from trainshed.cluster.node.threads import default_threads
 from trainshed.cluster.node.volumes import registry

@@ -7,11 +7,11 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from trainshed.cluster.backend import ByteStream, ExecSession, LogOptions
+from trainshed.cluster.node.metrics import CpuMeter
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.logs import read_logs
 from trainshed.cluster.node.pod.observed import Attempt
 from trainshed.cluster.node.pod.worker import PodWorker
-from trainshed.cluster.node.usage import CpuMeter
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.errors import ApiError, bad_request, internal
 from trainshed.kube.meta.objects import Object

@@ -19,14 +19,14 @@ from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
-from trainshed.cluster.node.backend import NodeAccess
+from trainshed.cluster.node.access import NodeAccess
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.dns import DnsController
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.pod.context import NodeContext, NodeOptions
 from trainshed.cluster.node.pod.environment import search_path
-from trainshed.cluster.node.pod.specs import python_prefix
-from trainshed.cluster.node.pod.starting import TOOLS_PATH, tools_directory
+from trainshed.cluster.node.pod.nodecontext import NodeContext, NodeOptions
+from trainshed.cluster.node.pod.sandboxspec import python_prefix
+from trainshed.cluster.node.pod.starter import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.pod.worker import PodWorker
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.registration import Registration, capacity

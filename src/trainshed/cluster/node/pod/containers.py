@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node.pod.context import NodeContext
 from trainshed.cluster.node.pod.handlers import Target, act
 from trainshed.cluster.node.pod.lifecycle import BeginStop, backoff_seconds, should_restart
 from trainshed.cluster.node.pod.logs import tail_text
+from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, Health, Stopping
 from trainshed.cluster.node.pod.probes import Prober, initial_health
 from trainshed.cluster.node.pod.record import PodRecord
