@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import make_container, make_pod
+from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.starter import needed
 from trainshed.cluster.node.pod.unsupported import Capabilities, unsupported_fields
 from trainshed.cluster.node.podfields import NodeFacts
@@ -248,7 +249,7 @@ async def test_a_pods_volumes_and_their_update(tmp_path):
         ]
     )
     assert needed(pod) == {("configmaps", "cm")}
-    manager = VolumeManager(tmp_path / "volumes", "u1", NODE, issue)
+    manager = VolumeManager(NodePaths(tmp_path), "u1", NODE, issue)
     volumes = await manager.prepare(pod, REFERENCES)
     assert read(volumes["access"].source) == {"token": b"token-1", "ca.crt": b"1", "namespace": b"default"}
     assert volumes["cm"].read_only and not volumes["tmp"].read_only
@@ -291,7 +292,7 @@ async def test_one_more_type_is_a_file_and_a_line_in_the_registry(tmp_path, monk
     async def no_token(pod, request):
         raise AssertionError("nobody wants one")
 
-    volumes = await VolumeManager(tmp_path / "volumes", "u1", NODE, no_token).prepare(pod, REFERENCES)
+    volumes = await VolumeManager(NodePaths(tmp_path), "u1", NODE, no_token).prepare(pod, REFERENCES)
     assert read(volumes["v"].source) == {"v": b"hello"} and volumes["v"].read_only
 
 

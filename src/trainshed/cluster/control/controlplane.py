@@ -42,13 +42,12 @@ from trainshed.cluster.controllers.workloads.deployments import DeploymentContro
 from trainshed.cluster.controllers.workloads.jobs import JobController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
 from trainshed.cluster.node.devices.gpu import detect
-from trainshed.cluster.node.keeper import RuntimeKeeper
+from trainshed.cluster.node.machine import Machine
 from trainshed.cluster.node.membership import settle_nodes
-from trainshed.cluster.node.node import NodeAgent
 from trainshed.cluster.node.nodes import NodeGroup
+from trainshed.cluster.node.options import MachineOptions, NodeOptions
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.environment import PROXY_URL, Egress
-from trainshed.cluster.node.pod.nodecontext import NodeOptions
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.cluster.pki import SERVICE_IP, Pki, ensure_pki
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
@@ -168,11 +167,9 @@ async def _serve(
         GarbageCollector(client, store),
         informers,
         api,
-        RuntimeKeeper(runtime),
     ]
     names = await settle_nodes(client, socket.gethostname(), options.nodes)
-    for agent in node_agents(client, runtime, paths, names, nodes):
-        parts.append(agent)
+    parts.append(machine_of(client, runtime, informers, paths, names, nodes))
     inside = await runtime.cluster_listener(SERVICE_IP, 443)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
     stopping = asyncio.Event()
@@ -201,25 +198,24 @@ async def _serve(
         paths.info.unlink(missing_ok=True)
 
 
-def node_agents(
-    client: Client, runtime: Runtime, paths: StatePaths, names: Sequence[str], nodes: NodeGroup
-) -> list[NodeAgent]:
-    """Return agents of these names that share this machine; GPUs are dealt out so that none is promised twice."""
+def machine_of(
+    client: Client,
+    runtime: Runtime,
+    informers: SharedInformers,
+    paths: StatePaths,
+    names: Sequence[str],
+    nodes: NodeGroup,
+) -> Machine:
+    """Return this machine with nodes of these names; GPUs are dealt out so that none is promised twice."""
     gpus = detect()
     # A tool for egress may be installed and still not work here: ask the runtime, not the PATH.
     egress = Egress() if runtime.has_route else Egress(PROXY_URL)
-    agents = []
+    machine = Machine(
+        client, runtime, informers, NodePaths(paths.root), options=MachineOptions(egress=egress)
+    )
     for number, name in enumerate(names):
-        agent = NodeAgent(
-            client,
-            runtime,
-            node_name=name,
-            paths=NodePaths(paths.root),
-            options=NodeOptions(gpus=tuple(gpus[number :: len(names)]), egress=egress),
-        )
-        nodes.add(agent)
-        agents.append(agent)
-    return agents
+        nodes.add(machine.add(name, NodeOptions(gpus=tuple(gpus[number :: len(names)]))))
+    return machine
 
 
 async def _ready(

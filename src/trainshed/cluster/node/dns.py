@@ -10,6 +10,7 @@ import asyncio
 import logging
 
 from trainshed.client.client import Client
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.informer import Informer
 from trainshed.cluster.node.dns_records import dns_records
 from trainshed.cluster.sandbox.api import DnsRecords, Runtime, RuntimeLost
@@ -28,20 +29,12 @@ CONTROLLER_NAME = "endpointslice-controller.k8s.io"
 
 
 class DnsController:
-    """One per cluster. `services` may be shared with others; `run` watches what is not given."""
+    """One per cluster. `informers` are run by their owner."""
 
-    def __init__(
-        self,
-        client: Client,
-        runtime: Runtime,
-        *,
-        services: Informer | None = None,
-        domain: str = "cluster.local",
-    ) -> None:
+    def __init__(self, client: Client, runtime: Runtime, informers: SharedInformers, *, domain: str) -> None:
         self._runtime = runtime
         self._domain = domain
-        self._own_services = services is None
-        self.services = services or Informer(client, SERVICES)
+        self._services = informers.of(SERVICES)
         # Slices that the controller makes say no more than the pods do; those of users stand alone.
         self._slices = Informer(
             client, ENDPOINTSLICES, label_selector=f"{CONTROLLER_LABEL}!={CONTROLLER_NAME}"
@@ -49,38 +42,27 @@ class DnsController:
         self._pods: dict[str, Object] = {}
         self._pushed: DnsRecords | None = None
         self._dirty = asyncio.Event()
-        self._unadopted = 0
-        self._adopted = asyncio.Event()
-        self._adopted.set()
+        self._complete = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
-        for informer in (self.services, self._slices):
+        for informer in (self._services, self._slices):
             informer.add_handler(lambda kind, old, new: self._dirty.set())
 
     async def run(self) -> None:
-        """Push records until cancelled."""
+        """Push records until cancelled, the first ones after `complete`."""
         async with asyncio.TaskGroup() as group:
-            if self._own_services:
-                group.create_task(self.services.run())
             group.create_task(self._slices.run())
-            await self.services.wait_synced()
-            await self._adopted.wait()
+            await self._services.wait_synced()
+            await self._complete.wait()
             self._dirty.set()
             while True:
                 await self._dirty.wait()
                 await asyncio.sleep(GATHER_SECONDS)
                 await self._push()
 
-    def expect_node(self) -> None:
-        """Push nothing until this node, too, has said which of its pods run: after a restart the server
+    def complete(self) -> None:
+        """Take note that every pod that runs is known. Before, nothing is pushed: after a restart the server
         still has the records of before, and they are better than an empty zone."""
-        self._unadopted += 1
-        self._adopted.clear()
-
-    def node_adopted(self) -> None:
-        """Take note that one node has said so."""
-        self._unadopted -= 1
-        if self._unadopted <= 0:
-            self._adopted.set()
+        self._complete.set()
 
     def note(self, pod: Object) -> None:
         """Take a pod that was ready before this process began; pushed with the next change."""
@@ -112,7 +94,7 @@ class DnsController:
         self._dirty.clear()
         waiting, self._waiting = self._waiting, []
         records = dns_records(
-            self.services.items(), self._slices.items(), self._pods.values(), domain=self._domain
+            self._services.items(), self._slices.items(), self._pods.values(), domain=self._domain
         )
         try:
             if records != self._pushed:

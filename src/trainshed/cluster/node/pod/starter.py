@@ -82,9 +82,7 @@ class PodStarter:
     def __init__(self, context: NodeContext, uid: str) -> None:
         self._context = context
         self._uid = uid
-        self.volumes = VolumeManager(
-            context.paths.volumes(uid), uid, context.facts, token_issuer(context.client)
-        )
+        self.volumes = VolumeManager(context.paths, uid, context.facts, token_issuer(context.client))
         self._prepared: Prepared | None = None
         self._preparing = asyncio.Lock()
 

@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from trainshed.cluster.node.paths import SHARED_MEMORY
 from trainshed.cluster.node.volumes.volume import DirectoryVolume, Setup, Source, Volume
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the host's tmpfs, below a private directory
 MODE = 0o777
 """As the kubelet: any user of the container may write. The directories above are private to us."""
 
@@ -36,11 +36,6 @@ class EmptyDirVolume(DirectoryVolume):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.chmod(MODE)
         return Volume(path)
-
-
-def memory_root(uid: str) -> Path:
-    """Return the directory of the in-memory volumes of pod `uid`; not made yet."""
-    return SHARED_MEMORY / f"trainshed-{os.getuid()}" / uid
 
 
 def _make_private(directory: Path) -> None:

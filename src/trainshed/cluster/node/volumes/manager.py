@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 
+from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.references import References
 from trainshed.cluster.node.volumes import atomic
-from trainshed.cluster.node.volumes.empty_dir import memory_root
 from trainshed.cluster.node.volumes.registry import Declared, declared, token_requests
 from trainshed.cluster.node.volumes.tokens import IssueToken, Token, TokenRequest, Tokens
 from trainshed.cluster.node.volumes.volume import (
@@ -30,11 +29,10 @@ _Tokens = Mapping[TokenRequest, Token]
 
 
 class VolumeManager:
-    """The volumes of one pod below `directory`. `prepare` and `update` may be called any number of times, one
-    after the other."""
+    """The volumes of pod `uid`. `prepare` and `update` may be called any number of times, one after the other."""
 
-    def __init__(self, directory: Path, uid: str, node: NodeFacts, issue_token: IssueToken) -> None:
-        self._directory = directory
+    def __init__(self, paths: NodePaths, uid: str, node: NodeFacts, issue_token: IssueToken) -> None:
+        self._paths = paths
         self._uid = uid
         self._node = node
         self._tokens = Tokens(issue_token)
@@ -93,8 +91,8 @@ class VolumeManager:
             node=self._node,
             references=references,
             tokens=tokens,
-            disk=self._directory / volume.name,
-            memory=memory_root(self._uid) / volume.name,
+            disk=self._paths.volumes(self._uid) / volume.name,
+            memory=self._paths.memory(self._uid) / volume.name,
         )
 
     async def _obtain_tokens(self, pod: Object) -> _Tokens:
