@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, processes, until, within
-from trainshed.cluster.sandbox import bare
+from trainshed.cluster.sandbox import bootstrap
 from trainshed.cluster.sandbox.api import (
     DnsRecords,
     Layer,
@@ -33,7 +33,7 @@ from trainshed.cluster.sandbox.api import (
     SandboxNotFound,
     StartError,
 )
-from trainshed.cluster.sandbox.client import leftovers
+from trainshed.cluster.sandbox.client import recovery
 from trainshed.cluster.sandbox.client.connection import Connection
 
 SERVER = """
@@ -529,7 +529,7 @@ async def test_a_killed_shim_takes_its_containers_along_and_says_so(boxes: Sandb
     container = await boxes.start("lost", "sleep", "60")
     os.kill(sandbox.pid, signal.SIGKILL)
     state = await boxes.end("lost")
-    assert (state.exit_code, state.message) == (137, leftovers.SHIM_DIED)
+    assert (state.exit_code, state.message) == (137, recovery.SHIM_DIED)
     (found,) = await boxes.runtime.list()
     assert (found.alive, found.containers[0].exit_code) == (False, 137)
 
@@ -677,7 +677,7 @@ def test_an_ordinary_user_without_subordinate_ids(for_everybody: Path) -> None:
     home = for_everybody / "home"
     home.mkdir()
     os.chown(home, uid, uid)
-    source = bare.source_directory()
+    source = bootstrap.source_directory()
     packages = Path(pytest.__file__).parents[1]
     env = {"PYTHONPATH": f"{source}:{packages}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(

@@ -21,11 +21,10 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.backend import ByteStream, ExecSession
-from trainshed.cluster.sandbox import bare, durable, wire
-from trainshed.cluster.sandbox.client import doctor, launch, leftovers
+from trainshed.cluster.sandbox import bootstrap, files, wire
+from trainshed.cluster.sandbox.client import doctor, launch, recovery
 from trainshed.cluster.sandbox.client.connection import Connection, NobodyListens, connected
-from trainshed.cluster.sandbox.client.sessions import AttachedSession, JoinedSession, PodStream
+from trainshed.cluster.sandbox.client.sessions import AttachSession, ExecSession, PodStream
 from trainshed.cluster.sandbox.linux.rootfs import FRESH
 from trainshed.cluster.sandbox.model import (
     ContainerSpec,
@@ -160,7 +159,7 @@ class Runtime:
             state = await self._ask_state(spec.uid)
             self._watch(spec.uid)
             return state
-        leftovers.settle(self.paths, spec.uid)
+        recovery.settle(self.paths, spec.uid)
         async with connected(self._sandboxd) as connection:
             answer, _ = await connection.ask({"op": "run", "spec": msgspec.to_builtins(spec)})
         self._watch(spec.uid)
@@ -185,7 +184,7 @@ class Runtime:
         try:
             connection = Connection(self._shim(uid))
         except NobodyListens:
-            leftovers.settle(self.paths, uid)
+            recovery.settle(self.paths, uid)
             return
         try:
             pidfd = _open_process(connection.peer_pid)
@@ -195,7 +194,7 @@ class Runtime:
             pass  # it ended meanwhile
         finally:
             connection.close()
-        leftovers.settle(self.paths, uid)
+        recovery.settle(self.paths, uid)
 
     async def remove_sandbox(self, uid: str) -> None:
         """Stop, then delete the runtime's files of the pod."""
@@ -207,7 +206,7 @@ class Runtime:
             async with connected(self._sandboxd, timeout=300) as connection:
                 await connection.ask({"op": "remove", "uid": uid})
         except NobodyListens:
-            await asyncio.to_thread(leftovers.remove, self.paths, uid)
+            await asyncio.to_thread(recovery.remove, self.paths, uid)
 
     async def remove_tree(self, path: Path) -> None:
         """Delete a directory that pods wrote to, whatever modes and owners they gave what is in it.
@@ -217,7 +216,7 @@ class Runtime:
             RuntimeLost: it belongs to a user whom only the sandboxes' user namespace has, and no daemon runs there.
         """
         try:
-            await asyncio.to_thread(durable.remove_tree, str(path))
+            await asyncio.to_thread(files.remove_tree, str(path))
         except PermissionError:
             async with connected(self._sandboxd, timeout=300) as connection:
                 await connection.ask({"op": "remove_tree", "path": str(path)})
@@ -235,10 +234,10 @@ class Runtime:
             try:
                 return await self._ask_state(uid)
             except NobodyListens:
-                if leftovers.settle(self.paths, uid):
+                if recovery.settle(self.paths, uid):
                     break
                 await asyncio.sleep(_SETTLE_POLL)  # the shim is ending, or a new one is starting
-        return leftovers.read(self.paths, uid)
+        return recovery.read(self.paths, uid)
 
     async def _ask_state(self, uid: str) -> SandboxState:
         async with connected(self._shim(uid), timeout=10) as connection:
@@ -269,22 +268,22 @@ class Runtime:
         """Queue the ends of a pod's containers, and of all that run when its shim is gone."""
         told = {
             (state.name, state.attempt)
-            for state in leftovers.read(self.paths, uid).containers
+            for state in recovery.read(self.paths, uid).containers
             if state.finished_at is not None
         }
         while True:
             try:
                 connection = Connection(self._shim(uid))
             except RuntimeLost:
-                if leftovers.settle(self.paths, uid):
+                if recovery.settle(self.paths, uid):
                     break
                 await asyncio.sleep(_SETTLE_POLL)  # the shim is ending, or a new one is starting
                 continue
             await self._listen(uid, connection, told)
         # Nothing awaits from here on: a pod that is made again is watched again.
         self._watches.pop(uid, None)
-        for state in leftovers.read(self.paths, uid).containers:
-            if (state.name, state.attempt) not in told and state.message == leftovers.SHIM_DIED:
+        for state in recovery.read(self.paths, uid).containers:
+            if (state.name, state.attempt) not in told and state.message == recovery.SHIM_DIED:
                 self._events.put_nowait((uid, state))
 
     async def _listen(self, uid: str, connection: Connection, told: set[tuple[str, int]]) -> None:
@@ -338,9 +337,9 @@ class Runtime:
         except BaseException:
             connection.close()
             raise
-        return JoinedSession(connection, descriptors, stdin=stdin)
+        return ExecSession(connection, descriptors, stdin=stdin)
 
-    async def attach(self, uid: str, container: str, *, stdin: bool, tty: bool) -> ExecSession:
+    async def attach(self, uid: str, container: str, *, stdin: bool, tty: bool) -> AttachSession:
         """Join the streams of a running container; `tty` is the container's own setting."""
         connection = self._connect_pod(uid)
         try:
@@ -348,9 +347,9 @@ class Runtime:
         except BaseException:
             connection.close()
             raise
-        return AttachedSession(connection, descriptors, tty=answer["tty"])
+        return AttachSession(connection, descriptors, tty=answer["tty"])
 
-    async def dial(self, uid: str, port: int) -> ByteStream:
+    async def dial(self, uid: str, port: int) -> PodStream:
         """Connect to a port on the pod's loopback. Raises OSError when nothing listens."""
         async with self._pod(uid) as connection:
             answer, descriptors = await connection.ask({"op": "dial", "port": port})
@@ -370,7 +369,7 @@ def python_layers() -> tuple[Layer, ...]:
 
     Layers, not read-only mounts: a pod may `pip install` into them as into any other.
     """
-    source = bare.source_directory()
+    source = bootstrap.source_directory()
     found: builtins.list[Layer] = []
     for path in dict.fromkeys((sys.prefix, sys.base_prefix, source)):
         inside = [path.startswith(fresh + "/") for fresh in FRESH]

@@ -1,6 +1,6 @@
 """Tries what sandboxes need of the kernel, one step after the other, in processes that end at once.
 
-Run with `bare.py`; prints a JSON object: step -> empty text, or what the kernel said. Steps after one that
+Run with `bootstrap.py`; prints a JSON object: step -> empty text, or what the kernel said. Steps after one that
 the rest depends on are left out.
 
     user      a user namespace             map       ids in it
@@ -16,7 +16,7 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox import files, wire
 from trainshed.cluster.sandbox.linux import syscalls, userns
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem
 from trainshed.cluster.sandbox.net import clusternet
@@ -99,7 +99,7 @@ def _mount_overlay(directory: str) -> None:
     try:
         RootFilesystem(private, []).check_overlay()
     finally:
-        durable.remove_tree(private)
+        files.remove_tree(private)
 
 
 def _mount_proc() -> None:
