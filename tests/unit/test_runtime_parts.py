@@ -78,7 +78,7 @@ class TestAddresses:
     def test_wraps_around_and_skips_what_is_in_use(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ipam, "_LAST", 4)
+        monkeypatch.setattr(ipam, "LAST_POD", 4)
         pool = ipam.AddressPool(str(tmp_path), str(tmp_path))
         assert [pool.allocate("a") for _ in range(3)] == ["10.88.0.2", "10.88.0.3", "10.88.0.4"]
         with pytest.raises(OSError, match="no pod address is left"):

@@ -47,9 +47,10 @@ from trainshed.cluster.node.membership import settle_nodes
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.options import MachineOptions, NodeOptions
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.pod.environment import PROXY_URL, Egress
+from trainshed.cluster.node.pod.environment import Egress
 from trainshed.cluster.paths import StatePaths, write_private
-from trainshed.cluster.pki import SERVICE_IP, Pki, ensure_pki
+from trainshed.cluster.pki import Pki, ensure_pki
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, PROXY_URL
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
@@ -170,7 +171,7 @@ async def _serve(
     ]
     names = await settle_nodes(client, socket.gethostname(), options.nodes)
     parts.append(machine_of(client, runtime, informers, paths, names, nodes))
-    inside = await runtime.cluster_listener(SERVICE_IP, 443)
+    inside = await runtime.cluster_listener(API_ADDRESS, API_PORT)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainshed.cluster.sandbox.addresses import DOMAIN
 from trainshed.cluster.sandbox.model import DnsRecords
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_finished, is_ready
@@ -26,7 +27,7 @@ def dns_records(
     endpoint_slices: Iterable[Object],
     pods: Iterable[Object],
     *,
-    domain: str = "cluster.local",
+    domain: str = DOMAIN,
 ) -> DnsRecords:
     """Return every name with its addresses, and the names that have none yet."""
     by_label, by_subdomain = _index(pods)

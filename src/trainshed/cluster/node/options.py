@@ -7,14 +7,15 @@ import msgspec
 from trainshed.cluster.node.pod.environment import Egress
 from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, GATEWAY
 
 
 class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every node. `masked` are host paths hidden from containers beside the state directory."""
 
-    host_ip: str = "10.88.0.1"
-    api_host: str = "10.96.0.1"
-    api_port: int = 443
+    host_ip: str = GATEWAY
+    api_host: str = API_ADDRESS
+    api_port: int = API_PORT
     egress: Egress = Egress()
     network: ClusterNetwork = ClusterNetwork()
     capabilities: Capabilities = msgspec.field(default_factory=local_capabilities)

@@ -20,6 +20,7 @@ import msgspec
 from trainshed.cluster.node import podfields
 from trainshed.cluster.node.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.references import Reference, References
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, DOMAIN, POD_NETWORK, SERVICE_NETWORK
 from trainshed.kube.meta.expansion import expand
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import find_container, init_containers, main_containers
@@ -39,21 +40,17 @@ class Egress(msgspec.Struct, frozen=True):
     no_proxy: tuple[str, ...] = (
         "localhost",
         "127.0.0.1",
-        "10.88.0.0/16",
-        "10.96.0.0/16",
+        POD_NETWORK,
+        SERVICE_NETWORK,
         # Not every client knows networks, or that `.svc` covers `a.svc`. Who looks past this list is served by
         # the proxy, so it has no names of Services: some clients would take `db` for the end of any host's name.
-        "10.96.0.1",
+        API_ADDRESS,
         "kubernetes.default",
         "kubernetes.default.svc",
         ".svc",
-        ".svc.cluster.local",
-        ".cluster.local",
+        f".svc.{DOMAIN}",
+        f".{DOMAIN}",
     )
-
-
-PROXY_URL = "http://10.88.0.1:3128"
-"""The cluster network's own CONNECT proxy."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -63,8 +60,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     pod_ip: str
     references: References
     services: Sequence[Object] = ()
-    api_host: str = "10.96.0.1"
-    api_port: int = 443
+    api_host: str = API_ADDRESS
+    api_port: int = API_PORT
     egress: Egress = Egress()
 
 

@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 _STOP_TIMEOUT = 15.0
 _SETTLE_POLL = 0.02  # a shim closes its sockets some time before it lets go of its lock
 _SETTLE_POLLS = 50
-PROXY_URL = "http://10.88.0.1:3128"
 
 
 class Runtime:
@@ -57,7 +56,7 @@ class Runtime:
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._environment = python_layers()
         self.has_route = False
-        """Whether pods reach the outside directly; else through the proxy at `PROXY_URL` only."""
+        """Whether pods reach the outside directly; else through the proxy at `addresses.PROXY_URL` only."""
 
     # Daemons.
 

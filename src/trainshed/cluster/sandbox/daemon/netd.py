@@ -19,10 +19,11 @@ import signal
 import time
 
 from trainshed.cluster.sandbox import files, wire
+from trainshed.cluster.sandbox.addresses import DNS_PORT, GATEWAY, PROXY_PORT
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.loop import READ, Loop, record_crash
-from trainshed.cluster.sandbox.net import clusternet, egress, ipam
+from trainshed.cluster.sandbox.net import egress, ipam
 from trainshed.cluster.sandbox.net.inside import Inside
 from trainshed.cluster.sandbox.net.nameserver import NameServer
 from trainshed.cluster.sandbox.net.proxy import Proxy
@@ -86,10 +87,10 @@ class Daemon:
         self._loop = Loop()
         self._listeners: dict[tuple[str, int], int] = {}
         self._namespaces = self._ask({"op": "namespaces"})
-        udp, tcp = (self._open(clusternet.GATEWAY, clusternet.DNS_PORT, kind) for kind in ("udp", "tcp"))
+        udp, tcp = (self._open(GATEWAY, DNS_PORT, kind) for kind in ("udp", "tcp"))
         self._dns = NameServer(self._loop, wire.adopt(udp), wire.adopt(tcp))
         self._inside = Inside(f"{run}/{ipam.DIRECTORY}", pods, lambda: self._ask({"op": "sockets"}))
-        listener = wire.adopt(self._open(clusternet.GATEWAY, clusternet.PROXY_PORT, "tcp"))
+        listener = wire.adopt(self._open(GATEWAY, PROXY_PORT, "tcp"))
         Proxy(self._loop, listener, self._inside)
         self._load(files.read_state(f"{run}/{RECORDS}") or {})
         self._route = False

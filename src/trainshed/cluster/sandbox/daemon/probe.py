@@ -17,6 +17,7 @@ import signal
 import socket
 
 from trainshed.cluster.sandbox import files, wire
+from trainshed.cluster.sandbox.addresses import FIRST_POD, pod_address
 from trainshed.cluster.sandbox.linux import syscalls, userns
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem
 from trainshed.cluster.sandbox.net import clusternet
@@ -125,7 +126,7 @@ def _make_pod_network() -> None:
         failure = _attempt(clusternet.enter_new_cluster_network)
         if not failure:
             cluster = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            failure = _attempt(lambda: clusternet.enter_new_pod_network(cluster, "10.88.0.2"))
+            failure = _attempt(lambda: clusternet.enter_new_pod_network(cluster, pod_address(FIRST_POD)))
         wire.send_all(theirs, wire.message_frame({"failure": failure}))
         os._exit(0)
     theirs.close()
