@@ -20,9 +20,8 @@ from tests.fakes import api as fake_api
 from tests.fakes.api import FakeApi
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
-from trainshed.cluster.node.machine import Machine
+from trainshed.cluster.node.machine import Machine, NodeOptions
 from trainshed.cluster.node.node import Node
-from trainshed.cluster.node.options import NodeOptions
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.sandbox.model import (
     ContainerSpec,

@@ -11,7 +11,7 @@ from tests.cluster.node_world import NODE, World
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.backend import LogOptions
 from trainshed.cluster.images.directories import Image, ImageRegistry
-from trainshed.cluster.node.options import NodeOptions
+from trainshed.cluster.node.machine import NodeOptions
 from trainshed.cluster.sandbox.model import StartError
 from trainshed.kube.meta.errors import ApiError
 

@@ -42,12 +42,12 @@ from trainshed.cluster.controllers.workloads.deployments import DeploymentContro
 from trainshed.cluster.controllers.workloads.jobs import JobController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
 from trainshed.cluster.node.devices.gpu import detect
-from trainshed.cluster.node.machine import Machine
+from trainshed.cluster.node.machine import Machine, NodeOptions
 from trainshed.cluster.node.membership import settle_nodes
 from trainshed.cluster.node.nodes import NodeGroup
-from trainshed.cluster.node.options import MachineOptions, NodeOptions
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.environment import Egress
+from trainshed.cluster.node.pod.nodecontext import MachineOptions
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.cluster.pki import Pki, ensure_pki
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, PROXY_URL

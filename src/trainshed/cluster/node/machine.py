@@ -17,6 +17,8 @@ import logging
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
@@ -24,10 +26,9 @@ from trainshed.client.informer import Informer
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.dns import DnsController
 from trainshed.cluster.node.node import Node, persist
-from trainshed.cluster.node.options import MachineOptions, NodeOptions
 from trainshed.cluster.node.paths import NodePaths, remove_pod
 from trainshed.cluster.node.pod.environment import search_path
-from trainshed.cluster.node.pod.nodecontext import NodeContext
+from trainshed.cluster.node.pod.nodecontext import MachineOptions, NodeContext
 from trainshed.cluster.node.pod.sandboxspec import python_prefix
 from trainshed.cluster.node.pod.starter import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.podfields import NodeFacts
@@ -43,6 +44,14 @@ CHECK_SECONDS = 2.0
 RESYNC_SECONDS = 10.0
 """How often the runtime is asked for everything, in case an end was missed."""
 RETRY_SECONDS = 1.0
+
+
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node shows. `labels` are added to the Node; `gpus` None: every GPU of the machine."""
+
+    labels: dict[str, str] = {}
+    max_pods: int = 110
+    gpus: tuple[int, ...] | None = None
 
 
 class Machine:

@@ -2,7 +2,7 @@
 
 From weakest to strongest, as the kubelet has it (pkg/kubelet/kubelet_pods.go `makeEnvironmentVariables`):
 
-    what an image would set   PATH, HOME, HOSTNAME; the egress proxy
+    what an image would set   PATH, HOME, HOSTNAME, OMP_NUM_THREADS; the egress proxy
     service variables         KUBERNETES_SERVICE_*, and those of the namespace's services
     envFrom                   in order, later wins
     env                       in order, `$(NAME)` refers to what stands above
@@ -93,6 +93,33 @@ def proxy_environment(egress: Egress) -> dict[str, str]:
         out[name] = value
         out[name.lower()] = value
     return out
+
+
+OPENMP_THREADS = "OMP_NUM_THREADS"
+"""How many threads the numeric libraries of a process start.
+
+On a cluster the ranks of a job mostly have a machine each. Here they share one, and OpenMP would start a thread
+per core in every rank: with three ranks on two cores, training the example took five times as long (threads
+that wait by spinning take the cores from those that work). torchrun sets it to 1 for the same reason when it
+starts several processes.
+"""
+
+
+def thread_environment(declared: Mapping[str, str], cores: int) -> dict[str, str]:
+    """Return OMP_NUM_THREADS for a container that is one of several ranks on this machine; else nothing.
+
+    The pod's own OMP_NUM_THREADS wins over this, as every declared variable does.
+    """
+    ranks = _ranks(declared)
+    if ranks < 2 or OPENMP_THREADS in declared:
+        return {}
+    return {OPENMP_THREADS: str(max(cores // ranks, 1))}
+
+
+def _ranks(declared: Mapping[str, str]) -> int:
+    """Return how many pods train together, as the operator tells them: WORLD_SIZE, or PET_NNODES `min:max`."""
+    found = [declared.get("WORLD_SIZE", ""), declared.get("PET_NNODES", "").rpartition(":")[2]]
+    return max((int(text) for text in found if text.isdigit()), default=1)
 
 
 def service_environment(pod: Object, around: Surroundings) -> dict[str, str]:

@@ -6,16 +6,36 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.images.directories import ImageRegistry
-from trainshed.cluster.node.options import MachineOptions
 from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.pod.environment import Egress
+from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork
+from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, GATEWAY
 from trainshed.cluster.sandbox.api import Runtime
 from trainshed.kube.meta.objects import Object
 
 PublishPod = Callable[[Object], Awaitable[None]]
+
+
+class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every pod of this machine; everything has a default that suits one machine.
+
+    `masked` are host paths hidden from containers beside the state directory.
+    """
+
+    host_ip: str = GATEWAY
+    api_host: str = API_ADDRESS
+    api_port: int = API_PORT
+    egress: Egress = Egress()
+    network: ClusterNetwork = ClusterNetwork()
+    capabilities: Capabilities = msgspec.field(default_factory=local_capabilities)
+    masked: tuple[str, ...] = ()
 
 
 class NodeContext:

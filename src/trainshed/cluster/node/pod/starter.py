@@ -24,11 +24,11 @@ from trainshed.cluster.node.pod.environment import (
     container_environment,
     proxy_environment,
     referenced,
+    thread_environment,
 )
 from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.sandboxspec import ContainerParts, container_spec, hostname, sandbox_spec
 from trainshed.cluster.node.references import Reference, References, read
-from trainshed.cluster.node.threads import default_threads
 from trainshed.cluster.node.volumes import registry
 from trainshed.cluster.node.volumes.manager import VolumeManager
 from trainshed.cluster.node.volumes.mounts import container_mounts
@@ -119,7 +119,7 @@ class PodStarter:
             indexes = context.allocated.get(self._uid, {}).get(container["name"], ())
             devices = gpu.environment(indexes) if context.gpus else {}
             base = base_environment(hostname(pod), context.search_path, tty=bool(container.get("tty")))
-            base |= default_threads(declared, os.cpu_count() or 1)
+            base |= thread_environment(declared, os.cpu_count() or 1)
             env = {**base, **proxy_environment(context.options.egress), **image.env, **devices, **declared}
             path = env["PATH"]
             argv = command_line(
