@@ -23,6 +23,7 @@ from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer
+from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.dns import DnsController
 from trainshed.cluster.node.node import Node, persist
@@ -78,6 +79,7 @@ class Machine:
         self._referenced = [informers.of(r) for r in (CONFIGMAPS, SECRETS, PERSISTENTVOLUMECLAIMS)]
         self._dns = DnsController(client, runtime, informers, domain=self._options.network.domain)
         self._recorder = EventRecorder(client, "kubelet")
+        self._images = ImageRegistry(paths.images)
         self._tools = tools_directory()
         self._nodes: dict[str, Node] = {}
         self._found: dict[str, SandboxState] = {}
@@ -98,6 +100,7 @@ class Machine:
             runtime=self._runtime,
             recorder=self._recorder,
             paths=self._paths,
+            images=self._images,
             facts=NodeFacts(name, host_ip, amounts),
             options=self._options,
             services=self._services_by_namespace.get,
