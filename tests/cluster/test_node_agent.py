@@ -190,6 +190,33 @@ async def test_a_restarted_agent_adopts_what_runs(world):
         assert started == [("uid-runs", "main", 0)]
 
 
+async def test_an_end_while_sandboxes_are_adopted_is_not_lost(world):
+    """After the runtime was asked what there is, and before the pods have their workers."""
+    async with world.node():
+        await world.api.apply_pod(make_pod(restartPolicy="Never"))
+        await world.until_phase("web", "Running")
+    states = list(world.runtime.sandboxes.values())
+    world.runtime.end("u1", "main", 0)
+
+    async def before_the_end():
+        for _ in range(10):
+            await asyncio.sleep(0)  # others run meanwhile
+        return states
+
+    world.runtime.list = before_the_end
+    async with world.node():
+        await world.until_phase("web", "Succeeded")
+
+
+async def test_a_sandbox_of_a_pod_that_is_bound_elsewhere_is_kept(world):
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until_phase("web", "Running")
+    await world.api.put("/api/v1/namespaces/default/pods/web", spec={"nodeName": "node-b", "containers": []})
+    async with world.node():
+        assert world.runtime.sandboxes["u1"].alive and world.paths.pod("u1").exists()
+
+
 async def test_names_survive_a_restart(world):
     """The zone is never pushed without the pods that run."""
     service = {"clusterIP": "None", "selector": {"app": "a"}}
