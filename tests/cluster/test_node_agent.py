@@ -190,6 +190,27 @@ async def test_a_restarted_agent_adopts_what_runs(world):
         assert started == [("uid-runs", "main", 0)]
 
 
+async def test_slices_of_users_are_in_the_zone_and_those_of_the_controller_are_not(world):
+    def make_slice(name, address, **labels):
+        return world.api.put(
+            f"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/{name}",
+            metadata={"labels": {"kubernetes.io/service-name": "db", **labels}},
+            addressType="IPv4", endpoints=[{"addresses": [address]}],
+        )  # fmt: skip
+
+    name = "db.default.svc.cluster.local"
+    await world.api.put("/api/v1/namespaces/default/services/db", spec={"clusterIP": "None"})
+    managed_by = {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
+    await make_slice("made", "10.0.0.1", **managed_by)
+    async with world.node():
+        await world.until(lambda: world.runtime.records, "first records")
+        assert world.runtime.records[-1].pending == (name,)
+        await make_slice("own", "10.0.0.2")
+        await world.until(
+            lambda: world.runtime.records[-1].services.get(name) == ("10.0.0.2",), "the address"
+        )
+
+
 async def test_an_end_while_sandboxes_are_adopted_is_not_lost(world):
     """After the runtime was asked what there is, and before the pods have their workers."""
     async with world.node():

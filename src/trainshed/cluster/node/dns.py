@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
-from trainshed.client.informer import Informer
 from trainshed.cluster.node.dns_records import dns_records
 from trainshed.cluster.sandbox.api import DnsRecords, Runtime, RuntimeLost
 from trainshed.kube.meta.objects import Object
@@ -31,33 +29,32 @@ CONTROLLER_NAME = "endpointslice-controller.k8s.io"
 class DnsController:
     """One per cluster. `informers` are run by their owner."""
 
-    def __init__(self, client: Client, runtime: Runtime, informers: SharedInformers, *, domain: str) -> None:
+    def __init__(self, runtime: Runtime, informers: SharedInformers, *, domain: str) -> None:
         self._runtime = runtime
         self._domain = domain
         self._services = informers.of(SERVICES)
-        # Slices that the controller makes say no more than the pods do; those of users stand alone.
-        self._slices = Informer(
-            client, ENDPOINTSLICES, label_selector=f"{CONTROLLER_LABEL}!={CONTROLLER_NAME}"
-        )
+        self._slices = informers.of(ENDPOINTSLICES)
+        self._users_slices = self._slices.index(lambda obj: ["user"] if _is_users(obj) else [])
         self._pods: dict[str, Object] = {}
         self._pushed: DnsRecords | None = None
         self._dirty = asyncio.Event()
         self._complete = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
-        for informer in (self._services, self._slices):
-            informer.add_handler(lambda kind, old, new: self._dirty.set())
+        self._services.add_handler(lambda kind, old, new: self._dirty.set())
+        self._slices.add_handler(self._slice_changed)
 
     async def run(self) -> None:
         """Push records until cancelled, the first ones after `complete`."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._slices.run())
-            await self._services.wait_synced()
-            await self._complete.wait()
+        await asyncio.gather(self._services.wait_synced(), self._slices.wait_synced(), self._complete.wait())
+        self._dirty.set()
+        while True:
+            await self._dirty.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            await self._push()
+
+    def _slice_changed(self, kind: str, old: Object | None, new: Object) -> None:
+        if _is_users(new) or (old is not None and _is_users(old)):
             self._dirty.set()
-            while True:
-                await self._dirty.wait()
-                await asyncio.sleep(GATHER_SECONDS)
-                await self._push()
 
     def complete(self) -> None:
         """Take note that every pod that runs is known. Before, nothing is pushed: after a restart the server
@@ -94,7 +91,7 @@ class DnsController:
         self._dirty.clear()
         waiting, self._waiting = self._waiting, []
         records = dns_records(
-            self._services.items(), self._slices.items(), self._pods.values(), domain=self._domain
+            self._services.items(), self._users_slices.get("user"), self._pods.values(), domain=self._domain
         )
         try:
             if records != self._pushed:
@@ -109,6 +106,12 @@ class DnsController:
             for done in waiting:
                 if not done.done():
                     done.set_result(None)
+
+
+def _is_users(endpoint_slice: Object) -> bool:
+    """Return whether a user made the slice. Those of the controller say no more than the pods do."""
+    labels = endpoint_slice["metadata"].get("labels") or {}
+    return labels.get(CONTROLLER_LABEL) != CONTROLLER_NAME
 
 
 def _relevant(pod: Object) -> tuple[object, ...]:

@@ -77,7 +77,7 @@ class Machine:
         self._services = informers.of(SERVICES)
         self._services_by_namespace = self._services.index(lambda s: [s["metadata"]["namespace"]])
         self._referenced = [informers.of(r) for r in (CONFIGMAPS, SECRETS, PERSISTENTVOLUMECLAIMS)]
-        self._dns = DnsController(client, runtime, informers, domain=self._options.network.domain)
+        self._dns = DnsController(runtime, informers, domain=self._options.network.domain)
         self._recorder = EventRecorder(client, "kubelet")
         self._images = ImageRegistry(paths.images)
         self._tools = tools_directory()
