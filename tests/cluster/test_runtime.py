@@ -24,6 +24,7 @@ from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, proce
 from trainshed.cluster.sandbox import bootstrap
 from trainshed.cluster.sandbox.api import (
     DnsRecords,
+    ExecSpec,
     Layer,
     Mount,
     Runtime,
@@ -242,14 +243,14 @@ async def test_exec(boxes: Sandboxes) -> None:
         await boxes.exec("exec", "foo")
     assert caught.value.exit_code == 127
     with pytest.raises(SandboxNotFound):
-        await boxes.runtime.exec("exec", "other", ["true"], (), stdin=False, tty=False)
+        await boxes.runtime.exec("exec", ExecSpec(container="other", argv=("true",)))
 
 
 async def test_exec_ends_when_the_client_hangs_up(boxes: Sandboxes) -> None:
     await boxes.pod("hang")
     await boxes.start("hang", "sleep", "60")
-    argv = ["sh", "-c", "trap 'echo hung up > /proc/1/fd/1; exit' HUP; echo on; sleep 60 & wait"]
-    session = await boxes.runtime.exec("hang", "c", argv, (), stdin=False, tty=False)
+    argv = ("sh", "-c", "trap 'echo hung up > /proc/1/fd/1; exit' HUP; echo on; sleep 60 & wait")
+    session = await boxes.runtime.exec("hang", ExecSpec(container="c", argv=argv))
     output = session.output()
     assert await anext(output) == (1, b"on\n")
     await session.close()
@@ -263,7 +264,7 @@ async def test_exec_ends_when_the_client_hangs_up(boxes: Sandboxes) -> None:
 async def test_attach_and_stdin(boxes: Sandboxes) -> None:
     await boxes.pod("stdin")
     await boxes.start("stdin", "sh", "-c", "cat; echo end >&2", stdin=True, stdin_once=True)
-    session = await boxes.runtime.attach("stdin", "c", stdin=True, tty=False)
+    session = await boxes.runtime.attach("stdin", "c", stdin=True)
     await session.write_stdin(b"line\n")
     await session.close_stdin()
     async with within("the end of the attached container"):
@@ -283,8 +284,8 @@ async def test_the_first_client_gets_what_was_printed_before(boxes: Sandboxes) -
         return boxes.output("early") == "early\n"
 
     await until("the first line", has_printed)
-    first = await boxes.runtime.attach("early", "c", stdin=False, tty=False)
-    second = await boxes.runtime.attach("early", "c", stdin=True, tty=False)
+    first = await boxes.runtime.attach("early", "c", stdin=False)
+    second = await boxes.runtime.attach("early", "c", stdin=True)
     await second.write_stdin(b"\n")
     async with within("the end of the attached container"):
         assert [data async for _, data in first.output()] == [b"early\n", b"late\n"]
@@ -298,7 +299,7 @@ async def test_terminal_container(boxes: Sandboxes) -> None:
     await boxes.start(
         "tty", "sh", "-c", "read x; stty size; echo got $x; ls /dev/console", tty=True, stdin=True
     )
-    session = await boxes.runtime.attach("tty", "c", stdin=True, tty=True)
+    session = await boxes.runtime.attach("tty", "c", stdin=True)
     await session.resize(100, 30)
     await session.write_stdin(b"word\n")
     async with within("the end of the terminal's container"):

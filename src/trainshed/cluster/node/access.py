@@ -9,7 +9,7 @@ from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.logs import read_logs
 from trainshed.cluster.node.pod.observed import Attempt
 from trainshed.cluster.node.pod.worker import PodWorker
-from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound, StartError
+from trainshed.cluster.sandbox.api import ExecSpec, Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.errors import ApiError, bad_request, internal
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import find_container
@@ -46,7 +46,8 @@ class NodeAccess:
         uid = self._running(pod, container)
         env = (("TERM", "xterm"),) if tty else ()
         try:
-            return await self._runtime.exec(uid, container, command, env, stdin=stdin, tty=tty)
+            spec = ExecSpec(container=container, argv=tuple(command), env=env, stdin=stdin, tty=tty)
+            return await self._runtime.exec(uid, spec)
         except SandboxNotFound:
             raise _container_not_found(container) from None
         except (StartError, RuntimeLost) as error:
@@ -56,7 +57,7 @@ class NodeAccess:
         """Join the streams of a running container."""
         uid = self._running(pod, container)
         try:
-            return await self._runtime.attach(uid, container, stdin=stdin, tty=tty)
+            return await self._runtime.attach(uid, container, stdin=stdin)
         except SandboxNotFound:
             raise _container_not_found(container) from None
         except RuntimeLost as error:

@@ -11,7 +11,7 @@ import builtins
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,7 @@ from trainshed.cluster.sandbox.model import (
     ContainerSpec,
     ContainerState,
     DnsRecords,
+    ExecSpec,
     RuntimeLost,
     RuntimePaths,
     SandboxSpec,
@@ -171,28 +172,10 @@ class Runtime:
 
     # Streams.
 
-    async def exec(
-        self,
-        uid: str,
-        container: str,
-        argv: Sequence[str],
-        env: Sequence[tuple[str, str]] = (),
-        *,
-        cwd: str = "",
-        stdin: bool,
-        tty: bool,
-    ) -> ExecSession:
-        """Run `argv` inside a container with its user and environment plus `env`. Raises StartError."""
+    async def exec(self, uid: str, spec: ExecSpec) -> ExecSession:
+        """Run a command inside a container. Raises StartError."""
         connection = self._shims.open(uid)
-        request = {
-            "op": "exec",
-            "name": container,
-            "argv": builtins.list(argv),
-            "env": [builtins.list(pair) for pair in env],
-            "cwd": cwd,
-            "stdin": stdin,
-            "tty": tty,
-        }
+        request = {"op": "exec", **msgspec.to_builtins(spec)}
         try:
             answer, descriptors = await connection.ask(request)
             if "error" in answer:
@@ -200,10 +183,10 @@ class Runtime:
         except BaseException:
             connection.close()
             raise
-        return ExecSession(connection, descriptors, stdin=stdin)
+        return ExecSession(connection, descriptors, stdin=spec.stdin)
 
-    async def attach(self, uid: str, container: str, *, stdin: bool, tty: bool) -> AttachSession:
-        """Join the streams of a running container; `tty` is the container's own setting."""
+    async def attach(self, uid: str, container: str, *, stdin: bool) -> AttachSession:
+        """Join the streams of a running container; whether there is a terminal is its own setting."""
         connection = self._shims.open(uid)
         try:
             answer, descriptors = await connection.ask({"op": "attach", "name": container, "stdin": stdin})
