@@ -27,7 +27,7 @@ from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
-from trainshed.cluster.sandbox import durable
+from trainshed.cluster.sandbox import files
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.store import Store
@@ -41,7 +41,7 @@ CA = "-----BEGIN CERTIFICATE-----\n"
 
 async def remove_tree(path: Path) -> None:
     """Delete a directory as the runtime does for a user who may."""
-    await asyncio.to_thread(durable.remove_tree, str(path))
+    await asyncio.to_thread(files.remove_tree, str(path))
 
 
 class Kubelet:

@@ -19,9 +19,10 @@ import msgspec
 from tests.fakes import api as fake_api
 from tests.fakes.api import FakeApi
 from trainshed.client.client import Client
-from trainshed.cluster.node.agent import NodeAgent
+from trainshed.client.controllers.informers import SharedInformers
+from trainshed.cluster.node.machine import Machine, NodeOptions
+from trainshed.cluster.node.node import Node
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.pod.context import NodeOptions
 from trainshed.cluster.sandbox.model import (
     ContainerSpec,
     ContainerState,
@@ -110,6 +111,9 @@ class MemoryRuntime:
         self.list_seconds = 0.0
         self._queue: asyncio.Queue[tuple[str, ContainerState]] = asyncio.Queue()
 
+    async def start(self) -> None:
+        """Nothing has died."""
+
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxState:
         old = self.sandboxes.get(spec.uid)
         assert old is None or not old.alive, "one sandbox per pod"
@@ -178,25 +182,36 @@ class MemoryRuntime:
 
 
 class World:
-    """The API, the runtime, and a node agent that can be restarted."""
+    """The API, the runtime, and a machine that can be restarted."""
 
     def __init__(self, home: Any, runtime: Any = None) -> None:
         self.api = KubeApi()
         self.runtime = runtime or MemoryRuntime()
         self.paths = NodePaths(home)
-        self.agent: NodeAgent | None = None
 
     @asynccontextmanager
-    async def node(self, **options: Any) -> AsyncIterator[NodeAgent]:
+    async def node(self, **options: Any) -> AsyncIterator[Node]:
+        """Run a machine with one node."""
+        async with self.machine({NODE: NodeOptions(**options)}) as nodes:
+            yield nodes[0]
+
+    @asynccontextmanager
+    async def machine(self, options: dict[str, NodeOptions]) -> AsyncIterator[list[Node]]:
+        """Run a machine with these nodes."""
         client = Client(self.api)
-        agent = NodeAgent(
-            client, self.runtime, node_name=NODE, paths=self.paths, options=NodeOptions(**options)
-        )  # type: ignore[arg-type]
-        task = asyncio.create_task(agent.run())
+        informers = SharedInformers(client)
+        machine = Machine(client, self.runtime, informers, self.paths)
+        nodes = [machine.add(name, options[name]) for name in options]
+
+        async def run() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(informers.run())
+                tasks.create_task(machine.run())
+
+        task = asyncio.create_task(run())
         try:
-            await self.until(agent.ready.is_set, "the agent is ready", task)
-            self.agent = agent
-            yield agent
+            await self.until(machine.ready.is_set, "the nodes are ready", task)
+            yield nodes
             assert not task.done(), task.exception()
         finally:
             task.cancel()

@@ -7,8 +7,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from trainshed.cluster.backend import ExecRequest
-from trainshed.cluster.sandbox.api import ContainerSpec, ContainerState, Runtime, SandboxSpec, SandboxState
+from trainshed.cluster.sandbox.api import (
+    ContainerSpec,
+    ContainerState,
+    ExecSpec,
+    Runtime,
+    SandboxSpec,
+    SandboxState,
+)
 
 DEADLINE = 20.0
 PATH = ("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -68,7 +74,7 @@ class Sandboxes:
 
     async def exec(self, uid: str, *argv: str, stdin: bytes = b"", tty: bool = False) -> tuple[int, bytes]:
         """Run a command inside the pod's container; return its exit code and output of both streams."""
-        session = await self.runtime.exec(uid, ExecRequest("c", argv, stdin=bool(stdin), tty=tty))
+        session = await self.runtime.exec(uid, ExecSpec(container="c", argv=argv, stdin=bool(stdin), tty=tty))
         if stdin:
             await session.write_stdin(stdin)
             await session.close_stdin()

@@ -9,12 +9,9 @@ import pytest
 
 from tests.cluster.node_world import NODE, World
 from tests.unit.node_builders import make_container, make_pod
-from trainshed.client.client import Client
 from trainshed.cluster.backend import LogRequest
 from trainshed.cluster.images.directories import Image, ImageRegistry
-from trainshed.cluster.node.agent import NodeAgent
-from trainshed.cluster.node.nodes import NodeGroup
-from trainshed.cluster.node.pod.context import NodeOptions
+from trainshed.cluster.node.machine import NodeOptions
 from trainshed.cluster.sandbox.model import StartError
 from trainshed.kube.meta.errors import ApiError
 
@@ -132,14 +129,14 @@ async def test_a_missing_key_is_a_config_error(world):
 
 
 async def test_no_command_is_explained(world):
-    async with world.node() as agent:
+    async with world.node() as node:
         await world.api.apply_pod(make_pod(make_container(command=[])))
         await world.until(lambda: (world.api.status("web").get("containerStatuses") or [{"state": {}}])[0]["state"]
                           .get("waiting", {}).get("reason") == "CreateContainerError", "the reason")  # fmt: skip
         with pytest.raises(
             ApiError, match='container "main" in pod "web" is waiting to start: CreateContainerError'
         ):
-            async for _ in agent.backend().logs(world.api.pod("web"), LogRequest("main")):
+            async for _ in node.access.logs(world.api.pod("web"), LogRequest("main")):
                 pass
         ImageRegistry(world.paths.images).add("img:1", Image(entrypoint=("serve",)))
         await world.until_phase("web", "Running")
@@ -193,6 +190,54 @@ async def test_a_restarted_agent_adopts_what_runs(world):
         assert started == [("uid-runs", "main", 0)]
 
 
+async def test_slices_of_users_are_in_the_zone_and_those_of_the_controller_are_not(world):
+    def make_slice(name, address, **labels):
+        return world.api.put(
+            f"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/{name}",
+            metadata={"labels": {"kubernetes.io/service-name": "db", **labels}},
+            addressType="IPv4", endpoints=[{"addresses": [address]}],
+        )  # fmt: skip
+
+    name = "db.default.svc.cluster.local"
+    await world.api.put("/api/v1/namespaces/default/services/db", spec={"clusterIP": "None"})
+    managed_by = {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
+    await make_slice("made", "10.0.0.1", **managed_by)
+    async with world.node():
+        await world.until(lambda: world.runtime.records, "first records")
+        assert world.runtime.records[-1].pending == (name,)
+        await make_slice("own", "10.0.0.2")
+        await world.until(
+            lambda: world.runtime.records[-1].services.get(name) == ("10.0.0.2",), "the address"
+        )
+
+
+async def test_an_end_while_sandboxes_are_adopted_is_not_lost(world):
+    """After the runtime was asked what there is, and before the pods have their workers."""
+    async with world.node():
+        await world.api.apply_pod(make_pod(restartPolicy="Never"))
+        await world.until_phase("web", "Running")
+    states = list(world.runtime.sandboxes.values())
+    world.runtime.end("u1", "main", 0)
+
+    async def before_the_end():
+        for _ in range(10):
+            await asyncio.sleep(0)  # others run meanwhile
+        return states
+
+    world.runtime.list = before_the_end
+    async with world.node():
+        await world.until_phase("web", "Succeeded")
+
+
+async def test_a_sandbox_of_a_pod_that_is_bound_elsewhere_is_kept(world):
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until_phase("web", "Running")
+    await world.api.put("/api/v1/namespaces/default/pods/web", spec={"nodeName": "node-b", "containers": []})
+    async with world.node():
+        assert world.runtime.sandboxes["u1"].alive and world.paths.pod("u1").exists()
+
+
 async def test_names_survive_a_restart(world):
     """The zone is never pushed without the pods that run."""
     service = {"clusterIP": "None", "selector": {"app": "a"}}
@@ -207,19 +252,11 @@ async def test_names_survive_a_restart(world):
         assert {tuple(r.services) for r in world.runtime.records} == {("svc.default.svc.cluster.local",)}
 
 
-async def test_two_nodes_share_one_zone_and_one_stream_of_ends(world):
+async def test_two_nodes_share_one_zone_one_stream_of_ends_and_one_informer_per_resource(world):
     service = {"clusterIP": "None", "selector": {"app": "a"}}
     await world.api.put("/api/v1/namespaces/default/services/svc", spec=service)
-    client = Client(world.api)
-    agents = [
-        NodeAgent(client, world.runtime, node_name=name, paths=world.paths, options=NodeOptions(gpus=()))
-        for name in (NODE, "node-b")
-    ]
-    group = NodeGroup()
-    for agent in agents:
-        group.add(agent)
-    tasks = [asyncio.create_task(agent.run()) for agent in agents]
-    try:
+    options = {NODE: NodeOptions(gpus=()), "node-b": NodeOptions(gpus=())}
+    async with world.machine(options):
         for node in (NODE, "node-b"):
             pod = make_pod(
                 restartPolicy="Never", metadata={"name": node, "uid": node, "labels": {"app": "a"}}
@@ -232,10 +269,9 @@ async def test_two_nodes_share_one_zone_and_one_stream_of_ends(world):
             world.runtime.end(node, "main", 0)
         for node in (NODE, "node-b"):
             await world.until_phase(node, "Succeeded")
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        opened = [path for method, path in world.api.calls if method == "WATCH"]
+        assert "/api/v1/pods" in opened
+        assert sorted(opened) == sorted(set(opened)), "one watch per resource, however many nodes"
 
 
 async def test_directories_of_pods_that_are_gone_are_removed(world):

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.node_world import World
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.backend import ExecRequest, LogRequest
-from trainshed.cluster.node import agent as agent_module
+from trainshed.cluster.node import machine
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
 LONG = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
@@ -36,8 +36,8 @@ async def world(tmp_path):
         await runtime.close()
 
 
-async def logs(world, agent, name="web", container="main", **options):
-    stream = agent.backend().logs(world.api.pod(name), LogRequest(container, **options))
+async def logs(world, node, name="web", container="main", **options):
+    stream = node.access.logs(world.api.pod(name), LogRequest(container, **options))
     return b"".join([block async for block in stream]).decode()
 
 
@@ -63,10 +63,10 @@ async def test_init_containers_hand_files_to_the_main_one(world):
         volumes=[{"name": "shared", "emptyDir": {"medium": "Memory"}}],
         restartPolicy="Never",
     )
-    async with world.node() as agent:
+    async with world.node() as node:
         await world.api.apply_pod(pod)
         status = await world.until_phase("web", "Succeeded")
-        assert await logs(world, agent) == "from-init\n"
+        assert await logs(world, node) == "from-init\n"
         assert status["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
         assert not os.path.exists("/opt/private")
 
@@ -105,7 +105,7 @@ async def test_a_failing_liveness_probe_restarts_and_readiness_is_followed(world
             "failureThreshold": 1,
         },
     )
-    async with world.node() as agent:
+    async with world.node() as node:
         await world.api.apply_pod(make_pod(main))
         await world.until_phase("web", "Running")
 
@@ -113,7 +113,7 @@ async def test_a_failing_liveness_probe_restarts_and_readiness_is_followed(world
             return world.api.status("web")["containerStatuses"][0]
 
         async def run(*command):
-            session = await agent.backend().exec(world.api.pod("web"), ExecRequest("main", command))
+            session = await node.access.exec(world.api.pod("web"), ExecRequest("main", command))
             try:
                 return [chunk async for chunk in session.output()], await session.wait()
             finally:
@@ -177,7 +177,7 @@ async def test_a_restarted_node_adopts_running_processes(world):
 
 async def test_a_killed_shim_is_a_restart(world, monkeypatch):
     """The runtime may or may not notice at once; asking for everything now and then always does."""
-    monkeypatch.setattr(agent_module, "RESYNC_SECONDS", 0.5)
+    monkeypatch.setattr(machine, "RESYNC_SECONDS", 0.5)
     async with world.node():
         await world.api.apply_pod(make_pod(make_container(command=LONG)))
         await world.until_phase("web", "Running")
@@ -194,7 +194,7 @@ async def test_a_killed_shim_is_a_restart(world, monkeypatch):
 
 
 async def test_previous_logs(world):
-    async with world.node() as agent:
+    async with world.node() as node:
         await world.api.apply_pod(make_pod(shell("echo $$$$-run; exit 1")))
         await world.until(
             lambda: (world.api.status("web").get("containerStatuses") or [{}])[0].get("restartCount") == 1,
@@ -204,6 +204,6 @@ async def test_previous_logs(world):
             lambda: "CrashLoopBackOff" in str(world.api.status("web")["containerStatuses"][0]["state"]),
             "back-off",
         )
-        assert "-run" in await logs(world, agent, previous=True)
-        assert "-run" in await logs(world, agent)
+        assert "-run" in await logs(world, node, previous=True)
+        assert "-run" in await logs(world, node)
         await world.until(lambda: "BackOff" in world.api.reasons(), "the event")

@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, processes, until, within
-from trainshed.cluster.backend import ExecRequest
-from trainshed.cluster.sandbox import bare
+from trainshed.cluster.sandbox import bootstrap
 from trainshed.cluster.sandbox.api import (
     DnsRecords,
+    ExecSpec,
     Layer,
     Mount,
     Runtime,
@@ -34,7 +34,7 @@ from trainshed.cluster.sandbox.api import (
     SandboxNotFound,
     StartError,
 )
-from trainshed.cluster.sandbox.client import leftovers
+from trainshed.cluster.sandbox.client import recovery
 from trainshed.cluster.sandbox.client.connection import Connection
 
 SERVER = """
@@ -243,14 +243,14 @@ async def test_exec(boxes: Sandboxes) -> None:
         await boxes.exec("exec", "foo")
     assert caught.value.exit_code == 127
     with pytest.raises(SandboxNotFound):
-        await boxes.runtime.exec("exec", ExecRequest("other", ("true",)))
+        await boxes.runtime.exec("exec", ExecSpec(container="other", argv=("true",)))
 
 
 async def test_exec_ends_when_the_client_hangs_up(boxes: Sandboxes) -> None:
     await boxes.pod("hang")
     await boxes.start("hang", "sleep", "60")
-    argv = ["sh", "-c", "trap 'echo hung up > /proc/1/fd/1; exit' HUP; echo on; sleep 60 & wait"]
-    session = await boxes.runtime.exec("hang", ExecRequest("c", tuple(argv)))
+    argv = ("sh", "-c", "trap 'echo hung up > /proc/1/fd/1; exit' HUP; echo on; sleep 60 & wait")
+    session = await boxes.runtime.exec("hang", ExecSpec(container="c", argv=argv))
     output = session.output()
     assert await anext(output) == (1, b"on\n")
     await session.close()
@@ -264,7 +264,7 @@ async def test_exec_ends_when_the_client_hangs_up(boxes: Sandboxes) -> None:
 async def test_attach_and_stdin(boxes: Sandboxes) -> None:
     await boxes.pod("stdin")
     await boxes.start("stdin", "sh", "-c", "cat; echo end >&2", stdin=True, stdin_once=True)
-    session = await boxes.runtime.attach("stdin", ExecRequest("c", stdin=True))
+    session = await boxes.runtime.attach("stdin", "c", stdin=True)
     await session.write_stdin(b"line\n")
     await session.close_stdin()
     async with within("the end of the attached container"):
@@ -284,8 +284,8 @@ async def test_the_first_client_gets_what_was_printed_before(boxes: Sandboxes) -
         return boxes.output("early") == "early\n"
 
     await until("the first line", has_printed)
-    first = await boxes.runtime.attach("early", ExecRequest("c"))
-    second = await boxes.runtime.attach("early", ExecRequest("c", stdin=True))
+    first = await boxes.runtime.attach("early", "c", stdin=False)
+    second = await boxes.runtime.attach("early", "c", stdin=True)
     await second.write_stdin(b"\n")
     async with within("the end of the attached container"):
         assert [data async for _, data in first.output()] == [b"early\n", b"late\n"]
@@ -299,7 +299,7 @@ async def test_terminal_container(boxes: Sandboxes) -> None:
     await boxes.start(
         "tty", "sh", "-c", "read x; stty size; echo got $x; ls /dev/console", tty=True, stdin=True
     )
-    session = await boxes.runtime.attach("tty", ExecRequest("c", stdin=True, tty=True))
+    session = await boxes.runtime.attach("tty", "c", stdin=True)
     await session.resize(100, 30)
     await session.write_stdin(b"word\n")
     async with within("the end of the terminal's container"):
@@ -530,7 +530,7 @@ async def test_a_killed_shim_takes_its_containers_along_and_says_so(boxes: Sandb
     container = await boxes.start("lost", "sleep", "60")
     os.kill(sandbox.pid, signal.SIGKILL)
     state = await boxes.end("lost")
-    assert (state.exit_code, state.message) == (137, leftovers.SHIM_DIED)
+    assert (state.exit_code, state.message) == (137, recovery.SHIM_DIED)
     (found,) = await boxes.runtime.list()
     assert (found.alive, found.containers[0].exit_code) == (False, 137)
 
@@ -678,7 +678,7 @@ def test_an_ordinary_user_without_subordinate_ids(for_everybody: Path) -> None:
     home = for_everybody / "home"
     home.mkdir()
     os.chown(home, uid, uid)
-    source = bare.source_directory()
+    source = bootstrap.source_directory()
     packages = Path(pytest.__file__).parents[1]
     env = {"PYTHONPATH": f"{source}:{packages}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from trainshed.cluster.node.pod.starting import tools_directory
+from trainshed.cluster.node.pod.starter import tools_directory
 
 
 def test_nslookup_answers_like_the_real_one():

@@ -80,13 +80,13 @@ def test_metadata(unpacked: Path) -> None:
 USE = """
 import os, sys
 import trainshed
-from trainshed.cluster.sandbox import bare
+from trainshed.cluster.sandbox import bootstrap
 from trainshed.kube.wire import protobuf
 from trainshed.operator.install import embedded_objects
 
 here = sys.argv[1]
 print(trainshed.__version__)
-for module in (trainshed, bare, protobuf):
+for module in (trainshed, bootstrap, protobuf):
     assert module.__file__.startswith(here), module.__file__
 kinds = {obj["kind"] for obj in embedded_objects()}
 assert {"CustomResourceDefinition", "Deployment"} <= kinds, kinds

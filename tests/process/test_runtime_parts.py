@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trainshed.cluster.sandbox import bare, wire
+from trainshed.cluster.sandbox import bootstrap, wire
 from trainshed.cluster.sandbox.loop import Loop
 
 
@@ -81,10 +81,10 @@ DAEMON_MODULES = ("trainshed.cluster.sandbox.daemon.sandboxd", "trainshed.cluste
 @pytest.mark.parametrize("module", DAEMON_MODULES)
 def test_daemons_import_the_standard_library_only(module: str) -> None:
     """They run with `python -I -S`; and what costs memory in every pod stays out."""
-    source = bare.source_directory()
+    source = bootstrap.source_directory()
     script = (
-        f"import sys; sys.path.insert(0, {str(Path(bare.__file__).parent)!r}); import bare\n"
-        f"bare.enter_packages({source!r}); __import__({module!r})\n"
+        f"import sys; sys.path.insert(0, {str(Path(bootstrap.__file__).parent)!r}); import bootstrap\n"
+        f"bootstrap.enter_packages({source!r}); __import__({module!r})\n"
         "print(*sorted(sys.modules))"
     )
     done = subprocess.run(

@@ -6,12 +6,13 @@ import os
 import threading
 
 from trainshed.cluster.node.volumes import atomic
+from trainshed.cluster.node.volumes.files import File
 
 
 def test_a_reader_never_sees_half_an_update(tmp_path):
     """Two files that always carry the same number, read while they change 300 times."""
     volume = tmp_path / "v"
-    atomic.write(volume, {"x": atomic.File(b"0"), "y": atomic.File(b"0")})
+    atomic.write(volume, {"x": File(b"0"), "y": File(b"0")})
     stop, torn = threading.Event(), []
 
     def look():
@@ -39,7 +40,7 @@ def test_a_reader_never_sees_half_an_update(tmp_path):
     reader.start()
     for number in range(300):
         data = str(number).encode()
-        atomic.write(volume, {"x": atomic.File(data), "y": atomic.File(data)})
+        atomic.write(volume, {"x": File(data), "y": File(data)})
     stop.set()
     reader.join()
     assert torn == []

@@ -14,12 +14,12 @@ from trainshed.cluster.node.pod.environment import (
     Egress,
     Surroundings,
     container_environment,
-    invalid_names,
     proxy_environment,
     search_path,
+    thread_environment,
 )
-from trainshed.cluster.node.pod.podfields import NodeFacts
-from trainshed.cluster.node.pod.references import References
+from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.node.references import References
 from trainshed.kube.meta.expansion import expand, unresolved
 
 NODE = NodeFacts("node-a", "10.88.0.1", {"cpu": "4", "memory": "8Gi"})
@@ -99,8 +99,6 @@ def test_sources_in_order():
     assert env["EMPTY"] == "" and env["K"] == "from-cm" and env["S"] == "hunter2"
     assert (env["IP"], env["N"], env["L"]) == ("10.88.0.7", "web", "x")
     assert "O" not in env and "bad key" not in env
-    references = References({("configmaps", "cm"): CONFIG, ("secrets", "s"): SECRET})
-    assert invalid_names(references, container) == ["bad key"]
 
 
 @pytest.mark.parametrize(
@@ -170,3 +168,20 @@ def test_proxy_variables_only_when_egress_is_by_proxy():
     assert {"localhost", "127.0.0.1", "10.88.0.0/16", "10.96.0.0/16", "10.96.0.1"} <= set(bypassed)
     assert {"kubernetes.default", "kubernetes.default.svc"} <= set(bypassed)
     assert {".svc", ".svc.cluster.local", ".cluster.local"} <= set(bypassed)
+
+
+@pytest.mark.parametrize(
+    ("variables", "cores", "threads"),
+    [
+        ({"WORLD_SIZE": "3"}, 2, "1"),
+        ({"WORLD_SIZE": "2"}, 16, "8"),
+        ({"PET_NNODES": "1:4"}, 16, "4"),
+        ({"PET_NNODES": "2", "WORLD_SIZE": "8"}, 16, "2"),
+        ({"WORLD_SIZE": "1"}, 16, None),
+        ({}, 16, None),
+        ({"WORLD_SIZE": "many"}, 16, None),
+        ({"WORLD_SIZE": "4", "OMP_NUM_THREADS": "3"}, 16, None),
+    ],
+)
+def test_ranks_share_the_cores(variables, cores, threads):
+    assert thread_environment(variables, cores).get("OMP_NUM_THREADS") == threads

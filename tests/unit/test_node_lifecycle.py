@@ -18,6 +18,7 @@ from trainshed.cluster.node.pod.lifecycle import (
     Signal,
     StartContainer,
     StopSandbox,
+    backoff_seconds,
     next_actions,
 )
 from trainshed.cluster.node.pod.observed import (
@@ -30,7 +31,6 @@ from trainshed.cluster.node.pod.observed import (
     SeenPod,
     Stopping,
 )
-from trainshed.cluster.node.pod.restarts import backoff_seconds
 from trainshed.kube.meta.times import format_time
 
 DELETING = {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 30}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.devices import gpu
-from trainshed.cluster.node.pod.specs import (
+from trainshed.cluster.node.pod.sandboxspec import (
     ClusterNetwork,
     ContainerParts,
     container_spec,

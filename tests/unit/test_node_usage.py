@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainshed.cluster.node.usage import CpuMeter, amounts, machine_usage
+from trainshed.cluster.node.metrics import CpuMeter, amounts, machine_usage
 
 
 def test_a_rate_is_the_difference_of_readings():

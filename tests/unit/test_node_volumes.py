@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import base64
 import stat
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import make_container, make_pod
-from trainshed.cluster.node.pod.podfields import NodeFacts
-from trainshed.cluster.node.pod.references import References, needed
-from trainshed.cluster.node.volumes import atomic
+from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.pod.starter import needed
+from trainshed.cluster.node.pod.unsupported import Capabilities, unsupported_fields
+from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.node.references import References
+from trainshed.cluster.node.volumes import atomic, registry
 from trainshed.cluster.node.volumes.claim import claimed_directory
-from trainshed.cluster.node.volumes.configuration import configmap_files, secret_files
-from trainshed.cluster.node.volumes.downward import downward_files
-from trainshed.cluster.node.volumes.empty_dir import empty_dir
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.configmap import configmap_files
+from trainshed.cluster.node.volumes.downward_api import downward_files
+from trainshed.cluster.node.volumes.empty_dir import EmptyDirVolume
+from trainshed.cluster.node.volumes.files import File
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.cluster.node.volumes.manager import VolumeManager
-from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
-from trainshed.cluster.node.volumes.projected import Token
+from trainshed.cluster.node.volumes.mounts import container_mounts
+from trainshed.cluster.node.volumes.secret import secret_files
+from trainshed.cluster.node.volumes.tokens import Token
+from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Volume
 from trainshed.cluster.sandbox.model import Mount
+from trainshed.kube.schema.nodes import builtin_definition
 
 NODE = NodeFacts("node-a", "10.88.0.1", {"cpu": "4"})
 REFERENCES = References(
@@ -36,6 +43,12 @@ REFERENCES = References(
         ("secrets", "s"): {"metadata": {"name": "s"}, "data": {"key": base64.b64encode(b"x").decode()}},
     }
 )
+
+
+def setup(source, **fields):
+    """Return what a type is given, with the fields that matter to the test."""
+    known = {"references": REFERENCES, "tokens": {}, "disk": Path("/none"), "memory": Path("/none")}
+    return Setup(**{"pod": make_pod(), "name": "v", "node": NODE, "source": source, **known, **fields})
 
 
 def read(directory):
@@ -55,9 +68,9 @@ def test_configmap_keys_items_and_modes():
     }
     items = [{"key": "a", "path": "dir/x", "mode": 0o600}]
     assert configmap_files({"name": "cm", "items": items}, REFERENCES, "default") == {
-        "dir/x": atomic.File(b"1", 0o600)
+        "dir/x": File(b"1", 0o600)
     }
-    assert secret_files({"secretName": "s"}, REFERENCES, "default") == {"key": atomic.File(b"x")}
+    assert secret_files({"secretName": "s"}, REFERENCES, "default") == {"key": File(b"x")}
 
 
 @pytest.mark.parametrize(
@@ -99,11 +112,11 @@ def test_downward_files():
 def test_the_volume_holds_the_last_set_of_files(tmp_path_factory, generations):
     volume = tmp_path_factory.mktemp("volume")
     for contents in generations:
-        atomic.write(volume, {path: atomic.File(data) for path, data in contents.items()})
+        atomic.write(volume, {path: File(data) for path, data in contents.items()})
         assert read(volume) == contents or contents.keys() & {"d/e", "d/f"}
         for path, data in contents.items():
             assert (volume / path).read_bytes() == data
-        assert not atomic.write(volume, {path: atomic.File(data) for path, data in contents.items()})
+        assert not atomic.write(volume, {path: File(data) for path, data in contents.items()})
     directories = [e for e in volume.iterdir() if e.is_dir() and not e.is_symlink()]
     assert len(directories) <= 1, "old generations are removed"
 
@@ -161,9 +174,9 @@ def test_claims(tmp_path):
         references = References(
             {("persistentvolumeclaims", "c"): the_claim, ("persistentvolumes", "pv"): the_volume}
         )
-        return claimed_directory("c", references, "u1")
+        return claimed_directory("c", references)
 
-    assert resolve(claim()) == (tmp_path / "d", False)
+    assert resolve(claim()) == Volume(tmp_path / "d")
     for broken, message in (
         (None, "not found"),
         (claim(status={"phase": "Pending"}), "not bound"),
@@ -200,9 +213,14 @@ def test_sub_paths(tmp_path):
 
 
 def test_empty_dirs(tmp_path):
-    disk = empty_dir({}, tmp_path / "d", tmp_path / "m")
-    assert disk == tmp_path / "d" and stat.S_IMODE(disk.stat().st_mode) == 0o777
-    assert empty_dir({"medium": "Memory"}, tmp_path / "d", tmp_path / "m") == tmp_path / "m"
+    disk, memory = tmp_path / "d", tmp_path / "all" / "u1" / "m"
+
+    def made(source):
+        return EmptyDirVolume().directory(setup(source, disk=disk, memory=memory)).source
+
+    assert made({}) == disk and stat.S_IMODE(disk.stat().st_mode) == 0o777
+    assert made({"medium": "Memory"}) == memory and stat.S_IMODE(memory.stat().st_mode) == 0o777
+    assert stat.S_IMODE((tmp_path / "all").stat().st_mode) == 0o700, "nobody else gets in"
 
 
 async def test_a_pods_volumes_and_their_update(tmp_path):
@@ -231,7 +249,7 @@ async def test_a_pods_volumes_and_their_update(tmp_path):
         ]
     )
     assert needed(pod) == {("configmaps", "cm")}
-    manager = VolumeManager(tmp_path / "volumes", "u1", NODE, issue)
+    manager = VolumeManager(NodePaths(tmp_path), "u1", NODE, issue)
     volumes = await manager.prepare(pod, REFERENCES)
     assert read(volumes["access"].source) == {"token": b"token-1", "ca.crt": b"1", "namespace": b"default"}
     assert volumes["cm"].read_only and not volumes["tmp"].read_only
@@ -249,3 +267,39 @@ async def test_a_pods_volumes_and_their_update(tmp_path):
         )
     with pytest.raises(MountError, match="nfs is not supported"):
         await manager.prepare(make_pod(volumes=[{"name": "x", "nfs": {}}]), REFERENCES)
+
+
+async def test_one_more_type_is_a_file_and_a_line_in_the_registry(tmp_path, monkeypatch):
+    """What it declares is read by all that deal with volumes; none of them names a type."""
+
+    class NotesVolume(FileVolume):
+        field = "notes"
+
+        def referenced(self, pod, name, source):
+            yield "configmaps", f"{pod['metadata']['name']}-{name}"
+
+        def unsupported(self, source):
+            yield "paper", "there is none"
+
+        def files(self, setup):
+            return {setup.name: File(setup.source["text"].encode())}
+
+    monkeypatch.setitem(registry.TYPES, "notes", NotesVolume())
+    pod = make_pod(volumes=[{"name": "v", "notes": {"text": "hello"}}])
+    assert needed(pod) == {("configmaps", "web-v")}
+    assert unsupported_fields(pod, Capabilities()) == [("spec.volumes[0].notes.paper", "there is none")]
+
+    async def no_token(pod, request):
+        raise AssertionError("nobody wants one")
+
+    volumes = await VolumeManager(NodePaths(tmp_path), "u1", NODE, no_token).prepare(pod, REFERENCES)
+    assert read(volumes["v"].source) == {"v": b"hello"} and volumes["v"].read_only
+
+
+def test_a_type_that_the_node_has_not_is_reported():
+    """Every type of volume that the API knows can be mounted or is reported."""
+    known = set(builtin_definition("io.k8s.api.core.v1.Volume")["properties"]) - {"name"}
+    assert set(registry.TYPES) < known
+    for field in sorted(known - set(registry.TYPES)):
+        pod = make_pod(volumes=[{"name": "v", field: {}}])
+        assert [path for path, _ in unsupported_fields(pod, Capabilities())] == [f"spec.volumes[0].{field}"]

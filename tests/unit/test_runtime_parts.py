@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox import files, wire
 from trainshed.cluster.sandbox.client import doctor
 from trainshed.cluster.sandbox.daemon import podfiles
-from trainshed.cluster.sandbox.linux import credentials, lookup, mountinfo, netlink
+from trainshed.cluster.sandbox.linux import credentials, mountinfo, netlink, process
 from trainshed.cluster.sandbox.net import ipam
 
 
@@ -36,13 +36,13 @@ class TestFrames:
 class TestStateFiles:
     def test_written_whole_or_not_at_all(self, tmp_path: Path) -> None:
         path = str(tmp_path / "state.json")
-        assert durable.read_state(path) is None
-        durable.write_state(path, {"a": 1})
-        durable.write_state(path, {"a": 2})
-        assert durable.read_state(path) == {"a": 2}
+        assert files.read_state(path) is None
+        files.write_state(path, {"a": 1})
+        files.write_state(path, {"a": 2})
+        assert files.read_state(path) == {"a": 2}
         assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
         Path(path).write_text("{")
-        assert durable.read_state(path) is None
+        assert files.read_state(path) is None
 
     def test_trees_go_whatever_a_pod_did_to_them(self, tmp_path: Path) -> None:
         outside = tmp_path / "outside"
@@ -55,8 +55,8 @@ class TestStateFiles:
         os.mkfifo(tree / "fifo")
         (tree / "locked" / "inner").chmod(0)
         (tree / "locked").chmod(0o500)
-        durable.remove_tree(str(tree))
-        durable.remove_tree(str(tree))
+        files.remove_tree(str(tree))
+        files.remove_tree(str(tree))
         assert not tree.exists()
         assert (outside / "file").exists()
 
@@ -78,7 +78,7 @@ class TestAddresses:
     def test_wraps_around_and_skips_what_is_in_use(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ipam, "_LAST", 4)
+        monkeypatch.setattr(ipam, "LAST_POD", 4)
         pool = ipam.AddressPool(str(tmp_path), str(tmp_path))
         assert [pool.allocate("a") for _ in range(3)] == ["10.88.0.2", "10.88.0.3", "10.88.0.4"]
         with pytest.raises(OSError, match="no pod address is left"):
@@ -96,19 +96,19 @@ class TestAddresses:
 class TestCommands:
     def test_search(self, tmp_path: Path) -> None:
         (tmp_path / "tool").write_text("#!/bin/sh\n")
-        with pytest.raises(lookup.CommandError) as caught:
-            lookup.find_command("tool", str(tmp_path))
+        with pytest.raises(process.CommandError) as caught:
+            process.find_command("tool", str(tmp_path))
         assert caught.value.exit_code == 126
         (tmp_path / "tool").chmod(0o755)
-        assert lookup.find_command("tool", f"/nowhere:{tmp_path}") == str(tmp_path / "tool")
-        assert lookup.find_command("sh", None).endswith("/sh")
+        assert process.find_command("tool", f"/nowhere:{tmp_path}") == str(tmp_path / "tool")
+        assert process.find_command("sh", None).endswith("/sh")
 
     @pytest.mark.parametrize(
         ("name", "code"), [("", 127), ("no-such", 127), ("/no/such", 127), ("/etc", 126)]
     )
     def test_not_found(self, name: str, code: int) -> None:
-        with pytest.raises(lookup.CommandError) as caught:
-            lookup.find_command(name, "/bin")
+        with pytest.raises(process.CommandError) as caught:
+            process.find_command(name, "/bin")
         assert caught.value.exit_code == code
 
 

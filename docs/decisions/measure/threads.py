@@ -1,7 +1,7 @@
 """Threads per rank, for 0009: `PYTHON docs/decisions/measure/threads.py` with an interpreter that has torch.
 
 Trains the example's network with several ranks on this machine for a fixed number of steps, with OMP_NUM_THREADS
-unset (a thread per core in every rank), 1, and what `default_threads` chooses. Rounds alternate.
+unset (a thread per core in every rank), 1, and what `thread_environment` chooses. Rounds alternate.
 """
 # ruff: noqa: T201
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from figures import alternate, median, print_table, print_versions
 
-from trainshed.cluster.node.threads import default_threads
+from trainshed.cluster.node.pod.environment import thread_environment
 
 RANKS = 3
 STEPS = 40
@@ -70,7 +70,7 @@ def main() -> None:
     cores = os.cpu_count() or 1
     rows = []
     for ranks in (1, RANKS):
-        chosen = default_threads({"WORLD_SIZE": str(ranks)}, cores).get("OMP_NUM_THREADS", "")
+        chosen = thread_environment({"WORLD_SIZE": str(ranks)}, cores).get("OMP_NUM_THREADS", "")
         samples = alternate(
             ROUNDS,
             {text or "unset": lambda text=text: train(text, ranks) for text in ("", "1")},  # type: ignore[misc]  # noqa: B023

@@ -20,18 +20,17 @@ import msgspec
 from trainshed import certificates
 from trainshed.certificates import Pair
 from trainshed.cluster.paths import write_private
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, DOMAIN, GATEWAY
 
 RENEW_BEFORE = datetime.timedelta(days=30)
-SERVICE_IP = "10.96.0.1"
-GATEWAY_IP = "10.88.0.1"
 _NAMES = (
     "localhost",
     "kubernetes",
     "kubernetes.default",
     "kubernetes.default.svc",
-    "kubernetes.default.svc.cluster.local",
+    f"kubernetes.default.svc.{DOMAIN}",
 )
-_ADDRESSES = ("127.0.0.1", "::1", SERVICE_IP, GATEWAY_IP)
+_ADDRESSES = ("127.0.0.1", "::1", API_ADDRESS, GATEWAY)
 
 
 class Pki(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import asyncio
 
 from trainshed.client.client import Client
 from trainshed.cluster.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
+from trainshed.cluster.sandbox.addresses import API_ADDRESS
 from trainshed.kube.builtin.parts.storageclasses import IS_DEFAULT
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
@@ -24,7 +25,6 @@ from trainshed.kube.meta.resources import (
 
 DEFAULT_CLASS = "standard"
 PROVISIONER = "trainshed.dev/hostdir"
-API_ADDRESS = "10.96.0.1"
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _PRIORITIES = (
     ("system-cluster-critical", 2000000000, "critical to the cluster as a whole"),

@@ -19,9 +19,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from trainshed.cluster.sandbox.addresses import DOMAIN
 from trainshed.kube.meta.objects import Object
 
-ISSUER = "https://kubernetes.default.svc.cluster.local"
+ISSUER = f"https://kubernetes.default.svc.{DOMAIN}"
 DEFAULT_AUDIENCE = ISSUER
 DEFAULT_SECONDS = 3600
 MIN_SECONDS = 600

@@ -41,16 +41,16 @@ from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
-from trainshed.cluster.node.agent import NodeAgent
 from trainshed.cluster.node.devices.gpu import detect
-from trainshed.cluster.node.keeper import RuntimeKeeper
+from trainshed.cluster.node.machine import Machine, NodeOptions
 from trainshed.cluster.node.membership import settle_nodes
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
-from trainshed.cluster.node.pod.context import NodeOptions
-from trainshed.cluster.node.pod.environment import PROXY_URL, Egress
+from trainshed.cluster.node.pod.environment import Egress
+from trainshed.cluster.node.pod.nodecontext import MachineOptions
 from trainshed.cluster.paths import StatePaths, write_private
-from trainshed.cluster.pki import SERVICE_IP, Pki, ensure_pki
+from trainshed.cluster.pki import Pki, ensure_pki
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, PROXY_URL
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
@@ -168,12 +168,10 @@ async def _serve(
         GarbageCollector(client, store),
         informers,
         api,
-        RuntimeKeeper(runtime),
     ]
     names = await settle_nodes(client, socket.gethostname(), options.nodes)
-    for agent in node_agents(client, runtime, paths, names, nodes):
-        parts.append(agent)
-    inside = await runtime.cluster_listener(SERVICE_IP, 443)
+    parts.append(machine_of(client, runtime, informers, paths, names, nodes))
+    inside = await runtime.cluster_listener(API_ADDRESS, API_PORT)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -201,25 +199,24 @@ async def _serve(
         paths.info.unlink(missing_ok=True)
 
 
-def node_agents(
-    client: Client, runtime: Runtime, paths: StatePaths, names: Sequence[str], nodes: NodeGroup
-) -> list[NodeAgent]:
-    """Return agents of these names that share this machine; GPUs are dealt out so that none is promised twice."""
+def machine_of(
+    client: Client,
+    runtime: Runtime,
+    informers: SharedInformers,
+    paths: StatePaths,
+    names: Sequence[str],
+    nodes: NodeGroup,
+) -> Machine:
+    """Return this machine with nodes of these names; GPUs are dealt out so that none is promised twice."""
     gpus = detect()
     # A tool for egress may be installed and still not work here: ask the runtime, not the PATH.
     egress = Egress() if runtime.has_route else Egress(PROXY_URL)
-    agents = []
+    machine = Machine(
+        client, runtime, informers, NodePaths(paths.root), options=MachineOptions(egress=egress)
+    )
     for number, name in enumerate(names):
-        agent = NodeAgent(
-            client,
-            runtime,
-            node_name=name,
-            paths=NodePaths(paths.root),
-            options=NodeOptions(gpus=tuple(gpus[number :: len(names)]), egress=egress),
-        )
-        nodes.add(agent)
-        agents.append(agent)
-    return agents
+        nodes.add(machine.add(name, NodeOptions(gpus=tuple(gpus[number :: len(names)]))))
+    return machine
 
 
 async def _ready(

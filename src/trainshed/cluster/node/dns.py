@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from trainshed.client.client import Client
-from trainshed.client.informer import Informer
+from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.node.dns_records import dns_records
 from trainshed.cluster.sandbox.api import DnsRecords, Runtime, RuntimeLost
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_finished, is_ready
 from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES
 
 log = logging.getLogger(__name__)
@@ -27,59 +27,39 @@ CONTROLLER_NAME = "endpointslice-controller.k8s.io"
 
 
 class DnsController:
-    """One per cluster. `services` may be shared with others; `run` watches what is not given."""
+    """One per cluster. `informers` are run by their owner."""
 
-    def __init__(
-        self,
-        client: Client,
-        runtime: Runtime,
-        *,
-        services: Informer | None = None,
-        domain: str = "cluster.local",
-    ) -> None:
+    def __init__(self, runtime: Runtime, informers: SharedInformers, *, domain: str) -> None:
         self._runtime = runtime
         self._domain = domain
-        self._own_services = services is None
-        self.services = services or Informer(client, SERVICES)
-        # Slices that the controller makes say no more than the pods do; those of users stand alone.
-        self._slices = Informer(
-            client, ENDPOINTSLICES, label_selector=f"{CONTROLLER_LABEL}!={CONTROLLER_NAME}"
-        )
+        self._services = informers.of(SERVICES)
+        self._slices = informers.of(ENDPOINTSLICES)
+        self._users_slices = self._slices.index(lambda obj: ["user"] if _is_users(obj) else [])
         self._pods: dict[str, Object] = {}
         self._pushed: DnsRecords | None = None
         self._dirty = asyncio.Event()
-        self._unadopted = 0
-        self._adopted = asyncio.Event()
-        self._adopted.set()
+        self._complete = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
-        for informer in (self.services, self._slices):
-            informer.add_handler(lambda kind, old, new: self._dirty.set())
+        self._services.add_handler(lambda kind, old, new: self._dirty.set())
+        self._slices.add_handler(self._slice_changed)
 
     async def run(self) -> None:
-        """Push records until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            if self._own_services:
-                group.create_task(self.services.run())
-            group.create_task(self._slices.run())
-            await self.services.wait_synced()
-            await self._adopted.wait()
+        """Push records until cancelled, the first ones after `complete`."""
+        await asyncio.gather(self._services.wait_synced(), self._slices.wait_synced(), self._complete.wait())
+        self._dirty.set()
+        while True:
+            await self._dirty.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            await self._push()
+
+    def _slice_changed(self, kind: str, old: Object | None, new: Object) -> None:
+        if _is_users(new) or (old is not None and _is_users(old)):
             self._dirty.set()
-            while True:
-                await self._dirty.wait()
-                await asyncio.sleep(GATHER_SECONDS)
-                await self._push()
 
-    def expect_node(self) -> None:
-        """Push nothing until this node, too, has said which of its pods run: after a restart the server
+    def complete(self) -> None:
+        """Take note that every pod that runs is known. Before, nothing is pushed: after a restart the server
         still has the records of before, and they are better than an empty zone."""
-        self._unadopted += 1
-        self._adopted.clear()
-
-    def node_adopted(self) -> None:
-        """Take note that one node has said so."""
-        self._unadopted -= 1
-        if self._unadopted <= 0:
-            self._adopted.set()
+        self._complete.set()
 
     def note(self, pod: Object) -> None:
         """Take a pod that was ready before this process began; pushed with the next change."""
@@ -111,7 +91,7 @@ class DnsController:
         self._dirty.clear()
         waiting, self._waiting = self._waiting, []
         records = dns_records(
-            self.services.items(), self._slices.items(), self._pods.values(), domain=self._domain
+            self._services.items(), self._users_slices.get("user"), self._pods.values(), domain=self._domain
         )
         try:
             if records != self._pushed:
@@ -128,16 +108,21 @@ class DnsController:
                     done.set_result(None)
 
 
+def _is_users(endpoint_slice: Object) -> bool:
+    """Return whether a user made the slice. Those of the controller say no more than the pods do."""
+    labels = endpoint_slice["metadata"].get("labels") or {}
+    return labels.get(CONTROLLER_LABEL) != CONTROLLER_NAME
+
+
 def _relevant(pod: Object) -> tuple[object, ...]:
     """Return what the records depend on."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    ready = [c["status"] for c in status.get("conditions") or () if c["type"] == "Ready"]
     return (
         metadata.get("labels"),
         bool(metadata.get("deletionTimestamp")),
         spec.get("hostname"),
         spec.get("subdomain"),
         status.get("podIP"),
-        status.get("phase") in ("Succeeded", "Failed"),
-        ready,
+        is_finished(pod),
+        is_ready(pod),
     )

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainshed.cluster.sandbox.addresses import DOMAIN
 from trainshed.cluster.sandbox.model import DnsRecords
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_finished, is_ready
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
@@ -25,7 +27,7 @@ def dns_records(
     endpoint_slices: Iterable[Object],
     pods: Iterable[Object],
     *,
-    domain: str = "cluster.local",
+    domain: str = DOMAIN,
 ) -> DnsRecords:
     """Return every name with its addresses, and the names that have none yet."""
     by_label, by_subdomain = _index(pods)
@@ -103,13 +105,13 @@ def _select(
 def _is_published(pod: Object, unready: bool) -> bool:
     """Say whether the pod's address is given out: it has one, is not at its end, and is ready (or need not be)."""
     status = pod.get("status") or {}
-    if not status.get("podIP") or status.get("phase") in ("Succeeded", "Failed"):
+    if not status.get("podIP") or is_finished(pod):
         return False
     if unready:
         return True
     if pod["metadata"].get("deletionTimestamp"):
         return False
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
+    return is_ready(pod)
 
 
 def _ports_pass_through(spec: Object) -> bool:

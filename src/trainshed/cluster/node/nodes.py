@@ -7,9 +7,9 @@ import time
 from collections.abc import AsyncIterator
 
 from trainshed.cluster.backend import ByteStream, ExecRequest, ExecSession, LogRequest
-from trainshed.cluster.node.agent import NodeAgent
-from trainshed.cluster.node.backend import NodeAccess
-from trainshed.cluster.node.usage import CpuMeter, amounts, machine_usage
+from trainshed.cluster.node.access import NodeAccess
+from trainshed.cluster.node.metrics import CpuMeter, amounts, machine_usage
+from trainshed.cluster.node.node import Node
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.objects import Object
 
@@ -18,35 +18,31 @@ class NodeGroup:
     """A `NodeBackend` that hands every call to the node the pod is bound to."""
 
     def __init__(self) -> None:
-        self._agents: list[NodeAgent] = []
-        self._nodes: dict[str, NodeAccess] = {}
+        self._nodes: dict[str, Node] = {}
         self._machine = CpuMeter(time.time(), machine_usage().cpu_seconds)
 
-    def add(self, agent: NodeAgent) -> None:
-        """Serve the pods of this node too. Call before the agent runs: all nodes share the first one's
-        DNS zone and its stream of container ends."""
-        if self._agents:
-            agent.share(self._agents[0])
-        self._agents.append(agent)
-        self._nodes[agent.node_name] = agent.backend()
+    def add(self, node: Node) -> None:
+        """Serve the pods of this node too."""
+        self._nodes[node.name] = node
 
-    def _of(self, pod: Object) -> NodeAccess:
-        node = pod["spec"].get("nodeName", "")
-        if node not in self._nodes:
-            raise bad_request(f'node "{node}" of pod {pod["metadata"]["name"]} is not running')
-        return self._nodes[node]
+    def of(self, pod: Object) -> NodeAccess:
+        """Return the access to a pod's node. Raises ApiError 400 when that does not run."""
+        name = pod["spec"].get("nodeName", "")
+        if name not in self._nodes:
+            raise bad_request(f'node "{name}" of pod {pod["metadata"]["name"]} is not running')
+        return self._nodes[name].access
 
     def logs(self, pod: Object, request: LogRequest) -> AsyncIterator[bytes]:
-        return self._of(pod).logs(pod, request)
+        return self.of(pod).logs(pod, request)
 
     async def exec(self, pod: Object, request: ExecRequest) -> ExecSession:
-        return await self._of(pod).exec(pod, request)
+        return await self.of(pod).exec(pod, request)
 
     async def attach(self, pod: Object, request: ExecRequest) -> ExecSession:
-        return await self._of(pod).attach(pod, request)
+        return await self.of(pod).attach(pod, request)
 
     async def port_forward(self, pod: Object, port: int) -> ByteStream:
-        return await self._of(pod).port_forward(pod, port)
+        return await self.of(pod).port_forward(pod, port)
 
     async def node_usage(self) -> dict[str, dict[str, str]]:
         """Return usage by node name: the machine's own for a single node, the sum of its pods for each of
@@ -56,9 +52,9 @@ class NodeGroup:
             cores = self._machine.cores(used.cpu_seconds, time.time())
             return {name: amounts(cores, used.memory_bytes) for name in self._nodes}
         out = {}
-        for name, access in self._nodes.items():
-            pods = (await access.measure()).values()
-            out[name] = amounts(sum(cores for cores, _, _ in pods), sum(memory for _, memory, _ in pods))
+        for name, node in self._nodes.items():
+            pods = (await node.meter.measure()).values()
+            out[name] = amounts(sum(use.cores for use in pods), sum(use.memory_bytes for use in pods))
         return out
 
     async def pod_usage(self) -> dict[tuple[str, str], dict[str, dict[str, str]]]:
@@ -67,10 +63,10 @@ class NodeGroup:
         Pods are measured whole: the first running container carries the pod's use, the others none.
         """
         out: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
-        for measured in await asyncio.gather(*(access.measure() for access in self._nodes.values())):
-            for pod, (cores, memory, containers) in measured.items():
+        for measured in await asyncio.gather(*(node.meter.measure() for node in self._nodes.values())):
+            for pod, use in measured.items():
                 out[pod] = {
-                    name: amounts(cores, memory) if position == 0 else amounts(0, 0)
-                    for position, name in enumerate(containers)
+                    name: amounts(use.cores, use.memory_bytes) if position == 0 else amounts(0, 0)
+                    for position, name in enumerate(use.containers)
                 }
         return out

@@ -1,10 +1,18 @@
-"""Where the node keeps its files below the state directory."""
+"""Where the node keeps its files, and removing those of a pod."""
 
 from __future__ import annotations
 
+import logging
+import os
 from pathlib import Path
 
 import msgspec
+
+from trainshed.cluster.sandbox.api import Runtime, RuntimeLost
+
+log = logging.getLogger(__name__)
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the host's tmpfs, below a private directory
 
 
 class NodePaths(msgspec.Struct, frozen=True):
@@ -26,8 +34,22 @@ class NodePaths(msgspec.Struct, frozen=True):
     def volumes(self, uid: str) -> Path:
         return self.pod(uid) / "volumes"
 
+    def memory(self, uid: str) -> Path:
+        """Return where the pod's volumes in memory are; its parent is for all pods of this user."""
+        return SHARED_MEMORY / f"trainshed-{os.getuid()}" / uid
+
     def devices(self, uid: str) -> Path:
         return self.pod(uid) / "devices.json"
 
     def log(self, uid: str, container: str, attempt: int) -> Path:
         return self.pod(uid) / "logs" / container / f"{attempt}.log"
+
+
+async def remove_pod(runtime: Runtime, paths: NodePaths, uid: str) -> None:
+    """Leave nothing of a pod on this machine. Raises RuntimeLost or OSError while its sandbox is there."""
+    await runtime.remove_sandbox(uid)
+    for directory in (paths.memory(uid), paths.pod(uid)):
+        try:
+            await runtime.remove_tree(directory)
+        except (RuntimeLost, OSError) as error:
+            log.warning("files of a pod not removed", extra={"pod": uid, "error": str(error)})

@@ -8,11 +8,12 @@ complete before its end is reported. Every end is reported at least once: by `ev
 after a restart.
 """
 
-from trainshed.cluster.sandbox.client.runtime import PROXY_URL, Runtime
+from trainshed.cluster.sandbox.client.runtime import Runtime
 from trainshed.cluster.sandbox.model import (
     ContainerSpec,
     ContainerState,
     DnsRecords,
+    ExecSpec,
     Layer,
     Mount,
     RuntimeLost,
@@ -26,10 +27,10 @@ from trainshed.cluster.sandbox.model import (
 )
 
 __all__ = [
-    "PROXY_URL",
     "ContainerSpec",
     "ContainerState",
     "DnsRecords",
+    "ExecSpec",
     "Layer",
     "Mount",
     "Runtime",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import os
 import select
+import sys
 import time
-
-from trainshed.cluster.sandbox import crash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Loop:
                 try:
                     handler(events)
                 except Exception:
-                    crash.record()
+                    record_crash()
                     self.forget(fd)
         now = time.monotonic()
         while self._timers and self._timers[0].when <= now:
@@ -97,8 +97,15 @@ class Loop:
                 try:
                     timer.call()
                 except Exception:
-                    crash.record()
+                    record_crash()
 
     def close(self) -> None:
         """Release the epoll descriptor: a forked child closes its parent's."""
         self._poll.close()
+
+
+def record_crash() -> None:
+    """Write the exception being handled to stderr, which is the log file of a daemon or shim."""
+    import traceback  # only now: a daemon that does not crash need not hold it
+
+    os.write(2, f"{os.getpid()} {' '.join(sys.argv)}\n{traceback.format_exc()}".encode())

@@ -85,6 +85,20 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     termination_message_path: str = "/dev/termination-log"
 
 
+class ExecSpec(msgspec.Struct, frozen=True, kw_only=True, rename={"container": "name"}):
+    """A command to run inside a container, with the container's user and environment plus `env`.
+
+    With an empty `cwd` it starts in the container's. With `tty` there is one stream, a terminal.
+    """
+
+    container: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = ""
+    stdin: bool = False
+    tty: bool = False
+
+
 class ContainerState(msgspec.Struct, frozen=True):
     """What became of one attempt. Times are seconds since the epoch.
 

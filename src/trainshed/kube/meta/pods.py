@@ -31,6 +31,11 @@ def phase(pod: Mapping[str, Any]) -> str:
     return str(status_of(pod).get("phase") or "Pending")
 
 
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    """Return whether the pod has come to its end, of which its phase tells: it never runs again."""
+    return phase(pod) in FINISHED
+
+
 def is_active(pod: Mapping[str, Any]) -> bool:
     """Return whether the pod runs or will: neither finished nor being deleted."""
     return phase(pod) not in FINISHED and not is_terminating(pod)
@@ -88,6 +93,26 @@ def terminated_states(pod: Mapping[str, Any], container: str) -> Iterator[Object
         ended = section(status, "state", "terminated")
         if status.get("name") == container and ended:
             yield ended
+
+
+def init_containers(pod: Object) -> list[Object]:
+    """Return the init containers in start order, sidecars included."""
+    return list(pod["spec"].get("initContainers") or ())
+
+
+def main_containers(pod: Object) -> list[Object]:
+    """Return the containers that decide the pod's end."""
+    return list(pod["spec"].get("containers") or ())
+
+
+def is_sidecar(container: Object) -> bool:
+    """Return whether an init container keeps running beside the main ones (KEP-753)."""
+    return container.get("restartPolicy") == "Always"
+
+
+def find_container(pod: Object, name: str) -> Object | None:
+    """Return the declared container called `name`, of either list."""
+    return next((c for c in (*init_containers(pod), *main_containers(pod)) if c["name"] == name), None)
 
 
 def surplus(pods: Sequence[Object], count: int) -> list[Object]:

@@ -9,16 +9,17 @@ import ipaddress
 import random
 
 from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.sandbox.addresses import SERVICE_NETWORK
 from trainshed.cluster.store import keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause, invalid
 from trainshed.kube.meta.objects import Object, spec_of
 from trainshed.kube.meta.resources import SERVICES
 
-NETWORK = ipaddress.ip_network("10.96.0.0/16")
+NETWORK = ipaddress.ip_network(SERVICE_NETWORK)
 NODE_PORTS = range(30000, 32768)
 _HELD_SECONDS = 30.0
-_RESERVED_LOW = 256  # left to addresses that manifests name, such as 10.96.0.1 of default/kubernetes
+_RESERVED_LOW = 256  # left to addresses that manifests name, such as that of default/kubernetes
 
 
 async def admit(core: Core, call: Call, obj: Object) -> Object:

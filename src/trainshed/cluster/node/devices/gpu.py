@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node.pod.observed import init_containers, is_sidecar, main_containers
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import init_containers, is_sidecar, main_containers
 
 RESOURCE = "nvidia.com/gpu"
 SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")

@@ -2,7 +2,7 @@
 
 From weakest to strongest, as the kubelet has it (pkg/kubelet/kubelet_pods.go `makeEnvironmentVariables`):
 
-    what an image would set   PATH, HOME, HOSTNAME; the egress proxy
+    what an image would set   PATH, HOME, HOSTNAME, OMP_NUM_THREADS; the egress proxy
     service variables         KUBERNETES_SERVICE_*, and those of the namespace's services
     envFrom                   in order, later wins
     env                       in order, `$(NAME)` refers to what stands above
@@ -13,15 +13,17 @@ Raises `ConfigError`, whose text becomes the message of CreateContainerConfigErr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from trainshed.cluster.node.pod import podfields
-from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
-from trainshed.cluster.node.pod.references import References
+from trainshed.cluster.node import podfields
+from trainshed.cluster.node.podfields import FieldError, NodeFacts
+from trainshed.cluster.node.references import Reference, References
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, DOMAIN, POD_NETWORK, SERVICE_NETWORK
 from trainshed.kube.meta.expansion import expand
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import find_container, init_containers, main_containers
 
 _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -38,21 +40,17 @@ class Egress(msgspec.Struct, frozen=True):
     no_proxy: tuple[str, ...] = (
         "localhost",
         "127.0.0.1",
-        "10.88.0.0/16",
-        "10.96.0.0/16",
+        POD_NETWORK,
+        SERVICE_NETWORK,
         # Not every client knows networks, or that `.svc` covers `a.svc`. Who looks past this list is served by
         # the proxy, so it has no names of Services: some clients would take `db` for the end of any host's name.
-        "10.96.0.1",
+        API_ADDRESS,
         "kubernetes.default",
         "kubernetes.default.svc",
         ".svc",
-        ".svc.cluster.local",
-        ".cluster.local",
+        f".svc.{DOMAIN}",
+        f".{DOMAIN}",
     )
-
-
-PROXY_URL = "http://10.88.0.1:3128"
-"""The cluster network's own CONNECT proxy."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -62,8 +60,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     pod_ip: str
     references: References
     services: Sequence[Object] = ()
-    api_host: str = "10.96.0.1"
-    api_port: int = 443
+    api_host: str = API_ADDRESS
+    api_port: int = API_PORT
     egress: Egress = Egress()
 
 
@@ -95,6 +93,33 @@ def proxy_environment(egress: Egress) -> dict[str, str]:
         out[name] = value
         out[name.lower()] = value
     return out
+
+
+OPENMP_THREADS = "OMP_NUM_THREADS"
+"""How many threads the numeric libraries of a process start.
+
+On a cluster the ranks of a job mostly have a machine each. Here they share one, and OpenMP would start a thread
+per core in every rank: with three ranks on two cores, training the example took five times as long (threads
+that wait by spinning take the cores from those that work). torchrun sets it to 1 for the same reason when it
+starts several processes.
+"""
+
+
+def thread_environment(declared: Mapping[str, str], cores: int) -> dict[str, str]:
+    """Return OMP_NUM_THREADS for a container that is one of several ranks on this machine; else nothing.
+
+    The pod's own OMP_NUM_THREADS wins over this, as every declared variable does.
+    """
+    ranks = _ranks(declared)
+    if ranks < 2 or OPENMP_THREADS in declared:
+        return {}
+    return {OPENMP_THREADS: str(max(cores // ranks, 1))}
+
+
+def _ranks(declared: Mapping[str, str]) -> int:
+    """Return how many pods train together, as the operator tells them: WORLD_SIZE, or PET_NNODES `min:max`."""
+    found = [declared.get("WORLD_SIZE", ""), declared.get("PET_NNODES", "").rpartition(":")[2]]
+    return max((int(text) for text in found if text.isdigit()), default=1)
 
 
 def service_environment(pod: Object, around: Surroundings) -> dict[str, str]:
@@ -134,14 +159,22 @@ def container_environment(pod: Object, container: Object, around: Surroundings) 
     return {**services, **declared}
 
 
-def invalid_names(references: References, container: Object) -> list[str]:
-    """Return the keys of envFrom sources that cannot be variable names, and are therefore left out."""
-    out = []
-    for source in container.get("envFrom") or ():
-        for key in _source_bytes(source, references) or ():
-            if not _ENV_NAME.match(source.get("prefix", "") + key):
-                out.append(key)
+def referenced(pod: Object) -> set[Reference]:
+    """Return every ConfigMap and Secret that the pod's variables name, optional ones included."""
+    out: set[Reference] = set()
+    for container in (*init_containers(pod), *main_containers(pod)):
+        for source in container.get("envFrom") or ():
+            out.update(_named(source, "configMapRef", "secretRef"))
+        for variable in container.get("env") or ():
+            out.update(_named(variable.get("valueFrom") or {}, "configMapKeyRef", "secretKeyRef"))
     return out
+
+
+def _named(holder: Object, configmap_key: str, secret_key: str) -> Iterator[Reference]:
+    if holder.get(configmap_key):
+        yield "configmaps", holder[configmap_key].get("name", "")
+    if holder.get(secret_key):
+        yield "secrets", holder[secret_key].get("name", "")
 
 
 def _env_from(pod: Object, source: Object, around: Surroundings) -> dict[str, str]:
@@ -179,7 +212,7 @@ def _value_from(
             reference = source["resourceFieldRef"]
             owner = container
             if reference.get("containerName"):
-                owner = _named_container(pod, reference["containerName"]) or container
+                owner = find_container(pod, reference["containerName"]) or container
             return podfields.resource_value(owner, reference, around.node)
         for field, kind, plural in (
             ("configMapKeyRef", "configmap", "configmaps"),
@@ -211,12 +244,6 @@ def _key_value(pod: Object, reference: Object, kind: str, plural: str, reference
         shown = "ConfigMap" if kind == "configmap" else "Secret"
         raise ConfigError(f"couldn't find key {key} in {shown} {pod['metadata'].get('namespace', '')}/{name}")
     return values[key].decode(errors="replace")
-
-
-def _named_container(pod: Object, name: str) -> Object | None:
-    spec = pod["spec"]
-    everything: Iterable[Object] = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    return next((c for c in everything if c["name"] == name), None)
 
 
 def _links(service: Mapping[str, object]) -> dict[str, str]:

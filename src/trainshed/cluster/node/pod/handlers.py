@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.backend import ByteStream, ExecRequest
-from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound, StartError
+from trainshed.cluster.backend import ByteStream
+from trainshed.cluster.sandbox.api import ExecSpec, Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.objects import Object
 
 OUTPUT_LIMIT = 10 * 1024
@@ -64,8 +64,8 @@ def port_number(container: Object, port: int | str) -> int:
 
 
 async def _exec(target: Target, command: list[str]) -> Outcome:
-    request = ExecRequest(target.container["name"], tuple(command), stdout=True, stderr=True)
-    session = await target.runtime.exec(target.uid, request)
+    spec = ExecSpec(container=target.container["name"], argv=tuple(command))
+    session = await target.runtime.exec(target.uid, spec)
     collected = bytearray()
     try:
         async for _, data in session.output():

@@ -10,26 +10,22 @@
 
 Level-triggered: called again after anything changed, it returns what is still missing. The order follows the
 kubelet (KEP-753 for sidecars).
+
+Restarts back off as in the kubelet (pkg/kubelet/kuberuntime, `doBackOff`): the first is immediate, then 10 s,
+20 s, … up to 300 s after the end of the last run; a run of more than ten minutes starts over, and so does the
+node: it remembers no back-off of an earlier life, so a cluster that was stopped comes back at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
 
-from trainshed.cluster.node.pod.observed import (
-    SIGKILL,
-    SIGTERM,
-    SeenPod,
-    Verdict,
-    find_container,
-    init_containers,
-    is_sidecar,
-    main_containers,
-)
-from trainshed.cluster.node.pod.restarts import restart_at, should_restart
+from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, SeenPod, Verdict
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import find_container, init_containers, is_finished, is_sidecar, main_containers
 from trainshed.kube.meta.times import parse_time
 
 DEADLINE = Verdict("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
@@ -38,6 +34,9 @@ FORCED_GRACE_SECONDS = 1.0
 """A pod whose object is gone gets this long between SIGTERM and SIGKILL, as from the kubelet."""
 HOOK_EXTENSION_SECONDS = 2.0
 """A container whose preStop hook used up the grace period still gets this long after SIGTERM."""
+INITIAL_BACKOFF_SECONDS = 10.0
+MAX_BACKOFF_SECONDS = 300.0
+RESET_AFTER_SECONDS = 600.0
 
 
 class CreateSandbox(msgspec.Struct, frozen=True, tag=True):
@@ -108,8 +107,7 @@ class _Draft:
 
 
 def next_actions(pod: Object, seen: SeenPod, now: float) -> Decision:
-    """Return what to do for `pod` now. Running it twice on the same input is the caller's mistake only if
-    `seen` was not refreshed after the actions."""
+    """Return what to do for `pod` now. Refresh `seen` after executing the actions, before asking again."""
     draft = _Draft()
     if seen.gone:
         if _end(draft, pod, seen, now, FORCED_GRACE_SECONDS):
@@ -123,7 +121,7 @@ def next_actions(pod: Object, seen: SeenPod, now: float) -> Decision:
             draft.actions.append(DeleteObject())
         return draft.decision()
     grace = float(spec.get("terminationGracePeriodSeconds") or 0)
-    if seen.verdict is not None or is_settled(pod, seen) or is_terminal(pod):
+    if seen.verdict is not None or is_settled(pod, seen) or is_finished(pod):
         _end(draft, pod, seen, now, grace)
         return draft.decision()
     deadline = _deadline(pod, seen)
@@ -136,9 +134,32 @@ def next_actions(pod: Object, seen: SeenPod, now: float) -> Decision:
     return draft.decision()
 
 
-def is_terminal(pod: Object) -> bool:
-    """Say whether the API already records the pod's end: such a pod is never started again."""
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+def should_restart(policy: str, attempt: Attempt) -> bool:
+    """Return whether `restartPolicy` wants another run after `attempt`, which has ended."""
+    if policy == "Always":
+        return True
+    return policy == "OnFailure" and attempt.failed
+
+
+def backoff_seconds(attempts: Sequence[Attempt]) -> float:
+    """Return how long after the newest attempt's end the next may start; 0 when at once."""
+    delay = 0.0
+    for position, attempt in enumerate(attempts):
+        if attempt.finished_at is None:
+            break
+        long_run = attempt.finished_at - attempt.started_at > RESET_AFTER_SECONDS
+        if position == 0 or long_run or attempt.earlier:
+            delay = 0.0
+        else:
+            delay = min(MAX_BACKOFF_SECONDS, delay * 2 or INITIAL_BACKOFF_SECONDS)
+    return delay
+
+
+def restart_at(attempts: Sequence[Attempt]) -> float:
+    """Return the instant from which the next attempt may start."""
+    newest = attempts[-1]
+    assert newest.finished_at is not None
+    return newest.finished_at + backoff_seconds(attempts)
 
 
 def is_settled(pod: Object, seen: SeenPod) -> bool:

@@ -7,11 +7,8 @@ instant is seconds since the epoch; `None` means "not yet".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
-
-from trainshed.kube.meta.objects import Object
 
 SIGTERM = 15
 SIGKILL = 9
@@ -119,23 +116,3 @@ class SeenPod(msgspec.Struct, frozen=True):
 
     def container(self, name: str) -> SeenContainer:
         return self.containers.get(name) or SeenContainer()
-
-
-def init_containers(pod: Object) -> list[Object]:
-    """Return the init containers in start order, sidecars included."""
-    return list(pod["spec"].get("initContainers") or ())
-
-
-def main_containers(pod: Object) -> list[Object]:
-    """Return the containers that decide the pod's end."""
-    return list(pod["spec"].get("containers") or ())
-
-
-def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """Say whether an init container keeps running beside the main ones (KEP-753)."""
-    return container.get("restartPolicy") == "Always"
-
-
-def find_container(pod: Object, name: str) -> Object | None:
-    """Return the declared container called `name`, of either list."""
-    return next((c for c in (*init_containers(pod), *main_containers(pod)) if c["name"] == name), None)

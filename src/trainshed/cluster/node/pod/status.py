@@ -12,18 +12,11 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.node.pod.lifecycle import is_terminal
-from trainshed.cluster.node.pod.observed import (
-    Attempt,
-    SeenContainer,
-    SeenPod,
-    init_containers,
-    is_sidecar,
-    main_containers,
-)
-from trainshed.cluster.node.pod.restarts import backoff_seconds, restart_at, should_restart
+from trainshed.cluster.node.pod.lifecycle import backoff_seconds, restart_at, should_restart
+from trainshed.cluster.node.pod.observed import Attempt, SeenContainer, SeenPod
 from trainshed.kube.builtin.parts.pod.qos import qos_class
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import init_containers, is_finished, is_sidecar, main_containers, phase
 from trainshed.kube.meta.times import format_time
 
 RUNTIME = "trainshed"
@@ -68,8 +61,8 @@ def pod_status(pod: Object, seen: SeenPod, now: float, context: StatusContext) -
 
 def pod_phase(pod: Object, seen: SeenPod) -> str:
     """Return Pending, Running, Succeeded or Failed. A terminal phase never changes again."""
-    recorded: str = (pod.get("status") or {}).get("phase") or "Pending"
-    if is_terminal(pod):
+    recorded: str = phase(pod)
+    if is_finished(pod):
         return recorded
     known = [seen.container(c["name"]) for c in main_containers(pod)]
     everything = [*known, *(seen.container(c["name"]) for c in init_containers(pod))]
@@ -153,7 +146,7 @@ def _state(
         or seen.stopped
         or seen.verdict is not None
         or bool(pod["metadata"].get("deletionTimestamp"))
-        or is_terminal(pod)
+        or is_finished(pod)
     )
     if not ending and should_restart(policy, newest):
         if known.problem is not None:

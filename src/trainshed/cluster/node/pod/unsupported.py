@@ -10,13 +10,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from trainshed.cluster.node.pod.observed import is_sidecar
-from trainshed.cluster.node.volumes.claim import REMOTE_KINDS
+from trainshed.cluster.node.volumes.registry import unsupported_volumes
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_sidecar
 
 Finding: TypeAlias = tuple[str, str]
 """(field path, why), e.g. `("spec.containers[0].resources.limits.memory", "limits are not enforced")`."""
@@ -60,7 +60,6 @@ SECCOMP = "profiles of seccomp, AppArmor and SELinux are not applied"
 IMAGE_USER = "the image's user is unknown: without runAsUser the container runs as root of its sandbox"
 NO_PULL = "images are not pulled, so nobody needs credentials"
 HOST_NAMESPACE = "sandboxes have their own namespace of this kind"
-SIZE_LIMIT = "the size of an emptyDir is not limited"
 GRPC = "gRPC probes are not made: the container counts as healthy"
 SYSCTLS = "kernel parameters are not set"
 GROUP = "volumes keep their owner; files are not handed to a group"
@@ -74,9 +73,7 @@ def unsupported_fields(pod: Object, capabilities: Capabilities) -> list[Finding]
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or ()):
             findings += _container_fields(f"spec.{group}[{index}]", container, group, capabilities)
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        findings += _volume_fields(f"spec.volumes[{index}]", volume)
-    return findings
+    return [*findings, *unsupported_volumes(pod)]
 
 
 def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
@@ -145,17 +142,3 @@ def _security(context: Object, path: str, own: Object, capabilities: Capabilitie
             yield f"{path}.{field}", SECCOMP
     if context.get("procMount") not in (None, "Default"):
         yield f"{path}.procMount", "/proc is mounted the usual way"
-
-
-def _volume_fields(path: str, volume: Object) -> Iterator[Finding]:
-    directory: dict[str, Any] = volume.get("emptyDir") or {}
-    if directory.get("sizeLimit"):
-        yield f"{path}.emptyDir.sizeLimit", SIZE_LIMIT
-    if str(directory.get("medium", "")).startswith("HugePages"):
-        yield f"{path}.emptyDir.medium", "huge pages are not offered: the volume is on disk"
-    for kind in (*sorted(REMOTE_KINDS), "gitRepo", "image"):
-        if kind in volume:
-            yield f"{path}.{kind}", "volumes of this type cannot be mounted: the pod waits"
-    for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
-        if source.get("clusterTrustBundle"):
-            yield f"{path}.projected.sources[{index}].clusterTrustBundle", "trust bundles are not offered"

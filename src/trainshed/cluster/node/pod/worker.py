@@ -13,17 +13,17 @@ from collections.abc import Callable
 from trainshed.client.transport import TransportError
 from trainshed.cluster.images.directories import ImageProblem, image_for, image_id
 from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.paths import remove_pod
 from trainshed.cluster.node.pod import lifecycle
-from trainshed.cluster.node.pod.context import NodeContext
-from trainshed.cluster.node.pod.observed import SeenPod, Verdict, find_container
+from trainshed.cluster.node.pod.containers import Supervisor
+from trainshed.cluster.node.pod.nodecontext import NodeContext
+from trainshed.cluster.node.pod.observed import SeenPod, Verdict
 from trainshed.cluster.node.pod.record import PodRecord
-from trainshed.cluster.node.pod.references import Reference, needed
-from trainshed.cluster.node.pod.starting import ContainerError, PodStarter, SetupError
+from trainshed.cluster.node.pod.starter import ContainerError, PodStarter, SetupError, needed
 from trainshed.cluster.node.pod.status import OWNED_CONDITIONS, StatusContext, pod_status
 from trainshed.cluster.node.pod.statuswriter import StatusWriter
-from trainshed.cluster.node.pod.supervision import Supervisor
 from trainshed.cluster.node.pod.unsupported import unsupported_fields
-from trainshed.cluster.node.volumes.empty_dir import memory_root
+from trainshed.cluster.node.references import Reference
 from trainshed.cluster.sandbox.api import (
     ContainerState,
     RuntimeLost,
@@ -33,6 +33,7 @@ from trainshed.cluster.sandbox.api import (
 )
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import find_container, is_finished
 from trainshed.kube.meta.resources import PODS
 
 log = logging.getLogger(__name__)
@@ -42,16 +43,13 @@ MAX_TURNS = 200
 
 
 class PodWorker:
-    """One pod of this node. `resync` asks the agent to read the runtime's state of this pod again."""
+    """One pod of this node. `found` is its sandbox where one is left from before."""
 
-    def __init__(
-        self, context: NodeContext, pod: Object, *, found: SandboxState | None, resync: Callable[[str], None]
-    ) -> None:
+    def __init__(self, context: NodeContext, pod: Object, *, found: SandboxState | None) -> None:
         self.uid: str = pod["metadata"]["uid"]
         self.pod = pod
         self.record = PodRecord(context.now())
         self._context = context
-        self._resync = resync
         self._wake = asyncio.Event()
         self._status: Object = {}
         self._events: list[Callable[[], None]] = []
@@ -175,7 +173,7 @@ class PodWorker:
         An end that somebody else wrote (an eviction) wins.
         """
         theirs = self.pod.get("status") or {}
-        if not self._status or lifecycle.is_terminal(self.pod):
+        if not self._status or is_finished(self.pod):
             return self.pod
         foreign = [c for c in theirs.get("conditions") or () if c["type"] not in OWNED_CONDITIONS]
         own = [c for c in self._status["conditions"] if c["type"] in OWNED_CONDITIONS]
@@ -215,11 +213,11 @@ class PodWorker:
                     pass
         except SandboxNotFound:
             # The end of what we meant is on its way, or was missed: ask.
-            self._resync(self.uid)
+            self._context.resync()
             await self._wait(self._context.now() + 1)
         except RuntimeLost as error:
             log.warning("runtime does not answer", extra={"pod": self.uid, "error": str(error)})
-            self._resync(self.uid)
+            self._context.resync()
             await self._wait(self._context.now() + 1)
 
     async def _create_sandbox(self) -> None:
@@ -319,16 +317,11 @@ class PodWorker:
         self._context.forget(self.uid)
         self._context.allocated.pop(self.uid, None)
         self._flush_events()
-        await self._context.runtime.remove_sandbox(self.uid)
-        for directory in (memory_root(self.uid), self._context.paths.pod(self.uid)):
-            try:
-                await self._context.runtime.remove_tree(directory)
-            except (RuntimeLost, OSError) as error:
-                log.warning("files of a pod not removed", extra={"pod": self.uid, "error": str(error)})
+        await remove_pod(self._context.runtime, self._context.paths, self.uid)
 
     def _report_once(self) -> None:
         """Tell the user what differs from a cluster: one event per reason, which a restart goes on counting."""
-        if lifecycle.is_terminal(self.pod) or self.record.ip is not None:
+        if is_finished(self.pod) or self.record.ip is not None:
             return
         fields: dict[str, list[str]] = {}
         for path, why in unsupported_fields(self.pod, self._context.options.capabilities):

@@ -1,6 +1,7 @@
 """Volumes: what the host directory behind each volume of a pod is, and where containers see it.
 
-One file per kind of source. `payload` kinds (configMap, secret, downwardAPI, projected) are pure functions
-from objects to files, written by `atomic`; the others name a directory of the host. `manager` puts them
-together for a pod and `mounts` turns volumeMounts into bind mounts.
+volume     what every type declares: objects it needs, what is not honoured, its files or its directory
+registry   the types, one line each; one file per type beside it
+manager    the volumes of one pod, put together; `atomic` writes files, `tokens` obtains them
+mounts     volumeMounts as bind mounts
 """

@@ -16,24 +16,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-import msgspec
+from trainshed.cluster.node.volumes.files import File, check_path
 
 DATA = "..data"
 DIRECTORY_MODE = 0o755
-
-
-class File(msgspec.Struct, frozen=True):
-    """Content and permission bits of a file."""
-
-    content: bytes
-    mode: int = 0o644
-
-
-def check_path(path: str) -> None:
-    """Raise ValueError for a path that would leave the volume."""
-    pure = PurePosixPath(path)
-    if not path or pure.is_absolute() or ".." in pure.parts or pure.parts[0].startswith(".."):
-        raise ValueError(f"invalid path: {path!r}")
 
 
 def write(volume: Path, files: Mapping[str, File]) -> bool:

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainshed.cluster.node.pod.references import References
-from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
+from trainshed.cluster.node.references import Reference, References
 from trainshed.cluster.node.volumes.host_path import host_path
+from trainshed.cluster.node.volumes.volume import (
+    ClaimPending,
+    DirectoryVolume,
+    MountError,
+    Setup,
+    Source,
+    Volume,
+)
 from trainshed.kube.meta.objects import Object
 
+REMOTE_KINDS = frozenset(
+    {
+        *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume"),
+        *("flocker", "gcePersistentDisk", "glusterfs", "iscsi", "nfs", "photonPersistentDisk"),
+        *("portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
+    }
+)
+"""Volume sources that need a driver or a network file system."""
 
-def claimed_directory(name: str, references: References, pod_uid: str) -> tuple[Path, bool]:
-    """Return the directory and whether it is read-only. Raises MountError while the claim is not bound."""
+
+class ClaimVolume(DirectoryVolume):
+    """A claim of the pod's namespace."""
+
+    field = "persistentVolumeClaim"
+
+    def referenced(self, pod: Object, name: str, source: Source) -> Iterable[Reference]:
+        yield "persistentvolumeclaims", source.get("claimName", "")
+
+    def directory(self, setup: Setup) -> Volume:
+        claimed = claimed_directory(setup.source.get("claimName", ""), setup.references)
+        return Volume(claimed.source, claimed.read_only or bool(setup.source.get("readOnly")))
+
+
+def claimed_directory(name: str, references: References) -> Volume:
+    """Return the directory behind a claim. Raises MountError while the claim is not bound."""
     claim = references.get("persistentvolumeclaims", name)
     if claim is None:
         raise MountError(f'persistentvolumeclaim "{name}" not found')
@@ -31,7 +60,7 @@ def claimed_directory(name: str, references: References, pod_uid: str) -> tuple[
     if claim["spec"].get("volumeMode") == "Block":
         raise MountError(f'persistentvolumeclaim "{name}" has volumeMode Block, which this node cannot offer')
     modes = claim["spec"].get("accessModes") or []
-    return backing_path(volume), modes == ["ReadOnlyMany"]
+    return Volume(backing_path(volume), read_only=modes == ["ReadOnlyMany"])
 
 
 def backing_path(volume: Object) -> Path:
@@ -47,13 +76,3 @@ def backing_path(volume: Object) -> Path:
     raise MountError(
         f'persistentvolume "{name}": spec.{kind} is not supported by this node: use hostPath or local'
     )
-
-
-REMOTE_KINDS = frozenset(
-    {
-        *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume"),
-        *("flocker", "gcePersistentDisk", "glusterfs", "iscsi", "nfs", "photonPersistentDisk"),
-        *("portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
-    }
-)
-"""Volume sources that need a driver or a network file system."""

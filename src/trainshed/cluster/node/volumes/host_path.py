@@ -6,9 +6,8 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.volume import DirectoryVolume, MountError, Setup, Source, Volume
 
 _CHECKS: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "directory"),
@@ -21,7 +20,16 @@ _CHECKS: Mapping[str, tuple[Callable[[int], bool], str]] = {
 }
 
 
-def host_path(source: Mapping[str, Any]) -> Path:
+class HostPathVolume(DirectoryVolume):
+    """A file or directory of the machine."""
+
+    field = "hostPath"
+
+    def directory(self, setup: Setup) -> Volume:
+        return Volume(host_path(setup.source))
+
+
+def host_path(source: Source) -> Path:
     """Return the path, created where the type allows it. Raises MountError.
 
     Without a type a missing path is made a directory, as container runtimes do.

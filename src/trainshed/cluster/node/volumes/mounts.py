@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-import msgspec
-
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node.volumes.volume import MountError, Volume
 from trainshed.cluster.sandbox.model import Mount
 from trainshed.kube.meta.expansion import expand, unresolved
 from trainshed.kube.meta.objects import Object
-
-
-class Volume(msgspec.Struct, frozen=True):
-    """A volume that is ready: the host's directory (or file, of a hostPath)."""
-
-    source: Path
-    read_only: bool = False
 
 
 def container_mounts(

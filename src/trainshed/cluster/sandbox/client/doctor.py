@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.sandbox import bare
+from trainshed.cluster.sandbox import bootstrap
 from trainshed.cluster.sandbox.model import RuntimeUnavailable
 from trainshed.cluster.sandbox.net import egress
 
@@ -156,7 +156,14 @@ def _kernel() -> Check:
 
 
 def _probe(directory: str) -> dict[str, str]:
-    command = [sys.executable, "-I", "-S", bare.__file__, "trainshed.cluster.sandbox.daemon.probe", directory]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        bootstrap.__file__,
+        "trainshed.cluster.sandbox.daemon.probe",
+        directory,
+    ]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
         results: dict[str, str] = json.loads(done.stdout)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainshed.cluster.sandbox import bare
+from trainshed.cluster.sandbox import bootstrap
 from trainshed.cluster.sandbox.model import RuntimeLost
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def launch(module: str, arguments: list[str], log: Path) -> Message:
 def _launch(module: str, arguments: list[str], log: Path) -> Message:
     # Not by asyncio: uvloop lets the child inherit its copies of the pipe ends, so a daemon would hold open the
     # very pipe whose end is waited for.
-    command = [sys.executable, "-I", "-S", bare.__file__, module, *arguments]
+    command = [sys.executable, "-I", "-S", bootstrap.__file__, module, *arguments]
     try:
         with log.open("ab") as errors:
             output = subprocess.run(

@@ -1,4 +1,4 @@
-"""Streams into sandboxes: exec, attach and dialled ports, as `cluster.backend` wants them."""
+"""Streams into sandboxes: exec, attach and dialled ports. All methods are safe to call after the end."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _Descriptor:
         os.close(fd)
 
 
-class JoinedSession:
+class ExecSession:
     """A process started by `Runtime.exec`: its streams are ours, its exit code comes from the shim."""
 
     def __init__(self, connection: Connection, descriptors: list[int], *, stdin: bool) -> None:
@@ -161,7 +161,7 @@ class JoinedSession:
         self._connection.close()
 
 
-class AttachedSession:
+class AttachSession:
     """The streams of a container: output as frames from the shim, input through a descriptor."""
 
     def __init__(self, connection: Connection, descriptors: list[int], *, tty: bool) -> None:

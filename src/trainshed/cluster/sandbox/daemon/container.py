@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 
-from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox import files, wire
 from trainshed.cluster.sandbox.daemon.crilog import CriLog
 from trainshed.cluster.sandbox.linux import process, syscalls
 from trainshed.cluster.sandbox.loop import READ
@@ -97,10 +97,10 @@ class Container:
         termination = f"{self.directory}/{_TERMINATION}"
         os.close(os.open(termination, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
         os.chmod(termination, 0o666)
-        files = list(pod["files"])
+        mounts = list(pod["files"])
         if spec["termination_message_path"]:
-            files.append({"source": termination, "path": spec["termination_message_path"]})
-        pod = {**pod, "files": files}
+            mounts.append({"source": termination, "path": spec["termination_message_path"]})
+        pod = {**pod, "files": mounts}
         self._sync, child_sync = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         inner, outer = self._open_stdio()
         self.pid = syscalls.clone(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
@@ -169,7 +169,7 @@ class Container:
 
     def _write_state(self) -> None:
         try:
-            durable.write_state(f"{self.directory}/{STATE}", self.state())
+            files.write_state(f"{self.directory}/{STATE}", self.state())
         except OSError:
             if self._finished_at is not None and self._retries < _MAX_RETRIES:
                 self._retries += 1

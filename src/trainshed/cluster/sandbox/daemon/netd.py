@@ -18,11 +18,12 @@ import select
 import signal
 import time
 
-from trainshed.cluster.sandbox import crash, durable, wire
+from trainshed.cluster.sandbox import files, wire
+from trainshed.cluster.sandbox.addresses import DNS_PORT, GATEWAY, PROXY_PORT
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.linux import syscalls
-from trainshed.cluster.sandbox.loop import READ, Loop
-from trainshed.cluster.sandbox.net import clusternet, egress, ipam
+from trainshed.cluster.sandbox.loop import READ, Loop, record_crash
+from trainshed.cluster.sandbox.net import egress, ipam
 from trainshed.cluster.sandbox.net.inside import Inside
 from trainshed.cluster.sandbox.net.nameserver import NameServer
 from trainshed.cluster.sandbox.net.proxy import Proxy
@@ -69,7 +70,7 @@ def _daemon(run: str, pods: str, report: int) -> NoReturn:
         os.close(report)
         daemon.run()
     except BaseException as error:
-        crash.record()
+        record_crash()
         try:
             os.write(report, json.dumps({"failure": str(error)}).encode() + b"\n")
         except OSError:
@@ -86,12 +87,12 @@ class Daemon:
         self._loop = Loop()
         self._listeners: dict[tuple[str, int], int] = {}
         self._namespaces = self._ask({"op": "namespaces"})
-        udp, tcp = (self._open(clusternet.GATEWAY, clusternet.DNS_PORT, kind) for kind in ("udp", "tcp"))
+        udp, tcp = (self._open(GATEWAY, DNS_PORT, kind) for kind in ("udp", "tcp"))
         self._dns = NameServer(self._loop, wire.adopt(udp), wire.adopt(tcp))
         self._inside = Inside(f"{run}/{ipam.DIRECTORY}", pods, lambda: self._ask({"op": "sockets"}))
-        listener = wire.adopt(self._open(clusternet.GATEWAY, clusternet.PROXY_PORT, "tcp"))
+        listener = wire.adopt(self._open(GATEWAY, PROXY_PORT, "tcp"))
         Proxy(self._loop, listener, self._inside)
-        self._load(durable.read_state(f"{run}/{RECORDS}") or {})
+        self._load(files.read_state(f"{run}/{RECORDS}") or {})
         self._route = False
         self._start_egress()
         self._server = Server(self._loop, f"{run}/{NAME}", self._request)
@@ -167,7 +168,7 @@ class Daemon:
         elif operation == "records":
             self._load(message["records"])
             try:
-                durable.write_state(f"{self._run}/{RECORDS}", message["records"])
+                files.write_state(f"{self._run}/{RECORDS}", message["records"])
             except OSError as error:
                 peer.answer({"failure": f"cannot keep the DNS records: {error}"})
                 return

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from trainshed.cluster.sandbox import crash, wire
-from trainshed.cluster.sandbox.loop import READ, WRITE
+from trainshed.cluster.sandbox import wire
+from trainshed.cluster.sandbox.loop import READ, WRITE, record_crash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Peer:
                 try:
                     self._on_message(self, message)
                 except Exception as error:  # a bug, or a client of another version: the pod must go on
-                    crash.record()
+                    record_crash()
                     self.answer({"failure": f"internal error: {error!r}"})
                 if not self._open:
                     return

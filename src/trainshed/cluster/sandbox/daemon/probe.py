@@ -1,6 +1,6 @@
 """Tries what sandboxes need of the kernel, one step after the other, in processes that end at once.
 
-Run with `bare.py`; prints a JSON object: step -> empty text, or what the kernel said. Steps after one that
+Run with `bootstrap.py`; prints a JSON object: step -> empty text, or what the kernel said. Steps after one that
 the rest depends on are left out.
 
     user      a user namespace             map       ids in it
@@ -16,7 +16,8 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox import files, wire
+from trainshed.cluster.sandbox.addresses import FIRST_POD, pod_address
 from trainshed.cluster.sandbox.linux import syscalls, userns
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem
 from trainshed.cluster.sandbox.net import clusternet
@@ -99,7 +100,7 @@ def _mount_overlay(directory: str) -> None:
     try:
         RootFilesystem(private, []).check_overlay()
     finally:
-        durable.remove_tree(private)
+        files.remove_tree(private)
 
 
 def _mount_proc() -> None:
@@ -125,7 +126,7 @@ def _make_pod_network() -> None:
         failure = _attempt(clusternet.enter_new_cluster_network)
         if not failure:
             cluster = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            failure = _attempt(lambda: clusternet.enter_new_pod_network(cluster, "10.88.0.2"))
+            failure = _attempt(lambda: clusternet.enter_new_pod_network(cluster, pod_address(FIRST_POD)))
         wire.send_all(theirs, wire.message_frame({"failure": failure}))
         os._exit(0)
     theirs.close()

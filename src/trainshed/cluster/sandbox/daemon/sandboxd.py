@@ -16,11 +16,11 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.sandbox import crash, durable, wire
+from trainshed.cluster.sandbox import files, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim
 from trainshed.cluster.sandbox.linux import netlink, syscalls, userns
-from trainshed.cluster.sandbox.loop import Loop
+from trainshed.cluster.sandbox.loop import Loop, record_crash
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
 
 TYPE_CHECKING = False
@@ -97,7 +97,7 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
     except LaunchError as error:
         _tell(report, {"step": error.step, "detail": error.detail})
     except BaseException as error:
-        crash.record()
+        record_crash()
         _tell(report, {"step": "start", "detail": str(error)})
     finally:
         os._exit(status)
@@ -264,7 +264,7 @@ class Daemon:
                 answer = {"failure": str(error), "errno": error.errno}
             wire.send_all(sock, wire.message_frame(answer), descriptors)
         except BaseException:
-            crash.record()
+            record_crash()
         finally:
             os._exit(0)
 
@@ -288,12 +288,12 @@ class Daemon:
 
     def _remove(self, uid: str) -> list[int]:
         pod = f"{self._pods}/{uid}"
-        state = durable.read_state(f"{pod}/sandbox/{durable.SANDBOX}")
+        state = files.read_state(f"{pod}/sandbox/{files.SANDBOX}")
         if state and state["ip"]:
             ipam.release(f"{self._run}/{ipam.DIRECTORY}", state["ip"], uid)
         os.nice(_REMOVAL_NICE)
-        durable.remove_tree(f"{pod}/containers")
-        durable.remove_tree(f"{pod}/sandbox")
+        files.remove_tree(f"{pod}/containers")
+        files.remove_tree(f"{pod}/sandbox")
         try:
             os.rmdir(pod)
         except OSError:
@@ -302,7 +302,7 @@ class Daemon:
 
     def _remove_tree(self, path: str) -> list[int]:
         os.nice(_REMOVAL_NICE)
-        durable.remove_tree(path)
+        files.remove_tree(path)
         return []
 
     def _run_sandbox(self, peer: Peer, spec: Message) -> None:
@@ -317,7 +317,7 @@ class Daemon:
         try:
             self._be_shim(sock, spec, ip)
         except BaseException:
-            crash.record()
+            record_crash()
         finally:
             os._exit(0)
 
@@ -325,7 +325,7 @@ class Daemon:
         os.setsid()
         addresses = f"{self._run}/{ipam.DIRECTORY}"
         pod = f"{self._pods}/{spec['uid']}"
-        durable.make_directory(pod)
+        files.make_directory(pod)
         shim = Shim(spec, pod, ip, addresses, self._cluster, self._user)
         try:
             state = shim.prepare()

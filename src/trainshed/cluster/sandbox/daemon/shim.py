@@ -13,11 +13,11 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.sandbox import durable
+from trainshed.cluster.sandbox import files
 from trainshed.cluster.sandbox.daemon import podfiles
 from trainshed.cluster.sandbox.daemon.accounting import pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
-from trainshed.cluster.sandbox.daemon.joined import JoinedProcess
+from trainshed.cluster.sandbox.daemon.exec import ExecProcess
 from trainshed.cluster.sandbox.daemon.peers import Server
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.loop import READ, WRITE, Loop
@@ -54,7 +54,7 @@ class Shim:
     def prepare(self) -> Message:
         """Make the pod's namespaces and files and start serving; return its state. Raises OSError."""
         syscalls.set_process_name("trainshed-shim")
-        durable.make_directory(self._directory)
+        files.make_directory(self._directory)
         lock = f"{self._directory}/{LOCK}"
         self._lock = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
@@ -77,14 +77,14 @@ class Shim:
         containers = f"{self._pod}/containers"
         for name in os.listdir(containers) if os.path.isdir(containers) else ():
             for attempt in os.listdir(f"{containers}/{name}"):
-                state = durable.read_state(f"{containers}/{name}/{attempt}/{STATE}")
+                state = files.read_state(f"{containers}/{name}/{attempt}/{STATE}")
                 if state is not None:
                     self._ended[name, int(attempt)] = state
 
     def _write(self, stopped: bool) -> None:
         state = {key: self._spec[key] for key in ("uid", "namespace", "name", "host_network")}
         state |= {"ip": self._ip, "pid": os.getpid(), "stopped": stopped}
-        durable.write_state(f"{self._directory}/{durable.SANDBOX}", state)
+        files.write_state(f"{self._directory}/{files.SANDBOX}", state)
 
     def _state(self) -> Message:
         running = [one.state() for one in self._containers.values() if one.running]
@@ -141,8 +141,8 @@ class Shim:
             peer.answer({"failure": "the pod is stopping or this attempt is being started"})
             return
         directory = f"{self._pod}/containers/{spec['name']}/{spec['attempt']}"
-        durable.remove_tree(directory)
-        durable.make_directory(directory)
+        files.remove_tree(directory)
+        files.make_directory(directory)
         self._discard_older(spec["name"])
         pod = {"files": self._files, "host_network": self._spec["host_network"]}
         self._starting[key] = peer
@@ -169,7 +169,7 @@ class Shim:
             try:
                 os.close(self._lock)
                 for path in directories:
-                    durable.remove_tree(path)
+                    files.remove_tree(path)
             finally:
                 os._exit(0)  # what it could not delete, remove_sandbox meets again
         self._janitors.add(pid)
@@ -215,7 +215,7 @@ class Shim:
         if one is None:
             peer.answer({"missing": f"container {message['name']} does not run"})
             return
-        JoinedProcess(self._loop, one, message, peer)
+        ExecProcess(self._loop, one, message, peer)
 
     def _on_attach(self, peer: Peer, message: Message) -> None:
         one = self._running(message["name"])

@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import socket
 
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, GATEWAY, POD_PREFIX_LENGTH
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.linux.netlink import NetworkNamespace, address_of
 
 BRIDGE = "trainshed0"
-GATEWAY = "10.88.0.1"
-PREFIX = 16
-API_SERVICE = "10.96.0.1"
-DNS_PORT = 53
-PROXY_PORT = 3128
 _LOOPBACK = 1  # the index of `lo` in every namespace
 
 
@@ -24,8 +20,8 @@ def enter_new_cluster_network() -> None:
     network.set_up(_LOOPBACK)
     network.add_bridge(BRIDGE, address_of(GATEWAY))
     bridge = socket.if_nametoindex(BRIDGE)
-    network.add_address(bridge, GATEWAY, PREFIX)
-    network.add_address(bridge, API_SERVICE, 32)
+    network.add_address(bridge, GATEWAY, POD_PREFIX_LENGTH)
+    network.add_address(bridge, API_ADDRESS, 32)
     network.close()
 
 
@@ -48,7 +44,7 @@ def enter_new_pod_network(cluster: int, ip: str) -> None:
         outside.close()
     inside.set_up(_LOOPBACK)
     interface = socket.if_nametoindex("eth0")
-    inside.add_address(interface, ip, PREFIX)
+    inside.add_address(interface, ip, POD_PREFIX_LENGTH)
     inside.set_up(interface)
     inside.add_default_route(GATEWAY)
     inside.close()

@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import signal
 
+from trainshed.cluster.sandbox.addresses import POD_NETWORK
 from trainshed.cluster.sandbox.linux import syscalls
 
 _DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAP = "tap0"
-_POD_NETWORK = "10.88.0.0/16"
 _RULES = (
     "add table ip trainshed",
     "add chain ip trainshed out { type nat hook postrouting priority 100 ; }",
-    f"add rule ip trainshed out ip saddr {_POD_NETWORK} oifname {TAP} masquerade",
+    f"add rule ip trainshed out ip saddr {POD_NETWORK} oifname {TAP} masquerade",
 )
 
 
@@ -38,7 +38,7 @@ def forward() -> None:
     if nft:
         _run([nft, " ; ".join(_RULES)])
     elif iptables:
-        where = ["-t", "nat", "-A", "POSTROUTING", "-s", _POD_NETWORK, "-o", TAP]
+        where = ["-t", "nat", "-A", "POSTROUTING", "-s", POD_NETWORK, "-o", TAP]
         _run([iptables, *where, "-j", "MASQUERADE"])
     else:
         raise OSError("neither nft nor iptables is installed")

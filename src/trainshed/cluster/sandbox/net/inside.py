@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import time
 
-from trainshed.cluster.sandbox import durable, wire
+from trainshed.cluster.sandbox import files, wire
 from trainshed.cluster.sandbox.net import ipam
 from trainshed.cluster.sandbox.net.nameserver import HOLD
 from trainshed.cluster.sandbox.net.zone import Zone
@@ -43,7 +43,7 @@ class Inside:
     def namespace(self, client: str) -> str:
         """Return the namespace of the pod that has the address; empty when there is none."""
         uid = ipam.owner(self._addresses, client)
-        state = durable.read_state(f"{self._pods}/{uid}/sandbox/{durable.SANDBOX}") if uid else None
+        state = files.read_state(f"{self._pods}/{uid}/sandbox/{files.SANDBOX}") if uid else None
         return str(state["namespace"]) if state else ""
 
     def dial(self, address: str, port: int, timeout: float) -> socket.socket:

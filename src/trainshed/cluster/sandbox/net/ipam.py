@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 
+from trainshed.cluster.sandbox.addresses import FIRST_POD, LAST_POD, POD_NETWORK, pod_address, pod_number
+
 DIRECTORY = "addresses"
-_FIRST = 2  # 10.88.0.0 is the network, 10.88.0.1 the gateway
-_LAST = 65534
 
 
 class AddressPool:
-    """Hands out addresses of 10.88.0.0/16 in order, so that a released one rests as long as possible."""
+    """Hands out addresses of the pods' network in order, so that a released one rests as long as possible."""
 
     def __init__(self, directory: str, pods: str) -> None:
         """Take up the addresses recorded in `directory`, less those of pods without a trace in `pods`."""
@@ -25,16 +25,16 @@ class AddressPool:
             with open(f"{directory}/{ip}") as file:
                 uid = file.read()
             if uid and os.path.exists(f"{pods}/{uid}/sandbox"):
-                used.append(_number(ip))
+                used.append(pod_number(ip))
             else:
                 os.unlink(f"{directory}/{ip}")
-        self._last = max(used, default=_FIRST - 1)
+        self._last = max(used, default=FIRST_POD - 1)
 
     def allocate(self, uid: str) -> str:
         """Return a free address, recorded as used by `uid`. Raises OSError when none is left."""
-        for step in range(1, _LAST - _FIRST + 2):
-            number = (self._last - _FIRST + step) % (_LAST - _FIRST + 1) + _FIRST
-            ip = f"10.88.{number >> 8}.{number & 255}"
+        for step in range(1, LAST_POD - FIRST_POD + 2):
+            number = (self._last - FIRST_POD + step) % (LAST_POD - FIRST_POD + 1) + FIRST_POD
+            ip = pod_address(number)
             try:
                 fd = os.open(f"{self._directory}/{ip}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
@@ -43,7 +43,7 @@ class AddressPool:
             os.close(fd)
             self._last = number
             return ip
-        raise OSError("no pod address is left in 10.88.0.0/16")
+        raise OSError(f"no pod address is left in {POD_NETWORK}")
 
 
 def release(directory: str, ip: str, uid: str) -> None:
@@ -63,11 +63,3 @@ def owner(directory: str, ip: str) -> str:
             return file.read()
     except FileNotFoundError:
         return ""
-
-
-def _number(ip: str) -> int:
-    try:
-        _, _, high, low = ip.split(".")
-        return int(high) << 8 | int(low)
-    except ValueError:
-        return 0

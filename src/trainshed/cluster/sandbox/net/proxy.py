@@ -17,8 +17,8 @@ import os
 import select
 import socket
 
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, GATEWAY, is_cluster, is_local, is_pod, is_service
 from trainshed.cluster.sandbox.loop import READ
-from trainshed.cluster.sandbox.net.clusternet import API_SERVICE, GATEWAY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ _TIMEOUT = 30.0  # seconds to send a request, or to connect
 _IDLE = 3600.0  # seconds without a byte
 _STACK = 256 * 1024  # bytes; the default of 8 MiB is address space only, but limits may count it
 _HOP_HEADERS = (b"proxy-connection", b"proxy-authorization", b"connection", b"keep-alive")
-_FORBIDDEN = ("127.", "0.", "169.254.", "10.88.", "10.96.")
-_POD_NETWORK = "10.88."
 
 
 class Refused(Exception):
@@ -155,13 +153,13 @@ def _authority(raw: bytes, default: int) -> tuple[str, int]:
 
 def is_inside(address: str) -> bool:
     """Whether pods reach the IPv4 address by themselves: a pod's, or the API's, but not the gateway's."""
-    return address == API_SERVICE or (address.startswith(_POD_NETWORK) and address != GATEWAY)
+    return address == API_ADDRESS or (is_pod(address) and address != GATEWAY)
 
 
 def is_forbidden(address: str) -> bool:
     """Whether the proxy may not go there from the host: its loopback, link-local, the cluster's networks."""
     address = address.removeprefix("::ffff:").lower()
-    return address.startswith(_FORBIDDEN) or address in ("::1", "::") or address.startswith("fe80:")
+    return is_cluster(address) or is_local(address)
 
 
 def _connect(target: Target, client: str, inside: Inside) -> socket.socket:
@@ -199,7 +197,7 @@ def _resolve(host: str, port: int, client: str, inside: Inside) -> list[tuple[in
 
 
 def _why_forbidden(address: str) -> str:
-    if address.startswith("10.96."):
+    if is_service(address):
         return "cluster IPs are not routed; its Service needs equal port and targetPort, and a ready pod"
     return "an address of this machine"
 

@@ -6,6 +6,7 @@ the node agent pushes; reverse lookups answer for the addresses in it.
 
 from __future__ import annotations
 
+from trainshed.cluster.sandbox.addresses import DOMAIN, is_cluster
 from trainshed.cluster.sandbox.net import dnswire
 
 TYPE_CHECKING = False
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from trainshed.cluster.sandbox.net.dnswire import Question
 
-DOMAIN = "cluster.local"
 _REVERSE = ".in-addr.arpa"
 
 
@@ -38,7 +38,7 @@ class Zone:
         if name == DOMAIN or name.endswith(f".{DOMAIN}"):
             return True
         address = _reversed_address(name)
-        return address is not None and address.startswith(("10.88.", "10.96."))
+        return address is not None and is_cluster(address)
 
     def find(self, host: str, namespace: str) -> tuple[str, ...] | None:
         """Return the addresses that `host` has for a pod of `namespace`, along its search path.

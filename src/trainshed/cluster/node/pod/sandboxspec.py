@@ -11,6 +11,7 @@ import msgspec
 
 from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import Capabilities
+from trainshed.cluster.sandbox.addresses import DOMAIN, GATEWAY
 from trainshed.cluster.sandbox.model import ContainerSpec, Mount, SandboxSpec
 from trainshed.kube.meta.objects import Object
 
@@ -21,8 +22,8 @@ DEFAULT_WORKDIR = "/"
 class ClusterNetwork(msgspec.Struct, frozen=True):
     """Where the cluster's own DNS is, and the host's resolver settings that pods inherit."""
 
-    dns_ip: str = "10.88.0.1"
-    domain: str = "cluster.local"
+    dns_ip: str = GATEWAY
+    domain: str = DOMAIN
     host_searches: tuple[str, ...] = ()
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KILL_AFTER = 2.0  # seconds between SIGHUP and SIGKILL when the client has gone
 
 
-class JoinedProcess:
+class ExecProcess:
     """One exec. Its streams are handed to the client as descriptors; the shim only waits for its end.
 
     Answers `{"started": true}` with [terminal] or [stdin, stdout, stderr], or `{"error": ...}`; later

@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainshed.cluster.node.pod import podfields
-from trainshed.cluster.node.pod.observed import find_container
-from trainshed.cluster.node.pod.podfields import FieldError, NodeFacts
-from trainshed.cluster.node.volumes.atomic import File, check_path
-from trainshed.cluster.node.volumes.configuration import DEFAULT_MODE
-from trainshed.cluster.node.volumes.errors import MountError
+from trainshed.cluster.node import podfields
+from trainshed.cluster.node.podfields import FieldError, NodeFacts
+from trainshed.cluster.node.volumes.files import DEFAULT_MODE, File, check_path
+from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Source
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import find_container
+
+
+class DownwardApiVolume(FileVolume):
+    """Fields of the pod itself."""
+
+    field = "downwardAPI"
+
+    def files(self, setup: Setup) -> dict[str, File]:
+        return downward_files(setup.source, setup.pod, setup.node)
 
 
 def downward_files(
-    source: Mapping[str, Any], pod: Object, node: NodeFacts, default_mode: int | None = None
+    source: Source, pod: Object, node: NodeFacts, default_mode: int = DEFAULT_MODE
 ) -> dict[str, File]:
-    """Return the files of a downwardAPI source. Raises MountError."""
-    mode = source.get("defaultMode", default_mode if default_mode is not None else DEFAULT_MODE)
+    """Return the files of a downwardAPI source, in a volume or projected. Raises MountError."""
+    mode = source.get("defaultMode", default_mode)
     out = {}
     for item in source.get("items") or ():
         try:

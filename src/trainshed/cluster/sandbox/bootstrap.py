@@ -1,4 +1,4 @@
-"""Runs a daemon of this package with the standard library only: `python -I -S bare.py <module> <args>`.
+"""Runs a daemon of this package with the standard library only: `python -I -S bootstrap.py <module> <args>`.
 
 `-S` leaves out site-packages (22 ms and several MB). The packages above the daemons are entered into
 `sys.modules` without running their `__init__` files, so what those import never reaches a daemon.
@@ -16,7 +16,7 @@ _PACKAGES = (
     "trainshed.cluster.sandbox.linux",
     "trainshed.cluster.sandbox.net",
 )
-_OWN_PATH = os.path.join("trainshed", "cluster", "sandbox", "bare.py")
+_OWN_PATH = os.path.join("trainshed", "cluster", "sandbox", "bootstrap.py")
 
 
 def source_directory() -> str:

@@ -17,20 +17,23 @@ import msgspec
 
 from trainshed.cluster.images.directories import ImageProblem, command_line, image_for
 from trainshed.cluster.node.devices import gpu
-from trainshed.cluster.node.pod.context import NodeContext
 from trainshed.cluster.node.pod.environment import (
     ConfigError,
     Surroundings,
     base_environment,
     container_environment,
     proxy_environment,
+    referenced,
+    thread_environment,
 )
-from trainshed.cluster.node.pod.references import References, needed, read
-from trainshed.cluster.node.pod.specs import ContainerParts, container_spec, hostname, sandbox_spec
-from trainshed.cluster.node.threads import default_threads
-from trainshed.cluster.node.volumes.errors import ClaimPending, MountError
-from trainshed.cluster.node.volumes.manager import VolumeManager, token_issuer
-from trainshed.cluster.node.volumes.mounts import Volume, container_mounts
+from trainshed.cluster.node.pod.nodecontext import NodeContext
+from trainshed.cluster.node.pod.sandboxspec import ContainerParts, container_spec, hostname, sandbox_spec
+from trainshed.cluster.node.references import Reference, References, read
+from trainshed.cluster.node.volumes import registry
+from trainshed.cluster.node.volumes.manager import VolumeManager
+from trainshed.cluster.node.volumes.mounts import container_mounts
+from trainshed.cluster.node.volumes.tokens import token_issuer
+from trainshed.cluster.node.volumes.volume import ClaimPending, MountError, Volume
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
 from trainshed.kube.meta.objects import Object
 
@@ -68,15 +71,18 @@ class Prepared(msgspec.Struct, frozen=True):
     volumes: dict[str, Volume]
 
 
+def needed(pod: Object) -> set[Reference]:
+    """Return every object that the pod's containers and volumes name, optional ones included."""
+    return referenced(pod) | registry.referenced(pod)
+
+
 class PodStarter:
     """Sets one pod up. Holds its volumes between starts."""
 
     def __init__(self, context: NodeContext, uid: str) -> None:
         self._context = context
         self._uid = uid
-        self.volumes = VolumeManager(
-            context.paths.volumes(uid), uid, context.facts, token_issuer(context.client)
-        )
+        self.volumes = VolumeManager(context.paths, uid, context.facts, token_issuer(context.client))
         self._prepared: Prepared | None = None
         self._preparing = asyncio.Lock()
 
@@ -113,7 +119,7 @@ class PodStarter:
             indexes = context.allocated.get(self._uid, {}).get(container["name"], ())
             devices = gpu.environment(indexes) if context.gpus else {}
             base = base_environment(hostname(pod), context.search_path, tty=bool(container.get("tty")))
-            base |= default_threads(declared, os.cpu_count() or 1)
+            base |= thread_environment(declared, os.cpu_count() or 1)
             env = {**base, **proxy_environment(context.options.egress), **image.env, **devices, **declared}
             path = env["PATH"]
             argv = command_line(

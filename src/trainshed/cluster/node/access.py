@@ -1,30 +1,27 @@
-"""Access to the pods of a node: logs, exec, attach, port-forward, usage, with the kubelet's error texts."""
+"""Access to the pods of a node: logs, exec, attach, port-forward, with the kubelet's error texts."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping
 
 from trainshed.cluster.backend import ByteStream, ExecRequest, ExecSession, LogRequest
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.logs import read_logs
-from trainshed.cluster.node.pod.observed import Attempt, find_container
+from trainshed.cluster.node.pod.observed import Attempt
 from trainshed.cluster.node.pod.worker import PodWorker
-from trainshed.cluster.node.usage import CpuMeter
-from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound, StartError
+from trainshed.cluster.sandbox.api import ExecSpec, Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.errors import ApiError, bad_request, internal
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import find_container
 
 
 class NodeAccess:
-    """Implements `cluster.backend.NodeBackend`. `workers` is the agent's own table, by pod uid."""
+    """Implements `cluster.backend.NodeBackend`. `workers` is the node's own table, by pod uid."""
 
     def __init__(self, runtime: Runtime, paths: NodePaths, workers: Mapping[str, PodWorker]) -> None:
         self._runtime = runtime
         self._paths = paths
         self._workers = workers
-        self._meters: dict[str, CpuMeter] = {}
 
     async def logs(self, pod: Object, request: LogRequest) -> AsyncIterator[bytes]:
         """Yield log bytes; with `follow`, until the container ends. ApiError 400 while there is nothing."""
@@ -47,7 +44,14 @@ class NodeAccess:
         uid = self._running(pod, request.container)
         env = (("TERM", "xterm"),) if request.tty else ()
         try:
-            return await self._runtime.exec(uid, request, env)
+            spec = ExecSpec(
+                container=request.container,
+                argv=request.command,
+                env=env,
+                stdin=request.stdin,
+                tty=request.tty,
+            )
+            return await self._runtime.exec(uid, spec)
         except SandboxNotFound:
             raise _container_not_found(request.container) from None
         except (StartError, RuntimeLost) as error:
@@ -57,7 +61,7 @@ class NodeAccess:
         """Join the streams of a running container."""
         uid = self._running(pod, request.container)
         try:
-            return await self._runtime.attach(uid, request)
+            return await self._runtime.attach(uid, request.container, stdin=request.stdin)
         except SandboxNotFound:
             raise _container_not_found(request.container) from None
         except RuntimeLost as error:
@@ -73,29 +77,6 @@ class NodeAccess:
             return await self._runtime.dial(metadata["uid"], port)
         except (SandboxNotFound, RuntimeLost) as error:
             raise ConnectionRefusedError(str(error)) from error
-
-    async def measure(self) -> dict[tuple[str, str], tuple[float, int, list[str]]]:
-        """Return, by (namespace, name) of each running pod: cores and bytes in use, its running containers."""
-        found = await asyncio.gather(*(self._measure_one(worker) for worker in list(self._workers.values())))
-        self._meters = {uid: meter for uid, meter in self._meters.items() if uid in self._workers}
-        return {key: value for key, value in found if value is not None}
-
-    async def _measure_one(
-        self, worker: PodWorker
-    ) -> tuple[tuple[str, str], tuple[float, int, list[str]] | None]:
-        metadata = worker.pod["metadata"]
-        key = (metadata["namespace"], metadata["name"])
-        seen = worker.seen()
-        running = [name for name, known in seen.containers.items() if known.running]
-        started = min((a.started_at for c in seen.containers.values() for a in c.attempts), default=0.0)
-        if not running or seen.ip is None or seen.stopped:
-            return key, None
-        try:
-            used = await self._runtime.usage(worker.uid)
-        except (SandboxNotFound, RuntimeLost):
-            return key, None
-        meter = self._meters.setdefault(worker.uid, CpuMeter(started))
-        return key, (meter.cores(used.cpu_seconds, time.time()), used.memory_bytes, running)
 
     def _logged_attempt(self, pod: Object, name: str, previous: bool) -> Attempt:
         """Return the attempt whose log is asked for (kubelet `validateContainerLogStatus`)."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.sandbox import durable
+from trainshed.cluster.sandbox import files
 from trainshed.cluster.sandbox.model import ContainerState, RuntimePaths, SandboxState
 from trainshed.cluster.sandbox.net import ipam
 
@@ -20,10 +20,10 @@ _KILLED = 9
 def read(paths: RuntimePaths, uid: str) -> SandboxState:
     """Return the state that the files tell, as it is: a container may still look as if it ran."""
     pod = paths.pods / uid
-    sandbox = durable.read_state(str(pod / "sandbox" / "sandbox.json")) or {}
+    sandbox = files.read_state(str(pod / "sandbox" / "sandbox.json")) or {}
     containers = []
     for path in sorted(pod.glob("containers/*/*/state.json")):
-        state = durable.read_state(str(path))
+        state = files.read_state(str(path))
         if state is not None:
             containers.append(msgspec.convert(state, ContainerState))
     containers.sort(key=lambda one: (one.name, -one.attempt))
@@ -45,18 +45,18 @@ def settle(paths: RuntimePaths, uid: str) -> bool:
     """
     pod = paths.pods / uid
     name = str(pod / "sandbox" / "sandbox.json")
-    sandbox = durable.read_state(name)
+    sandbox = files.read_state(name)
     if _has_shim(pod):
         return False
     if sandbox is None:
         return True
     for path in sorted(pod.glob("containers/*/*/state.json")):
-        state = durable.read_state(str(path))
+        state = files.read_state(str(path))
         if state is not None and state["finished_at"] is None:
             state |= {"pid": None, "finished_at": time.time(), "exit_code": 128 + _KILLED, "signal": _KILLED}
-            durable.write_state(str(path), {**state, "message": SHIM_DIED})
+            files.write_state(str(path), {**state, "message": SHIM_DIED})
     if not sandbox["stopped"]:
-        durable.write_state(name, {**sandbox, "stopped": True})
+        files.write_state(name, {**sandbox, "stopped": True})
     if sandbox["ip"]:
         ipam.release(str(paths.run / "addresses"), sandbox["ip"], uid)
     return True
@@ -77,7 +77,7 @@ def _has_shim(pod: Path) -> bool:
 def remove(paths: RuntimePaths, uid: str) -> None:
     """Delete the runtime's files of a pod without the daemon's help. Raises OSError."""
     pod = paths.pods / uid
-    durable.remove_tree(str(pod / "containers"))
-    durable.remove_tree(str(pod / "sandbox"))
+    files.remove_tree(str(pod / "containers"))
+    files.remove_tree(str(pod / "sandbox"))
     with contextlib.suppress(OSError):
         pod.rmdir()

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node.pod.context import NodeContext
 from trainshed.cluster.node.pod.handlers import Target, act
-from trainshed.cluster.node.pod.lifecycle import BeginStop
+from trainshed.cluster.node.pod.lifecycle import BeginStop, backoff_seconds, should_restart
 from trainshed.cluster.node.pod.logs import tail_text
-from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, Health, Stopping, find_container
+from trainshed.cluster.node.pod.nodecontext import NodeContext
+from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, Health, Stopping
 from trainshed.cluster.node.pod.probes import Prober, initial_health
 from trainshed.cluster.node.pod.record import PodRecord
-from trainshed.cluster.node.pod.restarts import backoff_seconds, should_restart
 from trainshed.cluster.sandbox.api import ContainerState
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import find_container
 
 FALLBACK_LINES, FALLBACK_BYTES = 80, 2048
 """How much of the log becomes the termination message (FallbackToLogsOnError)."""

@@ -1,0 +1,220 @@
+"""The machine under the nodes: what there is once, however many nodes it shows.
+
+    informers: pods ─────────────────────────────────┐
+               ConfigMaps, Secrets, claims ──────────┤
+    runtime:   ends of containers, list every 10 s ──┴──▶ Node (by spec.nodeName) ──▶ its workers
+    DNS zone ◀── published by the workers ── Services
+
+Expected flow of `run`: every node registers ▸ sandboxes are listed ▸ pods get their workers, which take over what
+is found ▸ the DNS zone is complete ▸ ends of containers are followed ▸ what nobody wants is removed. The runtime
+keeps ends until they are read, so none is lost in between. Sandboxes outlive the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from trainshed.client.client import Client
+from trainshed.client.controllers.informers import SharedInformers
+from trainshed.client.events import EventRecorder
+from trainshed.client.informer import Informer
+from trainshed.cluster.images.directories import ImageRegistry
+from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.dns import DnsController
+from trainshed.cluster.node.node import Node, persist
+from trainshed.cluster.node.paths import NodePaths, remove_pod
+from trainshed.cluster.node.pod.environment import search_path
+from trainshed.cluster.node.pod.nodecontext import MachineOptions, NodeContext
+from trainshed.cluster.node.pod.sandboxspec import python_prefix
+from trainshed.cluster.node.pod.starter import TOOLS_PATH, tools_directory
+from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.node.registration import Registration, capacity
+from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimeUnavailable, SandboxState
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 2.0
+"""How long DNS, egress and new pods may be without their daemon before it is missed. A check is two messages."""
+RESYNC_SECONDS = 10.0
+"""How often the runtime is asked for everything, in case an end was missed."""
+RETRY_SECONDS = 1.0
+
+
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node shows. `labels` are added to the Node; `gpus` None: every GPU of the machine."""
+
+    labels: dict[str, str] = {}
+    max_pods: int = 110
+    gpus: tuple[int, ...] | None = None
+
+
+class Machine:
+    """`runtime` must be started; `informers` are run by their owner, and not before this is made."""
+
+    def __init__(
+        self,
+        client: Client,
+        runtime: Runtime,
+        informers: SharedInformers,
+        paths: NodePaths,
+        *,
+        options: MachineOptions | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._runtime = runtime
+        self._paths = paths
+        self._options = options or MachineOptions()
+        self._now = now
+        self._pods = informers.of(PODS)
+        self._services = informers.of(SERVICES)
+        self._services_by_namespace = self._services.index(lambda s: [s["metadata"]["namespace"]])
+        self._referenced = [informers.of(r) for r in (CONFIGMAPS, SECRETS, PERSISTENTVOLUMECLAIMS)]
+        self._dns = DnsController(runtime, informers, domain=self._options.network.domain)
+        self._recorder = EventRecorder(client, "kubelet")
+        self._images = ImageRegistry(paths.images)
+        self._tools = tools_directory()
+        self._nodes: dict[str, Node] = {}
+        self._found: dict[str, SandboxState] = {}
+        """Sandboxes of before, while the pods that they belong to get their workers."""
+        self._resync_wanted = asyncio.Event()
+        self.ready = asyncio.Event()
+        """Set when every Node is registered, sandboxes are adopted and pods are being watched."""
+        paths.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def add(self, name: str, options: NodeOptions | None = None) -> Node:
+        """Return a new node of this machine. Call before `run`."""
+        options = options or NodeOptions()
+        gpus = gpu.detect() if options.gpus is None else options.gpus
+        host_ip = self._options.host_ip
+        amounts = capacity(self._paths.home, max_pods=options.max_pods, gpus=len(gpus))
+        context = NodeContext(
+            client=self._client,
+            runtime=self._runtime,
+            recorder=self._recorder,
+            paths=self._paths,
+            images=self._images,
+            facts=NodeFacts(name, host_ip, amounts),
+            options=self._options,
+            services=self._services_by_namespace.get,
+            publish=self._dns.publish,
+            forget=self._dns.forget,
+            resync=self._resync_wanted.set,
+            search_path=search_path(python_prefix(), TOOLS_PATH if self._tools else ""),
+            tools=self._tools,
+            gpus=gpus,
+            now=self._now,
+        )
+        registration = Registration(
+            self._client, name, host_ip=host_ip, amounts=amounts, labels=options.labels, now=self._now
+        )
+        node = self._nodes[name] = Node(name, context, registration)
+        return node
+
+    async def run(self) -> None:
+        """Run the nodes until cancelled; pods run on afterwards."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_daemons())
+                tasks.create_task(self._dns.run())
+                await asyncio.gather(*(node.start(tasks) for node in self._nodes.values()))
+                found = await self._adopt()
+                tasks.create_task(self._follow_ends())
+                tasks.create_task(self._resync())
+                await self._remove_orphans(found)
+                for informer in self._referenced:
+                    self._watch(informer)
+                self.ready.set()
+        finally:
+            for node in self._nodes.values():
+                node.stop()
+            await self._recorder.close()
+
+    async def _adopt(self) -> set[str]:
+        """Give every pod its worker, and to that the pod's sandbox of before; return the sandboxes found."""
+        self._found = {state.uid: state for state in await persist(self._runtime.list, "list sandboxes")}
+        await self._services.wait_synced()
+        await self._pods.wait_synced()
+        self._pods.add_handler(self._pod_changed)
+        found, self._found = set(self._found), {}
+        self._dns.complete()
+        return found
+
+    def _pod_changed(self, kind: str, old: Object | None, pod: Object) -> None:
+        node = self._nodes.get(pod["spec"].get("nodeName", ""))
+        if node is None:
+            return
+        found = self._found.get(pod["metadata"]["uid"])
+        node.pod_changed(kind, pod, found)
+        if found is not None and found.alive:
+            self._dns.note(pod)
+
+    async def _remove_orphans(self, found: set[str]) -> None:
+        """Remove sandboxes and directories of pods that are no more."""
+        directory = self._paths.pod("")
+        left = {entry.name for entry in directory.iterdir()} if directory.is_dir() else set()
+        known = {pod["metadata"]["uid"] for pod in self._pods.items()}
+
+        async def remove(uid: str) -> None:
+            log.info("remove what is left of a pod", extra={"pod": uid})
+            try:
+                await remove_pod(self._runtime, self._paths, uid)
+            except (RuntimeLost, OSError) as error:
+                log.warning("sandbox not removed", extra={"pod": uid, "error": str(error)})
+
+        await asyncio.gather(*(remove(uid) for uid in (left | found) - known))
+
+    def _watch(self, informer: Informer) -> None:
+        plural = informer.resource.plural
+
+        def changed(kind: str, old: Object | None, new: Object) -> None:
+            metadata = new["metadata"]
+            for node in self._nodes.values():
+                node.reference_changed(metadata["namespace"], (plural, metadata["name"]))
+
+        informer.add_handler(changed)
+
+    async def _follow_ends(self) -> None:
+        while True:
+            try:
+                async for uid, state in self._runtime.events():
+                    for node in self._nodes.values():
+                        node.container_ended(uid, state)
+            except RuntimeLost as error:
+                log.warning("runtime events interrupted", extra={"error": str(error)})
+            await asyncio.sleep(RETRY_SECONDS)
+            self._resync_wanted.set()
+
+    async def _resync(self) -> None:
+        """Compare what the workers believe with what the runtime says: now and then, and when in doubt."""
+        while True:
+            try:
+                async with asyncio.timeout(RESYNC_SECONDS):
+                    await self._resync_wanted.wait()
+            except TimeoutError:
+                pass
+            self._resync_wanted.clear()
+            before = [(node, node.sandboxed()) for node in self._nodes.values()]
+            try:
+                states = {state.uid: state for state in await self._runtime.list()}
+            except (RuntimeLost, OSError) as error:
+                log.warning("runtime does not answer", extra={"error": str(error)})
+                continue
+            for node, uids in before:
+                node.compare(uids, states)
+
+    async def _keep_daemons(self) -> None:
+        """Start a daemon again that has died. Running pods do without them: only new ones wait."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            try:
+                await self._runtime.start()
+            except (RuntimeLost, RuntimeUnavailable, OSError) as error:
+                log.error("the sandbox daemons cannot be started: %s", error)

@@ -1,0 +1,124 @@
+"""One node: its Node object and Lease, and a worker for each of its pods.
+
+Machine ──pods of this node, ends of containers, changed objects──▶ Node ──▶ PodWorker per uid
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from trainshed.client.transport import TransportError
+from trainshed.cluster.node.access import NodeAccess
+from trainshed.cluster.node.metrics import PodMeter
+from trainshed.cluster.node.paths import remove_pod
+from trainshed.cluster.node.pod.nodecontext import NodeContext
+from trainshed.cluster.node.pod.worker import PodWorker
+from trainshed.cluster.node.references import Reference
+from trainshed.cluster.node.registration import Registration
+from trainshed.cluster.sandbox.api import ContainerState, RuntimeLost, SandboxState
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import Object
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+_Answer = TypeVar("_Answer")
+
+
+class Node:
+    """Told by its `Machine` what happens; see there for the order of the calls."""
+
+    def __init__(self, name: str, context: NodeContext, registration: Registration) -> None:
+        self.name = name
+        self._context = context
+        self._registration = registration
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self.access = NodeAccess(context.runtime, context.paths, self._workers)
+        """For the API server: logs, exec and the like of this node's pods."""
+        self.meter = PodMeter(context.runtime, self._workers)
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Register the Node and renew its Lease in `tasks`, where the workers run too."""
+        node = await persist(self._registration.register, "register node")
+        tasks.create_task(self._registration.keep_alive(node))
+        self._tasks = tasks
+
+    def stop(self) -> None:
+        """Take no more pods."""
+        self._tasks = None
+
+    def pod_changed(self, kind: str, pod: Object, found: SandboxState | None) -> None:
+        """Take a change of a pod that is bound here. `found`: its sandbox where one is left from before."""
+        uid = pod["metadata"]["uid"]
+        worker = self._workers.get(uid)
+        if kind == "DELETED":
+            if worker is not None:
+                worker.mark_gone()
+        elif worker is not None:
+            worker.update(pod)
+        elif self._tasks is not None:
+            worker = self._workers[uid] = PodWorker(self._context, pod, found=found)
+            self._tasks.create_task(self._work(worker), name=f"pod-{pod['metadata']['name']}")
+
+    def container_ended(self, uid: str, state: ContainerState) -> None:
+        """Take the end of a container if its pod is here."""
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.container_ended(state)
+
+    def reference_changed(self, namespace: str, reference: Reference) -> None:
+        """Tell every pod of the namespace that an object has changed that it may refer to."""
+        for worker in self._workers.values():
+            if worker.pod["metadata"]["namespace"] == namespace:
+                worker.reference_changed(reference)
+
+    def sandboxed(self) -> set[str]:
+        """Return the pods that should have a sandbox now."""
+        return {uid for uid, worker in self._workers.items() if _sandboxed(worker)}
+
+    def compare(self, before: set[str], states: Mapping[str, SandboxState]) -> None:
+        """Take what the runtime says of all its sandboxes. `before` is what `sandboxed` returned before it was
+        asked: of a pod that came meanwhile it may know nothing yet."""
+        for uid in before:
+            worker = self._workers.get(uid)
+            if worker is not None and _sandboxed(worker):
+                worker.sandbox_found(states.get(uid))
+
+    async def _work(self, worker: PodWorker) -> None:
+        """Run a worker; a bug in one must not end the node: it starts again from what the runtime says."""
+        runtime, paths = self._context.runtime, self._context.paths
+        while True:
+            try:
+                await worker.run()
+                break
+            except Exception:
+                log.exception("pod worker failed", extra={"pod": worker.uid})
+                await asyncio.sleep(RETRY_SECONDS)
+                if worker.record.gone:
+                    try:
+                        await remove_pod(runtime, paths, worker.uid)
+                    except (RuntimeLost, OSError) as error:
+                        log.warning("sandbox not removed", extra={"pod": worker.uid, "error": str(error)})
+                    break
+                states = {state.uid: state for state in await persist(runtime.list, "list sandboxes")}
+                worker = PodWorker(self._context, worker.pod, found=states.get(worker.uid))
+                self._workers[worker.uid] = worker
+        self._workers.pop(worker.uid, None)
+
+
+def _sandboxed(worker: PodWorker) -> bool:
+    return worker.record.ip is not None and not worker.record.stopped
+
+
+async def persist(call: Callable[[], Coroutine[Any, Any, _Answer]], what: str) -> _Answer:
+    """Return what `call` returns, trying again while the API or the runtime is away."""
+    while True:
+        try:
+            return await call()
+        except (ApiError, TransportError, RuntimeLost) as error:
+            log.warning("node waits", extra={"step": what, "error": str(error)})
+            await asyncio.sleep(RETRY_SECONDS)

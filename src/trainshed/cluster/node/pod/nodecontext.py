@@ -1,0 +1,63 @@
+"""What all workers of a node share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from trainshed.client.client import Client
+from trainshed.client.events import EventRecorder
+from trainshed.cluster.images.directories import ImageRegistry
+from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.pod.environment import Egress
+from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork
+from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
+from trainshed.cluster.node.podfields import NodeFacts
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, GATEWAY
+from trainshed.cluster.sandbox.api import Runtime
+from trainshed.kube.meta.objects import Object
+
+PublishPod = Callable[[Object], Awaitable[None]]
+
+
+class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every pod of this machine; everything has a default that suits one machine.
+
+    `masked` are host paths hidden from containers beside the state directory.
+    """
+
+    host_ip: str = GATEWAY
+    api_host: str = API_ADDRESS
+    api_port: int = API_PORT
+    egress: Egress = Egress()
+    network: ClusterNetwork = ClusterNetwork()
+    capabilities: Capabilities = msgspec.field(default_factory=local_capabilities)
+    masked: tuple[str, ...] = ()
+
+
+class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Services and facts for the workers.
+
+    `services` returns the Services of a namespace as last seen; `publish` makes a pod's DNS records true before
+    its status is written, `forget` drops them; `resync` asks for a comparison with what the runtime says.
+    """
+
+    client: Client
+    runtime: Runtime
+    recorder: EventRecorder
+    paths: NodePaths
+    images: ImageRegistry
+    facts: NodeFacts
+    options: MachineOptions
+    services: Callable[[str], Sequence[Object]]
+    publish: PublishPod
+    forget: Callable[[str], None]
+    resync: Callable[[], None]
+    search_path: str
+    tools: Path | None
+    gpus: tuple[int, ...]
+    now: Callable[[], float]
+    allocated: dict[str, dict[str, tuple[int, ...]]] = {}
+    """GPU indexes by pod uid and container; a pod that ended gives its own back."""

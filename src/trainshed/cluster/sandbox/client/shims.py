@@ -1,0 +1,74 @@
+"""The shims: what each says of its pod, or what is left on disk of those that have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from trainshed.cluster.sandbox.client import recovery
+from trainshed.cluster.sandbox.client.connection import Connection, NobodyListens, connected
+from trainshed.cluster.sandbox.model import RuntimePaths, SandboxNotFound, SandboxState
+
+SETTLE_SECONDS = 0.02
+"""Between looks at a shim that closed its sockets and has not let go of its lock yet."""
+_SETTLE_POLLS = 50
+_STATE_SECONDS = 10.0
+
+
+class Shims:
+    """The shims of a state directory, by the uid of their pod."""
+
+    def __init__(self, paths: RuntimePaths) -> None:
+        self._paths = paths
+
+    def connect(self, uid: str) -> Connection:
+        """Return a connection, which the caller closes. Raises NobodyListens or RuntimeLost."""
+        return Connection(self._socket(uid))
+
+    def open(self, uid: str) -> Connection:
+        """Return a connection, which the caller closes. Raises SandboxNotFound when the pod does not run."""
+        try:
+            return self.connect(uid)
+        except NobodyListens as error:
+            raise SandboxNotFound(f"pod {uid} does not run") from error
+
+    @contextlib.asynccontextmanager
+    async def asking(self, uid: str) -> AsyncIterator[Connection]:
+        """Yield a connection. Raises SandboxNotFound when the pod does not run."""
+        try:
+            async with connected(self._socket(uid)) as connection:
+                yield connection
+        except NobodyListens as error:
+            raise SandboxNotFound(f"pod {uid} does not run") from error
+
+    async def ask_state(self, uid: str) -> SandboxState:
+        """Return what the shim says. Raises NobodyListens or RuntimeLost."""
+        async with connected(self._socket(uid), timeout=_STATE_SECONDS) as connection:
+            answer, _ = await connection.ask({"op": "state"})
+        return msgspec.convert(answer["state"], SandboxState)
+
+    async def state(self, uid: str) -> SandboxState:
+        """Return what the shim says, or what it left once it has ended."""
+        for _ in range(_SETTLE_POLLS):
+            try:
+                return await self.ask_state(uid)
+            except NobodyListens:
+                if recovery.settle(self._paths, uid):
+                    break
+                await asyncio.sleep(SETTLE_SECONDS)  # the shim is ending, or a new one is starting
+        return recovery.read(self._paths, uid)
+
+    async def list(self) -> builtins.list[SandboxState]:
+        """Return the state of every pod that has a sandbox, alive or left over on disk."""
+        try:
+            uids = sorted(entry.name for entry in self._paths.pods.iterdir() if (entry / "sandbox").is_dir())
+        except FileNotFoundError:
+            return []
+        return builtins.list(await asyncio.gather(*(self.state(uid) for uid in uids)))
+
+    def _socket(self, uid: str) -> str:
+        return str(self._paths.pods / uid / "sandbox" / "shim.sock")
