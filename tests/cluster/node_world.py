@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from tests.fakes import api as fake_api
 from tests.fakes.api import FakeApi
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
@@ -37,37 +36,21 @@ from trainshed.kube.meta.objects import Object
 NODE = "node-a"
 WAIT_SECONDS = 5.0
 
-fake_api.COLLECTIONS |= {
-    "configmaps", "secrets", "persistentvolumeclaims", "persistentvolumes", "nodes", "endpointslices",
-}  # fmt: skip
-
 
 class KubeApi(FakeApi):
-    """Adds status subresources, tokens, field selectors on the node, and deletion with a grace period."""
+    """Notes what is written to statuses; plays the scheduler and the user."""
 
     def __init__(self) -> None:
         super().__init__()
         self.status_patches: list[tuple[str, Object]] = []
 
-    async def _handle(self, method: str, path: str, query: dict[str, str], body: bytes | None) -> Any:
-        sent = msgspec.json.decode(body) if body else {}
-        if method == "POST" and path.endswith("/token"):
-            return {"status": {"token": "jwt", "expirationTimestamp": "2099-01-01T00:00:00Z"}}
-        if method == "PATCH" and path.endswith("/status"):
-            path = path.removesuffix("/status")
-            if path in self.objects:
-                self.status_patches.append((path.rpartition("/")[2], sent["status"]))
-                merged = {**(self.objects[path].get("status") or {}), **sent["status"]}
-                return await self.put(path, status=merged)
-        if (
-            method == "DELETE"
-            and "/pods/" in path
-            and sent.get("gracePeriodSeconds") == 0
-            and path in self.objects
-        ):
-            await self.remove(path)
-            return {}
-        return await super()._handle(method, path, query, body)
+    async def _handle(
+        self, method: str, path: str, query: dict[str, str], body: bytes | None, *rest: str
+    ) -> Any:
+        answer = await super()._handle(method, path, query, body, *rest)
+        if method == "PATCH" and path.endswith("/status") and body:
+            self.status_patches.append((answer["metadata"]["name"], msgspec.json.decode(body)["status"]))
+        return answer
 
     def pod(self, name: str) -> Object | None:
         return self.objects.get(f"/api/v1/namespaces/default/pods/{name}")

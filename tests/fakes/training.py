@@ -66,7 +66,8 @@ class FakeKubelet:
                 elif phase is None:
                     self.runs.append(name)
                     due[uid] = loop.time() + (5.0 if self._failures.get(name) else self._seconds)
-                    await self._api.put(path, status=_status("Running"))
+                    spec = {**pod.get("spec", {}), "nodeName": "node"}
+                    await self._api.put(path, spec=spec, status=_status("Running"))
                 elif phase == "Running" and loop.time() >= due[uid]:
                     failing = self._failures.get(name, 0) > 0
                     if failing:

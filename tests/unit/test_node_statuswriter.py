@@ -51,7 +51,7 @@ async def test_a_status_is_written_once_the_api_is_back():
 
 
 class StatusClient(Client):
-    """Notes status writes that arrived; the API model has no subresources."""
+    """Notes status writes that arrived."""
 
     def __init__(self, api: FakeApi, order: list[str]) -> None:
         super().__init__(api)
@@ -59,6 +59,6 @@ class StatusClient(Client):
 
     async def patch(self, resource, name, namespace, patch, *, subresource="", **options):
         assert subresource == "status" and patch["metadata"]["uid"] == "u1"
-        answer = await super().patch(resource, name, namespace, patch, **options)
+        answer = await super().patch(resource, name, namespace, patch, subresource=subresource, **options)
         self._order.append(f"write {patch['status']['phase']}")
         return answer

@@ -38,11 +38,16 @@ from trainshed.kube.wire.request import Request
 from trainshed.operator.manager import Operator
 
 
+def now() -> float:
+    """Return the time of the world, in seconds since the epoch."""
+    return 1_770_000_000 + asyncio.get_running_loop().time()
+
+
 class World:
     """An API, a kubelet, and an operator that can be replaced."""
 
     def __init__(self, **kubelet: Any) -> None:
-        self.api = FakeApi()
+        self.api = FakeApi(now)
         self.kubelet = FakeKubelet(self.api, **kubelet)
         self._kubelet_task = asyncio.create_task(self.kubelet.run())
         self._operator_task: asyncio.Task[None] | None = None
@@ -50,11 +55,8 @@ class World:
 
     async def start(self, transport: Transport | None = None) -> None:
         """Start an operator; the one before must be dead or stopped."""
-        loop = asyncio.get_running_loop()
         self.operator = Operator(
-            Client(transport or self.api, user_agent="training-operator"),
-            OperatorOptions(),
-            now=lambda: 1_770_000_000 + loop.time(),
+            Client(transport or self.api, user_agent="training-operator"), OperatorOptions(), now=now
         )
         self._operator_task = asyncio.create_task(self.operator.run())
 
@@ -263,12 +265,9 @@ def test_a_finished_job_from_an_old_list_is_not_run_again() -> None:
                 current = world.job
                 if request.method == "GET" and request.path.endswith("/pytorchjobs"):
                     world.api.objects[f"{JOBS}/job"] = old
-                    state = world.api._state_at
-                    world.api._state_at = lambda revision: dict(world.api.objects)  # type: ignore[method-assign]
                     try:
                         return await world.api.request(request)
                     finally:
-                        world.api._state_at = state  # type: ignore[method-assign]
                         world.api.objects[f"{JOBS}/job"] = current
                 return await world.api.request(request)
 
