@@ -196,11 +196,11 @@ def test_finalizers_merge_as_a_set_and_are_deleted_by_directive() -> None:
     ],
 )
 def test_element_order(live: str, order: str, result: str) -> None:
-    target = pod_spec(containers=[{"name": name} for name in live])
+    target = pod_spec(containers=[{"name": name, "image": "i"} for name in live])
     patch = {
         "spec": {
             "$setElementOrder/containers": [{"name": name} for name in order],
-            "containers": [{"name": name} for name in order if name not in live],
+            "containers": [{"name": name, "image": "i"} for name in order if name not in live],
         }
     }
     containers = merged(target, patch)["spec"]["containers"]
@@ -211,6 +211,11 @@ def test_element_order_alone_reorders() -> None:
     target = pod_spec(containers=[{"name": "a"}, {"name": "b"}])
     patch = {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}}
     assert merged(target, patch) == pod_spec(containers=[{"name": "b"}, {"name": "a"}])
+
+
+def test_the_order_of_what_has_no_schema_is_left_alone() -> None:
+    patch = {"unknown": {"$setElementOrder/list": ["b", "a"]}}
+    assert merged({"unknown": {"list": ["a", "b"]}}, patch) == {"unknown": {"list": ["b", "a"]}}
 
 
 def test_replace_strategy_of_a_disruption_budget_selector() -> None:

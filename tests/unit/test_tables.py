@@ -297,6 +297,56 @@ def test_cells(group: str, plural: str, obj: Object, expected: dict[str, Any]) -
     assert {key: found[key] for key in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("spec", "completions"),
+    [
+        ({"completions": 1, "parallelism": 2}, "0/1"),
+        ({"parallelism": 0}, "0/1"),
+        ({"parallelism": 1}, "0/1"),
+        ({"parallelism": 2}, "0/1 of 2"),
+    ],
+)
+def test_completions_of_a_job(spec: Object, completions: str) -> None:
+    assert cells("jobs", {"spec": spec}, "batch", "v1")["Completions"] == completions
+
+
+def resource_metric(name: str, **target: Any) -> Object:
+    """Return a metric of an autoscaler."""
+    return {"type": "Resource", "resource": {"name": name, "target": target}}
+
+
+CPU = resource_metric("cpu", averageUtilization=80)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "current", "targets"),
+    [
+        ([], [], "<none>"),
+        ([CPU], [], "cpu: <unknown>/80%"),
+        ([CPU], [{"resource": {"current": {"averageUtilization": 0}}}], "cpu: 0%/80%"),
+        ([resource_metric("memory", averageValue="1Gi")], [], "memory: <unknown>/1Gi"),
+        (
+            [resource_metric("memory", averageValue="1Gi")],
+            [{"resource": {"current": {"averageValue": "100Mi"}}}],
+            "memory: 100Mi/1Gi",
+        ),
+        (
+            [resource_metric("memory", value="2Gi")],
+            [{"resource": {"current": {"value": "1Gi"}}}],
+            "memory: 1Gi/2Gi",
+        ),
+        ([CPU] * 2, [], "cpu: <unknown>/80%, cpu: <unknown>/80%"),
+        ([CPU] * 3, [], "cpu: <unknown>/80%, cpu: <unknown>/80% + 1 more..."),
+        ([CPU] * 5, [], "cpu: <unknown>/80%, cpu: <unknown>/80% + 3 more..."),
+    ],
+)
+def test_targets_of_an_autoscaler(metrics: list[Object], current: list[Object], targets: str) -> None:
+    scaler = {"spec": {"metrics": metrics}, "status": {"currentMetrics": current}}
+    found = cells("horizontalpodautoscalers", scaler, "autoscaling", "v2")
+    assert found["Targets"] == targets
+    assert (found["MinPods"], found["MaxPods"], found["Replicas"]) == ("<unset>", 0, 0)
+
+
 def test_custom_columns_in_every_type() -> None:
     def column(name: str, kind: str, path: str) -> Object:
         return {"name": name, "type": kind, "jsonPath": path}
