@@ -14,6 +14,8 @@ from trainshed.kube.meta.resources import PODS, SERVICES
 from trainshed.kube.meta.times import format_time
 
 ENDED = {"name": "pytorch", "state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "boom"}}}
+KILLED = {"name": "pytorch", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+UNEXPLAINED = {"name": "pytorch", "state": {"terminated": {"exitCode": 4, "message": "m"}}}
 WAITING = {
     "name": "pytorch",
     "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
@@ -37,6 +39,16 @@ OLDER = {"type": "Ready", "status": "True", "reason": "Older", "lastTransitionTi
             {"containerStatuses": [ENDED]},
             "Error",
             "Error pod train-worker-0 container pytorch exitCode: 3 terminated message: boom",
+        ),
+        (
+            {"containerStatuses": [KILLED]},
+            "OOMKilled",
+            "Error pod train-worker-0 container pytorch exitCode: 137 terminated message: ",
+        ),
+        (
+            {"containerStatuses": [UNEXPLAINED]},
+            "Error",
+            "Error pod train-worker-0 container pytorch exitCode: 4 terminated message: m",
         ),
         (
             {"containerStatuses": [WAITING]},

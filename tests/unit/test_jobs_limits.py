@@ -65,6 +65,17 @@ def test_a_new_failed_pod_exceeds_only_a_limit_of_zero(limit: int | None, fails:
 
 
 @pytest.mark.parametrize(
+    ("before", "fails"),
+    [({"active": 2}, True), ({"failed": 0}, True), ({"failed": 1}, False), ({"failed": 2}, False)],
+)
+def test_only_a_failure_that_the_status_has_not_counted_is_new(before: dict[str, int], fails: bool) -> None:
+    status = {**STARTED, "replicaStatuses": {"Worker": before}}
+    job = make_job(workers=2, policy="ExitCode", status=status, backoffLimit=0)
+    pods = [make_pod("Worker", 0, "Running"), make_pod("Worker", 1, "Failed", exit_code=137)]
+    assert (BACKOFF in [e.message for e in plan_for(job, pods).events]) is fails
+
+
+@pytest.mark.parametrize(
     ("deadline", "fails", "timer"), [(0, True, None), (10, True, None), (11, False, 1.0), (60, False, 50.0)]
 )
 def test_the_deadline_has_a_timer(deadline: int, fails: bool, timer: float | None) -> None:
