@@ -1,0 +1,97 @@
+"""The import contracts can fail: each breaks on an import that it forbids, and names it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from itertools import pairwise, permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("importlinter", reason="the extra `lint` is not installed; ./check installs it")
+
+ROOT = Path(__file__).parents[2]
+CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+    "importlinter"
+]["contracts"]
+STRANGER = "violation"
+"""The name of the modules that are added to packages."""
+
+
+class Import(NamedTuple):
+    """What a contract forbids: an import by `importer` or something in it."""
+
+    importer: str
+    imported: str
+
+
+def violations(contract: dict[str, Any]) -> Iterator[Import]:
+    """Yield imports that break a contract: one for each rung of layers, for each module that is forbidden something."""
+    match contract["type"]:
+        case "layers":
+            for container in contract.get("containers", [""]):
+                prefix = f"{container}." if container else ""
+                yield from (Import(prefix + one, prefix + other) for one, other in _rungs(contract["layers"]))
+        case "forbidden":
+            for number, module in enumerate(contract["source_modules"]):
+                forbidden = contract["forbidden_modules"]
+                yield Import(module, forbidden[number % len(forbidden)])
+        case "independence":
+            yield from (Import(one, other) for one, other in permutations(contract["modules"], 2))
+        case unknown:
+            raise AssertionError(f"say here what breaks a contract of type {unknown}")
+
+
+def _rungs(layers: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield (lower, higher) for layers from the top down, and pairs of modules of one layer that is independent."""
+    for higher, lower in pairwise(layers):
+        yield _modules(lower)[0], _modules(higher)[-1]
+    for layer in layers:
+        if "|" in layer:
+            yield from pairwise(_modules(layer))
+
+
+def _modules(layer: str) -> list[str]:
+    return [name.strip(" ()") for name in re.split(r"[|:]", layer)]
+
+
+def write(source: Path, violation: Import) -> None:
+    """Add an import to a package, as a module of its own, or to a module."""
+    place = source / violation.importer.replace(".", "/")
+    file = place / f"{STRANGER}.py" if place.is_dir() else place.with_suffix(".py")
+    with file.open("a") as out:
+        out.write(f"\nimport {violation.imported}\n")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What lint-imports says of a copy of the source with every violation at once."""
+    copy = tmp_path_factory.mktemp("broken")
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    for contract in CONTRACTS:
+        for violation in violations(contract):
+            write(copy / "src", violation)
+    command = [Path(sys.executable).with_name("lint-imports"), "--config", "pyproject.toml", "--no-cache"]
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "COLUMNS": "400"}
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract["name"])
+def test_a_contract_breaks_on_what_it_forbids(contract: dict[str, Any], report: str) -> None:
+    assert f"{contract['name']} BROKEN" in report, report
+    _, _, details = report.partition("Broken contracts")
+    sections = re.split(r"\n(.+)\n-+\n", details)
+    told = sections[sections.index(contract["name"]) + 1]
+    for violation in violations(contract):
+        pattern = rf"{re.escape(violation.importer)}(\.{STRANGER})? -> {re.escape(violation.imported)}\b"
+        assert re.search(pattern, told), f"{violation} goes unseen:\n{told}"
