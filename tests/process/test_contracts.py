@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from itertools import pairwise, permutations
+from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +22,6 @@ ROOT = Path(__file__).parents[2]
 CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
     "importlinter"
 ]["contracts"]
-STRANGER = "violation"
-"""The name of the modules that are added to packages."""
 
 
 class Import(NamedTuple):
@@ -32,21 +31,28 @@ class Import(NamedTuple):
     imported: str
 
 
-def violations(contract: dict[str, Any]) -> Iterator[Import]:
-    """Yield imports that break a contract: one for each rung of layers, for each module that is forbidden something."""
+def violations(contract: dict[str, Any]) -> list[Import]:
+    """Return imports that break a contract: one for each rung of layers, and for each module that is restricted."""
+    found: list[Import] = []
     match contract["type"]:
         case "layers":
             for container in contract.get("containers", [""]):
                 prefix = f"{container}." if container else ""
-                yield from (Import(prefix + one, prefix + other) for one, other in _rungs(contract["layers"]))
+                found += [Import(prefix + one, prefix + other) for one, other in _rungs(contract["layers"])]
         case "forbidden":
-            for number, module in enumerate(contract["source_modules"]):
-                forbidden = contract["forbidden_modules"]
-                yield Import(module, forbidden[number % len(forbidden)])
+            for number, module in enumerate(_expanded(contract["source_modules"])):
+                forbidden = _expanded(contract["forbidden_modules"])
+                found.append(Import(module, forbidden[number % len(forbidden)]))
         case "independence":
-            yield from (Import(one, other) for one, other in permutations(contract["modules"], 2))
+            modules = _expanded(contract["modules"])
+            for one in modules[::2]:
+                later = modules[modules.index(one) + 1 :] + modules
+                candidates = (Import(one, other) for other in later if other != one)
+                found += [c for c in candidates if not _is_ignored(contract, c)][:1]
         case unknown:
             raise AssertionError(f"say here what breaks a contract of type {unknown}")
+    assert found, f"nothing breaks {contract['name']!r}"
+    return found
 
 
 def _rungs(layers: list[str]) -> Iterator[tuple[str, str]]:
@@ -59,13 +65,34 @@ def _rungs(layers: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _modules(layer: str) -> list[str]:
-    return [name.strip(" ()") for name in re.split(r"[|:]", layer)]
+    return [name.strip(" ()\n") for name in re.split(r"[|:]", layer)]
+
+
+def _expanded(modules: list[str]) -> list[str]:
+    """Return the modules with those in place of `package.*` that lie in the package."""
+    out: list[str] = []
+    for module in modules:
+        if not module.endswith(".*"):
+            out.append(module)
+            continue
+        inside = (ROOT / "src" / module.removesuffix(".*").replace(".", "/")).iterdir()
+        names = {path.stem for path in inside if path.suffix == ".py" or (path / "__init__.py").exists()}
+        out += [module.removesuffix("*") + name for name in sorted(names - {"__init__"})]
+    return out
+
+
+def _is_ignored(contract: dict[str, Any], one: Import) -> bool:
+    patterns = (text.split(" -> ") for text in contract.get("ignore_imports", ()))
+    return any(
+        fnmatch(one.importer, importer) and fnmatch(one.imported, imported) for importer, imported in patterns
+    )
 
 
 def write(source: Path, violation: Import) -> None:
-    """Add an import to a package, as a module of its own, or to a module."""
+    """Add an import to a module or a package."""
     place = source / violation.importer.replace(".", "/")
-    file = place / f"{STRANGER}.py" if place.is_dir() else place.with_suffix(".py")
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    assert file.exists(), f"{violation.importer}, which a contract names, is not there"
     with file.open("a") as out:
         out.write(f"\nimport {violation.imported}\n")
 
@@ -93,5 +120,5 @@ def test_a_contract_breaks_on_what_it_forbids(contract: dict[str, Any], report: 
     sections = re.split(r"\n(.+)\n-+\n", details)
     told = sections[sections.index(contract["name"]) + 1]
     for violation in violations(contract):
-        pattern = rf"{re.escape(violation.importer)}(\.{STRANGER})? -> {re.escape(violation.imported)}\b"
+        pattern = rf"{re.escape(violation.importer)} -> {re.escape(violation.imported)}\b"
         assert re.search(pattern, told), f"{violation} goes unseen:\n{told}"
