@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,13 @@ REASONS = {
 VIRTUAL = "tests.fakes.virtual_time"
 
 
+@functools.cache
+def parsed(path: Path) -> tuple[ast.AST, tuple[tuple[int, str], ...]]:
+    """Return the tree and the names of a file."""
+    tree = ast.parse(path.read_text())
+    return tree, tuple(names_of(tree))
+
+
 def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield (line, dotted name) of everything that is imported or taken from a module, `from` imports as `a.b`."""
     modules: dict[str, str] = {}
@@ -62,11 +69,8 @@ def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{modules[node.value.id]}.{node.attr}"
 
 
-@functools.cache
-def faults(source: str) -> list[tuple[int, str]]:
+def faults(tree: ast.AST, names: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
     """Return (line, reason) of what no unit test does itself, in order."""
-    tree = ast.parse(source)
-    names = list(names_of(tree))
     found = {
         (line, f"`{name}` {REASONS[part]}")
         for line, name in names
@@ -76,6 +80,12 @@ def faults(source: str) -> list[tuple[int, str]]:
     if all(name != VIRTUAL for _, name in names):
         found |= {(line, "`asyncio.sleep` outside of virtual time sleeps") for line in _real_sleeps(tree)}
     return sorted(found)
+
+
+@functools.cache
+def faults_of(path: Path) -> list[tuple[int, str]]:
+    """Return the faults of a file."""
+    return faults(*parsed(path))
 
 
 def _real_sleeps(tree: ast.AST) -> Iterator[int]:
@@ -92,9 +102,9 @@ def imported_tests(path: Path, seen: set[Path]) -> set[Path]:
     if path in seen:
         return seen
     seen.add(path)
-    for _, name in names_of(ast.parse(path.read_text())):
+    for name in {name for _, name in parsed(path)[1] if name.startswith("tests.")}:
         file = ROOT / (name.replace(".", "/") + ".py")
-        if name.startswith("tests.") and file.is_file():
+        if file.is_file():
             imported_tests(file, seen)
     return seen
 
@@ -104,7 +114,7 @@ def test_unit_tests_are_plain_functions_of_data(path: Path) -> None:
     found = [
         f"{file.relative_to(ROOT)}:{line}: {reason}"
         for file in sorted(imported_tests(path, set()))
-        for line, reason in faults(file.read_text())
+        for line, reason in faults_of(file)
         if file in UNIT or "asyncio.sleep" not in reason
     ]
     assert not found, "no unit test: move it to tests/process\n" + "\n".join(found)
@@ -137,7 +147,9 @@ def test_unit_tests_do_not_lean_on_the_larger_suites(path: Path) -> None:
     ],
 )
 def test_faults_are_seen(source: str, expected: str) -> None:
-    assert any(expected in reason for _, reason in faults(source)), faults(source)
+    tree = ast.parse(source)
+    found = faults(tree, tuple(names_of(tree)))
+    assert any(expected in reason for _, reason in found), found
 
 
 @pytest.mark.parametrize(
@@ -151,7 +163,8 @@ def test_faults_are_seen(source: str, expected: str) -> None:
     ],
 )
 def test_what_is_no_fault(source: str) -> None:
-    assert faults(source) == []
+    tree = ast.parse(source)
+    assert faults(tree, tuple(names_of(tree))) == []
 
 
 def test_every_room_of_the_tests_is_described() -> None:
