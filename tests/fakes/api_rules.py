@@ -58,6 +58,11 @@ class Place(NamedTuple):
         return parts[2] if parts[1] == "apis" else ""
 
     @property
+    def api_version(self) -> str:
+        """What objects here say of their group and version."""
+        return self.root.removeprefix("/apis/").removeprefix("/api/")
+
+    @property
     def collection(self) -> str:
         """The path of the collection, of its namespace if there is one."""
         inside = f"/namespaces/{self.namespace}" if self.namespace else ""
@@ -128,7 +133,8 @@ def new(place: Place, sent: Object, now: str) -> Object:
     if place.namespace:
         metadata["namespace"] = place.namespace
     metadata["creationTimestamp"] = now
-    return {**{key: value for key, value in sent.items() if key != "status"}, "metadata": metadata}
+    kept = {key: value for key, value in sent.items() if key != "status"}
+    return {"apiVersion": place.api_version, "kind": "Thing", **kept, "metadata": metadata}
 
 
 def updated(place: Place, old: Object, wanted: Object) -> Object:
@@ -150,7 +156,7 @@ def updated(place: Place, old: Object, wanted: Object) -> Object:
             metadata[field] = old["metadata"][field]
     if place.subresource == "status":
         return _with_status({**old, "metadata": metadata}, wanted)
-    kept = {key: old[key] for key in ("apiVersion", "kind")}
+    kept = {key: old[key] for key in ("apiVersion", "kind") if key in old}
     return _with_status({**kept, **wanted, "metadata": metadata}, old)
 
 
