@@ -103,7 +103,8 @@ def mutants(source: str) -> list[Mutant]:
                     _put(parent, field, value, place, other)
                     changed = ast.unparse(ast.fix_missing_locations(tree))
                     _put(parent, field, value, place, node)
-                    found.append(Mutant(node.lineno, before, after, changed))
+                    if before != after:
+                        found.append(Mutant(node.lineno, before, after, changed))
     return sorted(found, key=lambda mutant: (mutant.line, mutant.before, mutant.after))
 
 
