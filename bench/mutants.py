@@ -171,6 +171,8 @@ def main() -> None:
         source = Path(directory) / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
         for module in arguments.modules:
+            if not (source / (module.replace(".", "/") + ".py")).exists():
+                sys.exit(f"{module} is no module of the source")
             tests = arguments.tests or tests_of(module)
             if not tests or not passes(source, tests):
                 sys.exit(f"{module}: its tests have to be there and to pass unchanged: {tests}")
