@@ -289,7 +289,7 @@ async def test_a_finished_job_is_deleted_after_its_time(world: World) -> None:
     assert world.operator is not None
     await world.until(
         "the counter",
-        lambda: 'deleted_total{job_namespace="ns",framework="pytorch"} 1' in world.operator.metrics.text(),
+        lambda: world.operator is not None and world.operator.metrics.jobs("deleted", "ns", "pytorch") == 1,
     )
 
 

@@ -167,7 +167,7 @@ async def test_the_process_from_start_to_stop(tmp_path: Path) -> None:
             await until("the second job is seen", lambda: has_created("second"))
             assert len((await admin.list(PODS, "ns")).items) == 6
             text = await ask(metrics, "/metrics")
-            counter = 'training_operator_jobs_created_total{job_namespace="ns",framework="pytorch"} 2'
+            counter = 'training_operator_jobs_created_total{framework="pytorch",job_namespace="ns"} 2.0'
             assert counter in text
             status = Path(f"/proc/{process.pid}/status").read_text()
             resident = int(status.split("VmRSS:")[1].split()[0])

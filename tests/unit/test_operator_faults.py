@@ -112,8 +112,7 @@ def test_a_job_runs_to_its_end() -> None:
         await world.until_succeeded()
         assert conditions(world.job) == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
         assert world.operator is not None
-        text = world.operator.metrics.text()
-        assert 'training_operator_jobs_successful_total{job_namespace="ns",framework="pytorch"} 1' in text
+        assert world.operator.metrics.jobs("successful", "ns", "pytorch") == 1
         await world.close()
 
     run_virtual(main())
@@ -189,10 +188,9 @@ def test_stale_caches_cause_no_duplicates(lag: dict[str, float]) -> None:
         assert events[("SuccessfulCreateService", "Created service: job-master-0")] == 1
         assert events[("SuccessfulDeletePod", "Deleted pod: job-worker-0")] == 1
         assert world.operator is not None
-        text = world.operator.metrics.text()
         for word in ("created", "restarted", "successful"):
-            line = f'training_operator_jobs_{word}_total{{job_namespace="ns",framework="pytorch"}} 1'
-            assert line in text.splitlines(), f"{word}: counted once\n{text}"
+            counted = world.operator.metrics.jobs(word, "ns", "pytorch")
+            assert counted == 1, f"{word}: counted once"
         await world.close()
 
     run_virtual(main())

@@ -98,13 +98,24 @@ def test_metrics_text() -> None:
     metrics = Metrics()
     metrics.count_job("created", 'name"space', "pytorch")
     metrics.count_job("created", 'name"space', "pytorch")
-    metrics.gauge("workqueue_depth", "Depth", lambda: {(("name", "x"),): 3.0})
+    metrics.watch_queues(lambda: {"x": 3})
+    metrics.count_reconcile("x", "success", 0.004)
     lines = metrics.text().splitlines()
-    assert "# TYPE training_operator_jobs_created_total counter" in lines
-    assert "# HELP training_operator_jobs_created_total Counts number of jobs created" in lines
-    assert 'training_operator_jobs_created_total{job_namespace="name\\"space",framework="pytorch"} 2' in lines
-    assert "# TYPE training_operator_jobs_restarted_total counter" in lines
-    assert 'workqueue_depth{name="x"} 3' in lines
+    assert metrics.jobs("created", 'name"space', "pytorch") == 2
+    assert metrics.jobs("created", "other", "pytorch") == 0
+    for line in (
+        "# TYPE training_operator_jobs_created_total counter",
+        "# HELP training_operator_jobs_created_total Counts number of jobs created",
+        'training_operator_jobs_created_total{framework="pytorch",job_namespace="name\\"space"} 2.0',
+        "# TYPE training_operator_jobs_restarted_total counter",
+        'controller_runtime_reconcile_total{controller="x",result="success"} 1.0',
+        'controller_runtime_reconcile_time_seconds_bucket{controller="x",le="0.0025"} 0.0',
+        'controller_runtime_reconcile_time_seconds_bucket{controller="x",le="0.005"} 1.0',
+        'workqueue_depth{name="x"} 3.0',
+        "# TYPE process_resident_memory_bytes gauge",
+    ):
+        assert line in lines, line
+    assert not [line for line in lines if "_created{" in line], "upstream has no such series"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.registry import controlled
-from trainshed.operator.metrics import Labels, Metrics
+from trainshed.operator.metrics import Metrics
 from trainshed.operator.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Operator:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.metrics = Metrics()
-        self.metrics.gauge("workqueue_depth", "Current depth of workqueue", self._queue_depths)
+        self.metrics.watch_queues(self._queue_depths)
         self._informers = SharedInformers(client, namespace)
         self._recorders: list[EventRecorder] = []
         self.reconcilers: dict[str, Reconciler] = {}
@@ -81,5 +81,5 @@ class Operator:
         """Write the events that wait, for at most `timeout` seconds. The client stays open."""
         await asyncio.gather(*(recorder.close(timeout) for recorder in self._recorders))
 
-    def _queue_depths(self) -> Mapping[Labels, float]:
-        return {(("name", name),): len(r.queue) for name, r in self.reconcilers.items()}
+    def _queue_depths(self) -> Mapping[str, int]:
+        return {name: len(r.queue) for name, r in self.reconcilers.items()}

@@ -1,13 +1,28 @@
-"""Counters and gauges in the Prometheus text format (version 0.0.4).
+"""What the operator counts and times, by upstream's names, in a registry of its own.
 
-Few metrics with few labels: a dictionary and forty lines instead of a client library.
+Names and help texts of the job counters: the metrics page of the Kubeflow training operator v1; those of
+reconciles and queues: controller-runtime's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # upstream has no `_created` series
 
 JOB_COUNTERS = {
     "created": "Counts number of jobs created",
@@ -18,61 +33,69 @@ JOB_COUNTERS = {
 }
 """Help texts by the word in `training_operator_jobs_<word>_total`, as in the training operator v1."""
 
-RECONCILES = "controller_runtime_reconcile_total"
-RECONCILE_SECONDS = "controller_runtime_reconcile_time_seconds_sum"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-Labels = tuple[tuple[str, str], ...]
+
+class _QueueDepths(Collector):
+    """The depth of each work queue, read at each scrape."""
+
+    def __init__(self, read: Callable[[], Mapping[str, int]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily("workqueue_depth", "Current depth of workqueue", labels=["name"])
+        for name, depth in self._read().items():
+            family.add_metric([name], depth)
+        yield family
 
 
 class Metrics:
-    """Holds values by name and labels; names are declared first, with their help."""
+    """The metrics of one operator."""
 
     def __init__(self) -> None:
-        self._declared: dict[str, tuple[str, str]] = {}
-        self._values: dict[str, dict[Labels, float]] = {}
-        self._read: dict[str, Callable[[], Mapping[Labels, float]]] = {}
-        for word, text in JOB_COUNTERS.items():
-            self.declare(f"training_operator_jobs_{word}_total", "counter", text)
-        self.declare(RECONCILES, "counter", "Total number of reconciliations per controller")
-        self.declare(RECONCILE_SECONDS, "counter", "Seconds spent in reconciliations")
+        self._registry = CollectorRegistry()
+        self._jobs = {
+            word: Counter(
+                f"training_operator_jobs_{word}",
+                text,
+                ["job_namespace", "framework"],
+                registry=self._registry,
+            )
+            for word, text in JOB_COUNTERS.items()
+        }
+        self._reconciles = Counter(
+            "controller_runtime_reconcile",
+            "Total number of reconciliations per controller",
+            ["controller", "result"],
+            registry=self._registry,
+        )
+        self._reconcile_seconds = Histogram(
+            "controller_runtime_reconcile_time_seconds",
+            "Length of time per reconciliation per controller",
+            ["controller"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        ProcessCollector(registry=self._registry)
 
-    def declare(self, name: str, kind: str, help: str) -> None:
-        """Make `name` known; `kind` is counter or gauge."""
-        self._declared[name] = (kind, help)
-        self._values[name] = {}
-
-    def gauge(self, name: str, help: str, read: Callable[[], Mapping[Labels, float]]) -> None:
-        """Make `name` a gauge whose values are read at each scrape."""
-        self.declare(name, "gauge", help)
-        self._read[name] = read
-
-    def count(self, name: str, amount: float = 1.0, **labels: str) -> None:
-        """Raise a counter."""
-        key = tuple(labels.items())
-        values = self._values[name]
-        values[key] = values.get(key, 0.0) + amount
+    def watch_queues(self, read: Callable[[], Mapping[str, int]]) -> None:
+        """Serve the depth of each queue by the name of its controller; `read` is called at each scrape."""
+        self._registry.register(_QueueDepths(read))
 
     def count_job(self, word: str, namespace: str, framework: str) -> None:
         """Raise `training_operator_jobs_<word>_total`."""
-        self.count(f"training_operator_jobs_{word}_total", job_namespace=namespace, framework=framework)
+        self._jobs[word].labels(job_namespace=namespace, framework=framework).inc()
 
     def count_reconcile(self, controller: str, result: str, seconds: float) -> None:
         """Note how one reconcile ended and how long it took."""
-        self.count(RECONCILES, controller=controller, result=result)
-        self.count(RECONCILE_SECONDS, seconds, controller=controller)
+        self._reconciles.labels(controller=controller, result=result).inc()
+        self._reconcile_seconds.labels(controller=controller).observe(seconds)
+
+    def jobs(self, word: str, namespace: str, framework: str) -> int:
+        """Return `training_operator_jobs_<word>_total`; 0 before the first."""
+        labels = {"job_namespace": namespace, "framework": framework}
+        return int(self._registry.get_sample_value(f"training_operator_jobs_{word}_total", labels) or 0)
 
     def text(self) -> str:
-        """Return all metrics, ready to be served."""
-        lines: list[str] = []
-        for name, (kind, help) in self._declared.items():
-            lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
-            values = self._read[name]() if name in self._read else self._values[name]
-            for labels, value in values.items():
-                inner = ",".join(f'{key}="{_escape(text)}"' for key, text in labels)
-                shown = int(value) if value == int(value) else value
-                lines.append(f"{name}{{{inner}}} {shown}" if inner else f"{name} {shown}")
-        return "\n".join(lines) + "\n"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        """Return all metrics in Prometheus' text format, version 0.0.4."""
+        return generate_latest(self._registry).decode()
