@@ -39,6 +39,8 @@ class Step(msgspec.Struct, frozen=True):
     previous: tuple[str, ...] = ()
     inputs: tuple[Input, ...] = ()
     outputs: tuple[str, ...] = ()
+    places: dict[str, int] = {}
+    """The cell that sets an output, where one does."""
     parameters: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
     settings: StepSettings = StepSettings()
@@ -72,7 +74,7 @@ def program(step: Step, parameters: tuple[Parameter, ...]) -> dict[str, Any]:
         "step": step.name,
         "blocks": [{"source": b.source, "role": b.role, "cell": b.cell} for b in step.blocks],
         "inputs": [{"name": i.name, "step": i.step, "output": i.output} for i in step.inputs],
-        "outputs": list(step.outputs),
+        "outputs": [{"name": name, "cell": step.places.get(name)} for name in step.outputs],
         "parameters": [
             {"name": name, "type": types[name].type, "default": types[name].default}
             for name in step.parameters
