@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument(f"--{name}", action="append", default=[], help=what)
     made.add_argument("--results", help="directory for metrics, one file each")
     made.add_argument("--report", help="file for the HTML page")
+    made.add_argument("--work", help="directory in which the step's code runs; made if absent")
     made.add_argument("--trust-data", action="store_true", help="load pickles of other runs")
     made.add_argument("--strategy", help="the step is one of several workers, which are tasks of their own")
     made.add_argument("--worker", type=int, help="which worker this is, from 0")
@@ -69,6 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, msgspec.DecodeError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    given.data, given.program = str(Path(given.data).absolute()), str(Path(given.program).absolute())
+    if given.report:
+        given.report = str(Path(given.report).absolute())
+    if given.work:
+        Path(given.work).mkdir(parents=True, exist_ok=True)
+        os.chdir(given.work)
     meeting = Path(given.data) / program.step / _MEETING
     if given.worker is not None:
         try:
@@ -81,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = rank(os.environ)
     os.environ.setdefault("WORKER_INDEX", str(own))
     circumstances = Circumstances(
-        data=str(Path(given.data).absolute()),
+        data=given.data,
         run=given.run,
         attempt=given.attempt,
         parameters=pairs["param"],
