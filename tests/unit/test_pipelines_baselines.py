@@ -43,7 +43,10 @@ BASELINES = {
         "loaddata <-  |  | PREDICTION_LABEL, test_df, train_df | ",
         "datapreprocessing <- loaddata | test_df, train_df | test_df, train_df | ",
         "featureengineering <- datapreprocessing | PREDICTION_LABEL, test_df, train_df | train_df, train_labels | ",
-        *(f"{name} <- featureengineering | train_df, train_labels | {accuracy} | " for name, accuracy in MODELS.items()),
+        *(
+            f"{name} <- featureengineering | train_df, train_labels | {accuracy} | "
+            for name, accuracy in MODELS.items()
+        ),
         f"results <- {', '.join(sorted(MODELS))} | {', '.join(sorted(MODELS.values()))} |  | ",
     ],
     "distributed-pytorch.ipynb": [
@@ -102,7 +105,7 @@ def test_a_notebook_of_notebooks() -> None:
     ]
     pipeline = result.checked()
     assert {p.name: p.default for p in pipeline.parameters} == {"COUNT": 3, "STEP": 1}
-    assert [b.source for b in pipeline.step("join").blocks][0] == 'intro = "together"'
+    assert pipeline.step("join").blocks[0].source == 'intro = "together"'
     assert [b.role for b in pipeline.step("letters_spell").blocks] == ["functions", "step"]
 
 

@@ -105,7 +105,16 @@ def statement(draw: st.DrawFn) -> str:
     )
 
 
-START = "a, b, c, d = [1], [2], [3], [4]\nf = g = len\nimport math\nclass K:\n    def get(self):\n        return [0]\nk = K()"
+START = """a, b, c, d = [1], [2], [3], [4]
+def f(v):
+    return v
+def g(v):
+    return v + [0]
+import math
+class K:
+    def get(self):
+        return [0]
+k = K()"""
 
 
 @st.composite
@@ -121,7 +130,10 @@ def notebooks(draw: st.DrawFn) -> list[Cell]:
         before = draw(st.sets(st.integers(0, index - 1), min_size=1))
         source = "\n".join(draw(st.lists(statement(), min_size=1, max_size=4)))
         cells.append((f"step:s{index} " + " ".join(f"prev:s{i}" for i in sorted(before)), source))
-    return [*cells, (f"step:s{count + 1} prev:s{count}", "display([a, b, c, d, f([1]), g([2]), k.get(), CONSTANT])")]
+    return [
+        *cells,
+        (f"step:s{count + 1} prev:s{count}", "display([a, b, c, d, f([1]), g([2]), k.get(), CONSTANT])"),
+    ]
 
 
 def says_something(result: Compiled) -> bool:
@@ -162,13 +174,19 @@ def check_producers(result: Compiled) -> None:
             assert wanted.output in result.pipeline.step(wanted.step).outputs
 
 
+FACTORY = (
+    "x = 2\ndef make():\n    y = 3\n    def inner():\n        return x * y\n    return inner\nh = make()"
+)
+PARTIAL = "import functools\nx = 1\ndef add(v, w):\n    return v + w + x\np = functools.partial(add, 1)"
+
+
 @pytest.mark.parametrize(
     "sources",
     [
         ("class A:\n    pass\na = A()", "display(isinstance(a, A))"),
         ("def f(n):\n    return 1 if n < 2 else n * f(n - 1)", "display(f(5))"),
-        ("x = 2\ndef make():\n    y = 3\n    def inner():\n        return x * y\n    return inner\nh = make()", "x = 5\ndisplay(h())"),
-        ("import functools\nx = 1\ndef add(v, w):\n    return v + w + x\np = functools.partial(add, 1)", "x = 10\ndisplay(p(2))"),
+        (FACTORY, "x = 5\ndisplay(h())"),
+        (PARTIAL, "x = 10\ndisplay(p(2))"),
     ],
 )
 def test_objects_with_code_work_in_the_next_step(sources: tuple[str, ...], tmp_path: Path) -> None:

@@ -12,3 +12,21 @@
 Nothing here reads a file, a clock or the environment, and the same notebook gives the same bytes. What runs inside a
 step's pod is `runner`: it may do all of that, and nothing here imports it.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainshed.pipelines.python.decorators import pipeline, step
+
+__all__ = ("pipeline", "step")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the decorators when they are asked for: a step's pod starts without the compiler."""
+    if name in __all__:
+        from trainshed.pipelines.python import decorators
+
+        return getattr(decorators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -48,7 +48,10 @@ def workers_as_steps(pipeline: Pipeline) -> Pipeline:
             first = index == 0
             steps.append(
                 msgspec.structs.replace(
-                    moved, name=name, outputs=step.outputs if first else (), metrics=step.metrics if first else ()
+                    moved,
+                    name=name,
+                    outputs=step.outputs if first else (),
+                    metrics=step.metrics if first else (),
                 )
             )
         if step.name not in names:

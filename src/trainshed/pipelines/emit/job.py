@@ -1,8 +1,8 @@
 """A distributed step: a custom task that carries the job which does the work.
 
-`DistributedStep` of `trainshed.dev/v1alpha1` is not stored by itself: Tekton makes a CustomRun of it. Whoever reconciles
-that CustomRun creates `spec.job` with these replaced in every string: `$(params.NAME)` by the CustomRun's parameters and
-`$(workspaces.NAME.claim)` by the claim of its workspace.
+`DistributedStep` of `trainshed.dev/v1alpha1` is not stored by itself: Tekton makes a CustomRun of it. Whoever
+reconciles that CustomRun creates `spec.job` with these replaced in every string: `$(params.NAME)` by the CustomRun's
+parameters, and `$(workspaces.NAME.claim)` by the claim of its workspace.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def _job(
     ]
     volumes = [
         *pod_volumes(pipeline),
-        *({"name": n, "persistentVolumeClaim": {"claimName": f"$(workspaces.{n}.claim)"}} for n in ("data", *claims)),
+        *(
+            {"name": n, "persistentVolumeClaim": {"claimName": f"$(workspaces.{n}.claim)"}}
+            for n in ("data", *claims)
+        ),
     ]
     template = {
         "metadata": {
@@ -82,7 +85,9 @@ def _job(
         spec["nprocPerNode"] = str(distribution.nproc_per_node)
     field, roles = replicas(distribution.workers)
     spec[field] = {
-        role: {"replicas": count, "restartPolicy": "Never", "template": template} for role, count in roles if count
+        role: {"replicas": count, "restartPolicy": "Never", "template": template}
+        for role, count in roles
+        if count
     }
     return {"apiVersion": "kubeflow.org/v1", "kind": kind, "spec": spec}
 
@@ -98,7 +103,12 @@ def _torchrun(python: str) -> list[str]:
 _Replicas = tuple[str, list[tuple[str, int]]]
 
 _SHAPES: dict[str, tuple[str, str, Callable[[str], list[str]], Callable[[int], _Replicas]]] = {
-    "MultiWorkerMirroredStrategy": ("TFJob", "tensorflow", _plain, lambda n: ("tfReplicaSpecs", [("Worker", n)])),
+    "MultiWorkerMirroredStrategy": (
+        "TFJob",
+        "tensorflow",
+        _plain,
+        lambda n: ("tfReplicaSpecs", [("Worker", n)]),
+    ),
     "DDP": (
         "PyTorchJob",
         "pytorch",
@@ -106,6 +116,11 @@ _SHAPES: dict[str, tuple[str, str, Callable[[str], list[str]], Callable[[int], _
         lambda n: ("pytorchReplicaSpecs", [("Master", 1), ("Worker", n - 1)]),
     ),
     "JAX": ("JAXJob", "jax", _plain, lambda n: ("jaxReplicaSpecs", [("Worker", n)])),
-    "XGBoost": ("XGBoostJob", "xgboost", _plain, lambda n: ("xgbReplicaSpecs", [("Master", 1), ("Worker", n - 1)])),
+    "XGBoost": (
+        "XGBoostJob",
+        "xgboost",
+        _plain,
+        lambda n: ("xgbReplicaSpecs", [("Master", 1), ("Worker", n - 1)]),
+    ),
 }
 """Per strategy: kind, container name that the operator looks for, command, replicas."""

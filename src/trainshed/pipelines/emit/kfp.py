@@ -15,7 +15,8 @@ import yaml
 from trainshed.pipelines.diagnostics import Diagnostic, diagnostic
 from trainshed.pipelines.emit.options import DEFAULT_IMAGE, Options
 from trainshed.pipelines.emit.program import RUNNER, program_text
-from trainshed.pipelines.ir import Parameter, Pipeline, Step
+from trainshed.pipelines.ir import Pipeline, Step
+from trainshed.pipelines.notebook.literals import Parameter
 from trainshed.pipelines.notebook.steps import resource_name
 
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
@@ -61,11 +62,21 @@ def limits(pipeline: Pipeline) -> list[Diagnostic]:
             "secrets": settings.secrets,
             "a timeout": settings.timeout,
             "several workers": step.distribution,
-            **{f"the limit {name}": name for name in settings.limits if name not in ("cpu", "memory", *_ACCELERATORS)},
+            **{
+                f"the limit {name}": name
+                for name in settings.limits
+                if name not in ("cpu", "memory", *_ACCELERATORS)
+            },
         }
         for what, value in lost.items():
             if value:
-                found.append(diagnostic("NB501", f"Kubeflow Pipelines: {what} of step {step.name} are left out", step=step.name))
+                found.append(
+                    diagnostic(
+                        "NB501",
+                        f"Kubeflow Pipelines: {what} of step {step.name} left out",
+                        step=step.name,
+                    )
+                )
     if pipeline.settings.volumes:
         found.append(diagnostic("NB501", "Kubeflow Pipelines: volumes are left out"))
     return found

@@ -49,7 +49,8 @@ def container(
     ]
     env += [{"name": key, "value": value.replace("$(", "$$(")} for key, value in sorted(settings.env.items())]
     env += [
-        {"name": s.name, "valueFrom": {"secretKeyRef": {"name": s.secret, "key": s.key}}} for s in settings.secrets
+        {"name": s.name, "valueFrom": {"secretKeyRef": {"name": s.secret, "key": s.key}}}
+        for s in settings.secrets
     ]
     if step.distribution is not None:
         env.append({"name": "NUM_WORKERS", "value": str(step.distribution.workers)})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from trainshed.pipelines.diagnostics import Diagnostic, diagnostic
-from trainshed.pipelines.ir import Parameter, Pipeline, Step, program
+from trainshed.pipelines.ir import Pipeline, Step, program
+from trainshed.pipelines.notebook.literals import Parameter
 
 RUNNER = "trainshed.pipelines.runner"
 _LARGEST = 240 * 1024
@@ -39,4 +40,10 @@ def is_exposed(parameter: Parameter) -> bool:
 def parameter_text(parameter: Parameter) -> str:
     """Return a parameter's default as text that the runner reads back."""
     value = parameter.default
-    return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else repr(value)
+        if isinstance(value, float)
+        else str(value)
+    )

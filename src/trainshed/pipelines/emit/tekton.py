@@ -25,7 +25,6 @@ RUN_PARAMETER = "trainshed-run"
 """The parameter of each task that holds the run's name."""
 
 
-
 def emit(pipeline: Pipeline, options: Options) -> list[Object]:
     """Return the objects that run the pipeline once."""
     spec = _pipeline_spec(pipeline, options)
@@ -63,7 +62,9 @@ def _run_spec(pipeline: Pipeline, options: Options) -> Object:
     settings = pipeline.settings
     spec: Object = {}
     if options.parameters:
-        spec["params"] = [{"name": name, "value": value} for name, value in sorted(options.parameters.items())]
+        spec["params"] = [
+            {"name": name, "value": value} for name, value in sorted(options.parameters.items())
+        ]
     if settings.timeout is not None:
         spec["timeouts"] = {"pipeline": f"{settings.timeout}s"}
     template: Object = {}
@@ -75,7 +76,10 @@ def _run_spec(pipeline: Pipeline, options: Options) -> Object:
     if template:
         spec.update(template if options.api == "v1beta1" else {"taskRunTemplate": template})
     spec["workspaces"] = [
-        {"name": DATA, "volumeClaimTemplate": _claim(_data_mode(pipeline), settings.data_size, settings.storage_class)},
+        {
+            "name": DATA,
+            "volumeClaimTemplate": _claim(_data_mode(pipeline), settings.data_size, settings.storage_class),
+        },
         *(
             {
                 "name": v.name,
@@ -96,7 +100,9 @@ def _data_mode(pipeline: Pipeline) -> str:
     return pipeline.settings.access_mode or ("ReadWriteMany" if several else "ReadWriteOnce")
 
 
-def _claim(mode: str, size: str, storage_class: str | None, annotations: dict[str, str] | None = None) -> Object:
+def _claim(
+    mode: str, size: str, storage_class: str | None, annotations: dict[str, str] | None = None
+) -> Object:
     spec: Object = {"accessModes": [mode], "resources": {"requests": {"storage": size}}}
     if storage_class is not None:
         spec["storageClassName"] = storage_class
@@ -110,7 +116,10 @@ def _pipeline_spec(pipeline: Pipeline, options: Options) -> Object:
         spec["description"] = pipeline.settings.description
     if exposed:
         spec["params"] = [{"name": p.name, "type": "string", "default": parameter_text(p)} for p in exposed]
-    spec["workspaces"] = [{"name": DATA}, *({"name": v.name} for v in pipeline.settings.volumes if v.size is not None)]
+    spec["workspaces"] = [
+        {"name": DATA},
+        *({"name": v.name} for v in pipeline.settings.volumes if v.size is not None),
+    ]
     spec["tasks"] = [task for step in pipeline.steps for task in _tasks(pipeline, step, options)]
     results = [
         {"name": m.key, "value": f"$(tasks.{_task_names(step, options)[0]}.results.{m.key})"}
@@ -174,7 +183,14 @@ def _task_spec(pipeline: Pipeline, step: Step, options: Options, index: int) -> 
     saves = index == 0
     distribution = step.distribution
     if distribution is not None:
-        args += ["--strategy", distribution.strategy, "--worker", str(index), "--workers", str(distribution.workers)]
+        args += [
+            "--strategy",
+            distribution.strategy,
+            "--worker",
+            str(index),
+            "--workers",
+            str(distribution.workers),
+        ]
         args += ["--nproc-per-node", str(distribution.nproc_per_node)]
         # A mesh's sidecar would answer for the other workers.
         annotations["sidecar.istio.io/inject"] = "false"
@@ -194,11 +210,13 @@ def _task_spec(pipeline: Pipeline, step: Step, options: Options, index: int) -> 
         "params": [{"name": p, "type": "string"} for p in (RUN_PARAMETER, *exposed)],
         "workspaces": [
             {"name": DATA, "mountPath": DATA_PATH},
-            *({"name": v.name, "mountPath": v.mount_path} for v in pipeline.settings.volumes if v.size is not None),
+            *(
+                {"name": v.name, "mountPath": v.mount_path}
+                for v in pipeline.settings.volumes
+                if v.size is not None
+            ),
         ],
     }
     if results:
         spec["results"] = results
     return {**spec, "steps": [made], "volumes": pod_volumes(pipeline)}
-
-

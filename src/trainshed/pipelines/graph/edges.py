@@ -159,37 +159,33 @@ class Edges:
 
     def _check_order(self, step: StepNames) -> None:
         """Find names whose value depends on the order of the notebook, which the pipeline does not keep."""
-        for name, producer in self.wiring[step.name].inputs.items():
+        wiring = self.wiring[step.name]
+        sources: dict[str, str | None] = dict(wiring.inputs)
+        initial = {
+            need.name for need in step.usage.needs if need.prelude and need.name not in step.usage.imports
+        }
+        for name in sorted(wiring.parameters | initial):
+            sources.setdefault(name, None)
+        for name, producer in sources.items():
+            known = self._before[step.name] | (self._before[producer] | {producer} if producer else set())
+            since = self._steps[producer].order if producer else -1
             for other in self._steps.values():
-                earlier = self._steps[producer].order < other.order < step.order
-                unrelated = (
-                    other.name not in self._before[step.name] and other.name not in self._before[producer]
+                between = since < other.order < step.order and other.name not in known
+                if not between or self._mentions[other.name].get(name, -1) < Level.CHANGE:
+                    continue
+                gets = (
+                    f"gets {name} from step {producer}" if producer else f"gets {name} as it is at the start"
                 )
-                if earlier and unrelated and self._mentions[other.name].get(name, -1) >= Level.CHANGE:
-                    self.found.append(
-                        diagnostic(
-                            "NB205",
-                            f"step {other.name} stands before and changes {name}, but step {step.name} does not wait"
-                            f" for it and gets {name} from step {producer}",
-                            cell=step.cell,
-                            step=step.name,
-                            fix=f"add prev:{other.name} if its value is meant",
-                        )
+                self.found.append(
+                    diagnostic(
+                        "NB205",
+                        f"step {other.name} stands before and changes {name}, but step {step.name} does not wait for"
+                        f" it and {gets}",
+                        cell=step.cell,
+                        step=step.name,
+                        fix=f"add prev:{other.name} if its value is meant",
                     )
-        for name in sorted(self.wiring[step.name].parameters):
-            for other in self._steps.values():
-                before = other.order < step.order and other.name not in self._before[step.name]
-                if before and self._mentions[other.name].get(name, -1) >= Level.BIND:
-                    self.found.append(
-                        diagnostic(
-                            "NB205",
-                            f"step {other.name} stands before and sets the parameter {name}, but step {step.name}"
-                            " does not wait for it and gets the parameter",
-                            cell=step.cell,
-                            step=step.name,
-                            fix=f"add prev:{other.name} if its value is meant",
-                        )
-                    )
+                )
 
     def _assign(self, metric: Metric) -> None:
         """Give a metric to the last step that has the variable."""

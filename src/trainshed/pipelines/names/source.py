@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from typing import Any
 
 import msgspec
 
@@ -72,7 +73,8 @@ def parse(cell: Cell) -> tuple[Code, list[Diagnostic]]:
         transformed = source
     else:
         try:
-            transformed = TransformerManager().transform_cell(source)
+            manager: Any = TransformerManager
+            transformed = manager().transform_cell(source)
         except SyntaxError:
             transformed = source
     try:

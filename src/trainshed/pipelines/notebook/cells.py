@@ -80,8 +80,9 @@ def _upgraded(content: bytes) -> _RawNotebook:
         raise _not_a_notebook(
             "its format is older than 4, which takes pip install 'trainshed[notebooks]'"
         ) from error
+    upgrade: Any = nbformat
     try:
-        return msgspec.convert(dict(nbformat.reads(content.decode(), as_version=4)), _RawNotebook)
+        return msgspec.convert(dict(upgrade.reads(content.decode(), as_version=4)), _RawNotebook)
     except Exception as error:
         raise _not_a_notebook(f"nbformat cannot read it: {error}") from error
 

@@ -24,7 +24,9 @@ _MEETING_SECONDS = 600.0
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(prog="python -m trainshed.pipelines.runner", description="Run a step of a pipeline.")
+    made = argparse.ArgumentParser(
+        prog="python -m trainshed.pipelines.runner", description="Run a step of a pipeline."
+    )
     made.add_argument("--program", required=True, help="file with the step's program")
     made.add_argument("--data", required=True, help="directory of the run's data")
     made.add_argument("--run", required=True, help="name of the run")
@@ -44,7 +46,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--worker", type=int, help="which worker this is, from 0")
     made.add_argument("--workers", type=int, help="how many there are")
     made.add_argument("--nproc-per-node", type=int, default=1, help="processes of torchrun")
-    made.add_argument("--rendezvous-timeout", type=float, default=_MEETING_SECONDS, help="seconds to wait for the others")
+    made.add_argument(
+        "--rendezvous-timeout", type=float, default=_MEETING_SECONDS, help="seconds to wait for the others"
+    )
     return made
 
 
@@ -99,12 +103,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         saves=own == 0,
         trusted=given.trust_data,
     )
-    error = asyncio.run(_run(Job(program, circumstances), given.report, meeting, given.worker))
-    if error is None:
+    failure = asyncio.run(_run(Job(program, circumstances), given.report, meeting, given.worker))
+    if failure is None:
         return 0
     if given.worker is not None:
         rendezvous.fail(meeting, given.worker)
-    sys.stderr.write(f"error: {error}\n")
+    sys.stderr.write(f"error: {failure}\n")
     return 1
 
 

@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class _Client(NotebookClient):
     """Copies output to this process's own as it comes."""
 
-    def output(self, outs: Any, msg: Any, display_id: str, cell_index: int) -> Any:
+    def output(self, outs: Any, msg: Any, display_id: str | None, cell_index: int) -> Any:
         content = msg["content"]
         if msg["msg_type"] == "stream":
             stream = sys.stderr if content["name"] == "stderr" else sys.stdout

@@ -37,7 +37,12 @@ class Session:
             folder = Path(where.input_folders.get(wanted.name) or Path(where.data) / wanted.step)
             try:
                 is_set, value = store.load(
-                    folder, wanted.output, backends=known, step=wanted.step, run=where.run, trusted=where.trusted
+                    folder,
+                    wanted.output,
+                    backends=known,
+                    step=wanted.step,
+                    run=where.run,
+                    trusted=where.trusted,
                 )
             except store.DataError as error:
                 failures.append(str(error))
@@ -110,9 +115,9 @@ _session: Session | None = None
 def begin(file: str) -> None:
     """Start the session of this kernel; `file` holds the Job as JSON."""
     global _session
-    from IPython import get_ipython  # type: ignore[attr-defined]
+    from IPython import get_ipython
 
-    shell = get_ipython()  # type: ignore[no-untyped-call]
+    shell = get_ipython()
     job = msgspec.json.decode(Path(file).read_bytes(), type=Job)
     _session = Session(job, shell.user_ns)
     _session.begin()

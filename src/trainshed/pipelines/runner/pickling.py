@@ -8,7 +8,7 @@ class of the imports or functions cells, which every kernel has, goes by its nam
 from __future__ import annotations
 
 import io
-import pickle  # noqa: S403 - read only between steps of one run: `store` refuses others
+import pickle
 import types
 from collections.abc import Collection
 from typing import Any
@@ -53,7 +53,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 "cells": [_content(cell) for cell in obj.__closure__ or ()],
             }
             return _function, (obj.__code__, obj.__name__), state, None, None, _fill
-        if isinstance(obj, type) and obj.__name__ in self._everywhere and self._names.get(obj.__name__) is obj:
+        if (
+            isinstance(obj, type)
+            and obj.__name__ in self._everywhere
+            and self._names.get(obj.__name__) is obj
+        ):
             return _class, (obj.__name__,)
         return super().reducer_override(obj)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -85,6 +86,7 @@ class Job(msgspec.Struct, frozen=True):
     circumstances: Circumstances
 
 
+_TYPES: dict[str, Callable[[str], Primitive]] = {"int": int, "float": float, "str": str}
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
@@ -97,6 +99,6 @@ def parameter_value(parameter: Parameter, text: str | None) -> Primitive:
             if text.lower() not in (*_TRUE, *_FALSE):
                 raise ValueError
             return text.lower() in _TRUE
-        return {"int": int, "float": float, "str": str}[parameter.type](text)
+        return _TYPES[parameter.type](text)
     except ValueError:
         raise ValueError(f"parameter {parameter.name}: must be {parameter.type}, not {text!r}") from None

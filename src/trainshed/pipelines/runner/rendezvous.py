@@ -69,7 +69,9 @@ def environment(strategy: str, addresses: list[str], index: int, port: int = POR
     common = {"NUM_WORKERS": str(len(addresses)), "WORKER_INDEX": str(index)}
     if strategy == "MultiWorkerMirroredStrategy":
         cluster = {"worker": [f"{a}:{port}" for a in addresses]}
-        return common | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})}
+        return common | {
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        }
     if strategy == "DDP":
         return common | {
             "PET_NNODES": str(len(addresses)),

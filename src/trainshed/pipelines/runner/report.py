@@ -31,7 +31,9 @@ def render(step: str, outcome: Outcome) -> str:
         if ran.block is not None:
             place = f"cell {ran.block.cell}" if ran.block.cell is not None else ran.block.role
             shown = " open" if ran.block.role == "step" else ""
-            parts.append(f"<details{shown}><summary>{place}</summary><pre class='code'>{escape(ran.block.source)}</pre>")
+            parts.append(
+                f"<details{shown}><summary>{place}</summary><pre class='code'>{escape(ran.block.source)}</pre>"
+            )
             parts.append("</details>")
         parts += (part for output in ran.outputs for part in _output(output))
     if not any(ran.outputs for ran in outcome.ran):

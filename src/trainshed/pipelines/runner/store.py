@@ -51,7 +51,11 @@ class DataError(Exception):
 def type_name(value: object) -> str:
     """Return an object's type as people write it."""
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ in ("builtins", "__main__")
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def save(

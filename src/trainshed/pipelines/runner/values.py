@@ -51,7 +51,9 @@ class Json(Backend):
     name, suffix = "json", ".json"
 
     def takes(self, value: object) -> bool:
-        return value is None or type(value) in (bool, float, str) or (type(value) is int and abs(value) < 2**63)
+        return (
+            value is None or type(value) in (bool, float, str) or (type(value) is int and abs(value) < 2**63)
+        )
 
     def save(self, value: Any, file: Path) -> None:
         file.write_text(json.dumps(value))
@@ -89,10 +91,20 @@ class Pandas(Backend):
         if type(value) is not _type("pandas", "DataFrame") or not _importable("pyarrow"):
             return False
         frame: Any = value
-        plain = type(frame.index) is _type("pandas", "RangeIndex") and frame.index.name is None and not frame.attrs
+        plain = (
+            type(frame.index) is _type("pandas", "RangeIndex")
+            and frame.index.name is None
+            and not frame.attrs
+        )
         names = list(frame.columns)
-        named = all(type(n) is str for n in names) and len(set(names)) == len(names) and frame.columns.name is None
-        return bool(plain and named and names) and all(getattr(d, "kind", "O") in "biuf" for d in frame.dtypes)
+        named = (
+            all(type(n) is str for n in names)
+            and len(set(names)) == len(names)
+            and frame.columns.name is None
+        )
+        return bool(plain and named and names) and all(
+            getattr(d, "kind", "O") in "biuf" for d in frame.dtypes
+        )
 
     def save(self, value: Any, file: Path) -> None:
         value.to_parquet(file)
