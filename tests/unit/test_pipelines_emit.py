@@ -264,7 +264,8 @@ def test_kfps_own_loader_takes_the_output(name: str) -> None:
     assert sorted(dag.tasks) == sorted(step.name.replace("_", "-") for step in made.steps)
     for step in made.steps:
         task = dag.tasks[step.name.replace("_", "-")]
-        assert sorted(task.dependent_tasks) == sorted(p.replace("_", "-") for p in step.previous)
+        awaited = {*step.previous, *(i.step for i in step.inputs)}
+        assert set(task.dependent_tasks) == {name.replace("_", "-") for name in awaited}
         sources = {
             key: (value.task_output_artifact.producer_task, value.task_output_artifact.output_artifact_key)
             for key, value in task.inputs.artifacts.items()
