@@ -29,6 +29,11 @@ def arguments(folder: Path, pipeline: Pipeline, step: Step, *more: str) -> list[
     return [*map(str, given), *more]
 
 
+def worker(index: int) -> list[str]:
+    """Return the arguments of one of two workers that are tasks."""
+    return ["--worker", str(index), "--workers", "2"]
+
+
 def start(command: Sequence[str], **env: str) -> subprocess.Popen[str]:
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     return subprocess.Popen(
@@ -179,10 +184,7 @@ def test_ddp_with_workers_as_tasks(tmp_path: Path) -> None:
     data, train, evaluate = pipeline.steps
     assert run(tmp_path, pipeline, data)[0] == 0
     workers = [
-        start(
-            [*RUNNER, *arguments(tmp_path, pipeline, train)]
-            + ["--strategy", "DDP", "--worker", str(index), "--workers", "2", "--nproc-per-node", "1"]
-        )
+        start([*RUNNER, *arguments(tmp_path, pipeline, train, "--strategy", "DDP"), *worker(index)])
         for index in range(2)
     ]
     for code, _, stderr in map(finish, workers):
@@ -196,8 +198,7 @@ def test_a_worker_that_fails_ends_the_others(tmp_path: Path) -> None:
     pipeline = compiled(("step:t distribute:JAX numWorkers:2", source)).checked()
     workers = [
         start(
-            [*RUNNER, *arguments(tmp_path, pipeline, pipeline.steps[0])]
-            + ["--strategy", "JAX", "--worker", str(index), "--workers", "2"]
+            [*RUNNER, *arguments(tmp_path, pipeline, pipeline.steps[0], "--strategy", "JAX"), *worker(index)]
         )
         for index in range(2)
     ]

@@ -55,32 +55,36 @@ class Settings(msgspec.Struct, frozen=True):
     run_as_group: int | None = None
 
 
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "pipeline_name": str,
-    "experiment_name": str,
-    "experiment": dict,
-    "pipeline_description": str,
-    "docker_image": str,
-    "base_image": str,
-    "enable_caching": bool,
-    "volumes": list,
-    "katib_run": bool,
-    "katib_metadata": dict,
-    "abs_working_dir": str,
-    "marshal_volume": bool,
-    "marshal_path": str,
-    "data_size": (str, int),
-    "autosnapshot": bool,
-    "snapshot_volumes": bool,
-    "steps_defaults": (list, dict),
-    "kfp_host": str,
-    "storage_class_name": str,
-    "volume_access_mode": str,
-    "timeout": int,
-    "security_context": dict,
-    "output_path": str,
-    "notebook_path": str,
+SETTINGS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "pipeline_name": (str, "name of the pipeline; otherwise that of the file"),
+    "experiment_name": (str, "taken, and without effect on what is written"),
+    "experiment": (dict, "taken, and without effect: Kale's extension keeps it for itself"),
+    "pipeline_description": (str, "description of the pipeline"),
+    "docker_image": (str, "image of the steps, in Kale 0.7's word"),
+    "base_image": (str, "image of the steps"),
+    "enable_caching": (bool, "whether Kubeflow Pipelines may use results again; default true"),
+    "volumes": (
+        list,
+        "claims that every step mounts: `{name, mount_point, type: pvc or new_pvc, size, size_type}`",
+    ),
+    "katib_run": (bool, "without effect"),
+    "katib_metadata": (dict, "without effect"),
+    "abs_working_dir": (str, "working directory of the steps, where one of the volumes has it"),
+    "marshal_volume": (bool, "without effect: a run always has a volume for its data"),
+    "marshal_path": (str, "without effect: where data lies is not the notebook's business"),
+    "data_size": ((str, int), "size of the volume for the run's data; default `1Gi`"),
+    "autosnapshot": (bool, "without effect"),
+    "snapshot_volumes": (bool, "without effect"),
+    "steps_defaults": ((list, dict), "tags that every step has; a step's own tag wins"),
+    "kfp_host": (str, "without effect: the file is written, not sent"),
+    "storage_class_name": (str, "storage class of claims that a run makes"),
+    "volume_access_mode": (str, "`rwo`, `rwm` or `rom` for claims that a run makes"),
+    "timeout": (int, "seconds that a run may take"),
+    "security_context": (dict, "`{run_as_user, run_as_group}` of the steps' pods"),
+    "output_path": (str, "without effect: `--output` says where to write"),
+    "notebook_path": (str, "without effect"),
 }
+"""Every setting: its type, and what it does."""
 _WITHOUT_EFFECT = {
     "katib_run": "hyperparameter search is not there yet",
     "autosnapshot": "there are no Rok snapshots",
@@ -121,15 +125,15 @@ def settings_of(notebook: Notebook) -> tuple[Settings, list[Diagnostic]]:
     """Return the settings of a notebook, with its file's name where it gives none."""
     checker = _Checker(notebook.settings)
     for key, value in notebook.settings.items():
-        if key not in _TYPES:
-            close = nearest(key, _TYPES)
+        if key not in SETTINGS:
+            close = nearest(key, SETTINGS)
             checker.found.append(
                 diagnostic(
                     "NB002", f"setting {key}: unknown", fix=f"did you mean {close}?" if close else "remove it"
                 )
             )
         else:
-            checker.get(key, _TYPES[key])
+            checker.get(key, SETTINGS[key][0])
         if key in _WITHOUT_EFFECT and value is True:
             checker.found.append(diagnostic("NB004", f"setting {key} has no effect: {_WITHOUT_EFFECT[key]}"))
     name = checker.text("pipeline_name", _PIPELINE_NAME, "lower-case letters, digits and inner hyphens")
