@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,9 +24,23 @@ def arguments(folder: Path, pipeline: Pipeline, step: Step, *more: str) -> list[
     """Return the runner's arguments for a step whose data lies in the folder."""
     file = folder / f"{step.name}.json"
     file.write_text(json.dumps(program(step, pipeline.parameters)))
-    given = ["--program", file, "--data", folder / "data", "--run", "r", "--work", folder / "files"]
+    given = ["--program", file, "--data", folder / "data", "--run-name", "r", "--work", folder / "files"]
     given += ["--results", folder / "results", "--report", folder / f"{step.name}.html"]
     return [*map(str, given), *more]
+
+
+started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """End what a failed test leaves behind."""
+    yield
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    started.clear()
 
 
 def worker(index: int) -> list[str]:
@@ -36,13 +50,15 @@ def worker(index: int) -> list[str]:
 
 def start(command: Sequence[str], **env: str) -> subprocess.Popen[str]:
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment | {"OMP_NUM_THREADS": "1"} | env,
     )
+    started.append(process)
+    return process
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:

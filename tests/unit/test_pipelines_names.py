@@ -107,6 +107,11 @@ def test_functions_of_branches_meet() -> None:
             ["-/x", "x/x", "x/-"],
             id="early call",
         ),
+        pytest.param(
+            ("x = 1", "def f():\n    return x\ndef g():\n    return f()\ny = g()\nx = 5", "print(x)"),
+            ["-/x", "x/x", "x/-"],
+            id="early call through another",
+        ),
         pytest.param(("for i in range(3):\n    pass", "print(i)"), ["-/i", "i/-"], id="loop variable"),
         pytest.param(("x = 1", "!echo {x}"), ["-/x", "x/-"], id="shell line"),
         pytest.param(("%%time\nx = 1", "print(x)"), ["-/x", "x/-"], id="cell magic"),
@@ -165,6 +170,18 @@ def test_the_later_of_two_steps_hands_on_what_it_may_have_changed() -> None:
     )
     (loaded,) = result.checked().step("c").inputs
     assert loaded.step == "a"
+
+
+@pytest.mark.parametrize("change", ["xs.append(1)", "xs[0] = 1", "fill(xs)", "xs.sort()", "ys = xs"])
+def test_a_change_is_seen_even_when_its_step_comes_later_by_name(change: str) -> None:
+    result = compiled(
+        ("functions", "def fill(v):\n    v.append(1)"),
+        ("step:a", "xs = [2]"),
+        ("step:b prev:a", change),
+        ("step:c prev:a prev:b", "print(xs)"),
+    )
+    (loaded,) = result.checked().step("c").inputs
+    assert loaded.step == "b"
 
 
 @pytest.mark.parametrize("change", ["xs = [2]", "xs.append(2)", "xs[0] = 2", "del xs[0]"])

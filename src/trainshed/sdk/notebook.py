@@ -86,11 +86,10 @@ def emitted(pipeline: Pipeline, target: Target, options: Options) -> tuple[str, 
 
     Raises NotebookError when the target cannot take it, UserError when a package is missing.
     """
-    found = too_large(pipeline)
     if target == "kfp":
         from trainshed.pipelines.emit import kfp
 
-        found += kfp.limits(pipeline)
+        found = kfp.limits(pipeline)
         _refuse(found)
         try:
             return kfp.emit(pipeline, options), found
@@ -98,6 +97,7 @@ def emitted(pipeline: Pipeline, target: Target, options: Options) -> tuple[str, 
             raise UserError(
                 f"--to kfp needs the package kfp: {error}", "pip install 'trainshed[kfp]'"
             ) from error
+    found = too_large(pipeline)
     _refuse(found)
     from trainshed.pipelines.emit.text import documents
 

@@ -14,13 +14,15 @@ import yaml
 
 from trainshed.pipelines.diagnostics import Diagnostic, diagnostic
 from trainshed.pipelines.emit.options import DEFAULT_IMAGE, Options
-from trainshed.pipelines.emit.program import RUNNER, program_text
+from trainshed.pipelines.emit.program import RUNNER, program_text, too_large
 from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.literals import Parameter
 from trainshed.pipelines.notebook.steps import resource_name
 
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 _ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu")
+_LARGEST = 120 * 1024
+"""Bytes of a program: it is one argument of a command, of which Linux takes 128 KiB."""
 _WRITE_PROGRAM = 'printf %s "$0" > /tmp/trainshed-program.json && exec "$@"'
 """The program is the shell's `$0`; all that follows is the command."""
 
@@ -53,7 +55,7 @@ def emit(pipeline: Pipeline, options: Options) -> str:
 
 def limits(pipeline: Pipeline) -> list[Diagnostic]:
     """Say what of the pipeline KFP v2 cannot express without extensions."""
-    found = []
+    found = too_large(pipeline, _LARGEST)
     for step in pipeline.steps:
         settings = step.settings
         lost = {
@@ -115,7 +117,7 @@ def _component(pipeline: Pipeline, step: Step, options: Options) -> Any:
         given = {p.name: value for p, value in zip(parameters, values, strict=True)}
         args = [
             *("--program", "/tmp/trainshed-program.json", "--data", "/tmp/trainshed-data"),  # noqa: S108
-            *("--run", dsl.PIPELINE_JOB_NAME_PLACEHOLDER, "--trust-data", "--work", "/tmp"),  # noqa: S108
+            *("--run-name", dsl.PIPELINE_JOB_NAME_PLACEHOLDER, "--trust-data", "--work", "/tmp"),  # noqa: S108
         ]
         for name in step.parameters:
             args += ["--param", _joined(name, given[name])]

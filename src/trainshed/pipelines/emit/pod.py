@@ -18,7 +18,7 @@ def arguments(
     pipeline: Pipeline, step: Step, exposed: Sequence[str], *, data: str, run: str, attempt: str
 ) -> list[str]:
     """Return the runner's arguments. Files that steps write beside their data stay in `DATA/files`."""
-    made = ["--program", f"{PROGRAM_PATH}/{_PROGRAM_FILE}", "--data", f"{data}/steps", "--run", run]
+    made = ["--program", f"{PROGRAM_PATH}/{_PROGRAM_FILE}", "--data", f"{data}/steps", "--run-name", run]
     made += ["--attempt", attempt]
     if working_dir(pipeline) is None:
         made += ["--work", f"{data}/files"]

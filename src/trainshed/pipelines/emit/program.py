@@ -18,17 +18,17 @@ def program_text(pipeline: Pipeline, step: Step) -> str:
     return json.dumps(program(step, pipeline.parameters), indent=1).replace("$", "\\u0024")
 
 
-def too_large(pipeline: Pipeline) -> list[Diagnostic]:
-    """Find steps whose program does not fit into the annotation that carries it."""
+def too_large(pipeline: Pipeline, largest: int = _LARGEST) -> list[Diagnostic]:
+    """Find steps whose program does not fit into what carries it; by default an annotation."""
     return [
         diagnostic(
             "NB304",
-            f"the program of step {step.name} has {size // 1024} KiB; {_LARGEST // 1024} fit into an object",
+            f"the program of step {step.name} has {size // 1024} KiB; {largest // 1024} fit into an object",
             step=step.name,
             fix="move code into a module of the image",
         )
         for step in pipeline.steps
-        if (size := len(program_text(pipeline, step).encode())) > _LARGEST
+        if (size := len(program_text(pipeline, step).encode())) > largest
     ]
 
 

@@ -191,7 +191,7 @@ def _task_spec(pipeline: Pipeline, step: Step, options: Options, index: int) -> 
             "--workers",
             str(distribution.workers),
         ]
-        args += ["--nproc-per-node", str(distribution.nproc_per_node)]
+        args += ["--processes", str(distribution.nproc_per_node)]
         # A mesh's sidecar would answer for the other workers.
         annotations["sidecar.istio.io/inject"] = "false"
     results = [{"name": m.key, "type": "string"} for m in step.metrics] if saves else []

@@ -1,4 +1,4 @@
-"""Run a step: `python -m trainshed.pipelines.runner --program FILE --data DIR --run NAME`.
+"""Run a step: `python -m trainshed.pipelines.runner --program FILE --data DIR --run-name NAME`.
 
 Exit code 0: done; 1: the step failed, or its data could not be saved or loaded; 2: wrong usage.
 """
@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--program", required=True, help="file with the step's program")
     made.add_argument("--data", required=True, help="directory of the run's data")
-    made.add_argument("--run", required=True, help="name of the run")
+    made.add_argument("--run-name", required=True, help="name of the run")
     made.add_argument("--attempt", default="0", help="which attempt of the step this is")
     for name, what in (
         ("param", "parameter, as NAME=VALUE"),
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--strategy", help="the step is one of several workers, which are tasks of their own")
     made.add_argument("--worker", type=int, help="which worker this is, from 0")
     made.add_argument("--workers", type=int, help="how many there are")
-    made.add_argument("--nproc-per-node", type=int, default=1, help="processes of torchrun")
+    made.add_argument("--processes", type=int, default=1, help="processes of torchrun")
     made.add_argument(
         "--rendezvous-timeout", type=float, default=_MEETING_SECONDS, help="seconds to wait for the others"
     )
@@ -88,12 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"error: step {program.step}: {error}\n")
             return 1
         if given.strategy == "DDP" and "LOCAL_RANK" not in os.environ:
-            _torchrun(given.nproc_per_node, list(sys.argv[1:] if arguments is None else arguments))
+            _torchrun(given.processes, list(sys.argv[1:] if arguments is None else arguments))
     own = rank(os.environ)
     os.environ.setdefault("WORKER_INDEX", str(own))
     circumstances = Circumstances(
         data=given.data,
-        run=given.run,
+        run=given.run_name,
         attempt=given.attempt,
         parameters=pairs["param"],
         input_folders=pairs["input"],

@@ -111,7 +111,9 @@ async def _run(
                     return f"step {step} stops: {watching.result()}"
                 await running
         except CellExecutionError as error:
-            return _message(error, plan[index][1], step)
+            shown = [o for o in client.nb.cells[index].outputs if o.output_type == "error"]
+            traceback = "\n".join(shown[-1].traceback) if shown else error.traceback
+            return _message(error, traceback, plan[index][1], step)
         except DeadKernelError:
             return f"step {step}{_place(plan[index][1])}: the kernel died; out of memory is a frequent reason"
         finally:
@@ -126,8 +128,8 @@ def _place(block: Block | None, line: str | None = None) -> str:
     return f", cell {block.cell}" + (f", line {line}" if line else "")
 
 
-def _message(error: CellExecutionError, block: Block | None, step: str) -> str:
-    traceback = _ANSI.sub("", error.traceback)
+def _message(error: CellExecutionError, shown: str, block: Block | None, step: str) -> str:
+    traceback = _ANSI.sub("", shown)
     if block is None:
         # Our own call: what it says is meant for the user as it stands.
         return f"step {step}: {_ANSI.sub('', error.evalue)}"

@@ -137,12 +137,23 @@ def finish() -> None:
 
 
 def _number_cells(shell: Any, job: Job) -> None:
-    """Make tracebacks say `In[6]` of the notebook's cell 6, and not of the order in which blocks run here."""
-    sources = {block.source: block.cell for block in job.program.blocks if block.cell is not None}
+    """Make tracebacks say `In[6]` of the notebook's cell 6, and not of the order in which blocks run here.
 
-    def before(info: Any) -> None:
-        cell = sources.get(info.raw_cell)
-        if cell is not None:
-            shell.execution_count = cell
+    The counter is read before a cell's own events, so each cell's end sets it for the one that follows.
+    """
+    prelude = [b for b in job.program.blocks if b.role != "step"]
+    own = [b for b in job.program.blocks if b.role == "step"]
+    following = [*((b.source, b.cell) for b in prelude), (None, None), *((b.source, b.cell) for b in own)]
+    running: list[str | None] = [None]
 
-    shell.events.register("pre_run_cell", before)
+    def after(result: Any) -> None:
+        # A block may itself run cells, whose ends do not count. Our own calls have no source here.
+        if running[0] is not None and result.info.raw_cell != running[0]:
+            return
+        if following:
+            source, cell = following.pop(0)
+            running[0] = source
+            if cell is not None:
+                shell.execution_count = cell
+
+    shell.events.register("post_run_cell", after)
