@@ -99,6 +99,14 @@ def test_what_is_no_notebook(command: str, text: str, words: str, tmp_path: Path
     [
         (("check", "nowhere.ipynb"), "cannot read nowhere.ipynb: No such file or directory"),
         (("check", "/"), "/ is a directory"),
+        (
+            ("compile", EXAMPLES / "candies.ipynb", "--output", "/nowhere/x"),
+            "cannot write /nowhere/x: No such file",
+        ),
+        (
+            ("graph", EXAMPLES / "candies.ipynb", "--svg", "/nowhere/x"),
+            "cannot write /nowhere/x: No such file",
+        ),
         (("show", EXAMPLES / "candies.ipynb", "kid4"), "did you mean kid"),
         (("compile", EXAMPLES / "candies.ipynb", "--param", "CANDY=1"), "did you mean CANDIES?"),
         (("compile", EXAMPLES / "candies.ipynb", "--param", "CANDIES"), "write NAME=VALUE"),

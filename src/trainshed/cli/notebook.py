@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from trainshed.cli.console import err, fail, out, user_errors
+from trainshed.cli.console import err, out, user_errors
 from trainshed.cli.options import Namespace
 from trainshed.sdk.errors import REFUSED, UserError
 
@@ -103,7 +103,7 @@ def compile_(
         if output is None:
             typer.echo(text, nl=False)
         else:
-            output.write_text(text)
+            notebooks.write(output, text)
 
 
 @app.command()
@@ -143,6 +143,7 @@ def graph(
 ) -> None:
     """Draw the steps, what each waits for and what it loads."""
     from trainshed.pipelines import drawing
+    from trainshed.sdk import notebook as notebooks
 
     pipeline = _compiled(notebook)
     if svg is None:
@@ -152,7 +153,7 @@ def graph(
         typer.echo(drawing.svg(pipeline), nl=False)
     else:
         with user_errors():
-            svg.write_text(drawing.svg(pipeline))
+            notebooks.write(svg, drawing.svg(pipeline))
 
 
 @app.command()
@@ -188,7 +189,7 @@ def _notebook_errors(notebook: Path) -> Iterator[None]:
             yield
         except NotebookError as error:
             _report(notebook, error.diagnostics, err.print)
-            fail(UserError(f"{notebook} cannot become a pipeline"))
+            raise UserError(f"{notebook} cannot become a pipeline") from error
 
 
 def _report(notebook: Path, found: Sequence[Diagnostic], write: object) -> None:

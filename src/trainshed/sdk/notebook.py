@@ -111,6 +111,14 @@ def emitted(pipeline: Pipeline, target: Target, options: Options) -> tuple[str, 
     return documents(tekton.emit(pipeline, msgspec.structs.replace(options, api=api))), found
 
 
+def write(path: Path, text: str) -> None:
+    """Write a file. Raises UserError when it cannot be written."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
 def _refuse(found: list[Diagnostic]) -> None:
     if has_errors(found):
         raise NotebookError(found)
