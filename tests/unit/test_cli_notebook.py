@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -160,17 +158,3 @@ def test_other_notebooks_are_found_beside_this_one(tmp_path: Path) -> None:
     code, stdout, _ = run("check", lonely)
     assert code == 1
     assert "NB115: notebook:numbers: numbers.ipynb cannot be read" in stdout
-
-
-def test_nothing_of_jupyter_is_imported_for_plain_notebooks() -> None:
-    """Commands start fast, and the extras are not needed."""
-    program = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from trainshed.sdk.notebook import load\n"
-        f"assert load(Path({str(EXAMPLES / 'titanic.ipynb')!r})).pipeline is not None\n"
-        "heavy = {'nbformat', 'IPython', 'jupyter_client', 'nbclient', 'kfp', 'cloudpickle', 'numpy'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -246,3 +246,27 @@ def test_two_names_of_one_object_are_reported_where_one_is_changed() -> None:
 def test_the_order_of_the_notebook_that_is_not_kept_is_reported() -> None:
     result = compiled(("step:a", "x = 1"), ("step:b prev:a", "x = 2"), ("step:c prev:a", "print(x)"))
     assert [d.code for d in result.diagnostics] == ["NB205"]
+
+
+def test_imports_and_modules_are_no_changes() -> None:
+    result = compiled(
+        ("imports", "import os\nimport random"),
+        ("step:a", "import os\nrandom.seed(1)\nos.environ['A'] = 'b'"),
+        ("step:b", "print(os.getcwd(), random.random())"),
+    )
+    assert result.diagnostics == ()
+
+
+def test_constants_of_the_prelude_stay_where_they_are() -> None:
+    result = chain(
+        "print(sorted(KEYS))\nopen(PATH, 'r')", "print(PATH)", functions="PATH = 'a/b'\nKEYS = ('a', -1)"
+    )
+    assert flow(result) == ["-/-", "-/-"]
+
+
+def test_what_every_step_makes_may_be_left_unsaved() -> None:
+    result = chain(
+        "client.get('a')\nx = 1", "client.get(x)", functions="client = make_client()\ndef make_client(): ..."
+    )
+    (first, _) = result.checked().steps
+    assert (first.outputs, first.fallbacks) == (("client", "x"), ("client",))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,11 +104,11 @@ def test_functions_read_the_names_of_the_kernel_that_loads_them(tmp_path: Path) 
 
 
 def test_all_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
-    names: dict[str, Any] = {"lock": threading.Lock(), "numbers": (i for i in range(3)), "fine": 1}
+    names: dict[str, Any] = {"lock": (i for i in ()), "numbers": (i for i in range(3)), "fine": 1}
     with pytest.raises(store.DataError) as caught:
         save(tmp_path, names, step="train", cells={"lock": 4})
     first, second = str(caught.value).splitlines()
-    assert first.startswith("cannot save lock (_thread.lock, step train, cell 4): ")
+    assert first.startswith("cannot save lock (generator, step train, cell 4): ")
     assert second.startswith("cannot save numbers (generator, step train): ")
     assert not (tmp_path / store.MANIFEST).exists()
     assert list(tmp_path.iterdir()) == []
@@ -118,7 +117,7 @@ def test_all_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
 def test_an_attempt_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
     save(tmp_path, {"x": 1})
     with pytest.raises(store.DataError):
-        save(tmp_path, {"x": threading.Lock()}, attempt="1")
+        save(tmp_path, {"x": (i for i in ())}, attempt="1")
     assert load(tmp_path, "x") == 1
     save(tmp_path, {"x": 2}, attempt="2")
     assert load(tmp_path, "x") == 2
@@ -127,6 +126,15 @@ def test_an_attempt_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
 def test_a_name_that_was_not_set_is_not_there(tmp_path: Path) -> None:
     store.save(tmp_path, {}, names=["x"], backends=backends({}), step="a", run="r", attempt="0")
     assert store.load(tmp_path, "x", backends=backends({}), step="a", run="r") == (False, None)
+
+
+def test_what_every_step_makes_is_left_out_when_it_cannot_be_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, {"client": (i for i in ()), "x": 1}, fallbacks=["client"])
+    assert load(tmp_path, "x") == 1
+    assert store.load(tmp_path, "client", backends=backends({}), step="a", run="r") == (False, None)
+    assert "client (generator) cannot be saved" in capsys.readouterr().err
 
 
 def damage(folder: Path) -> None:
@@ -192,25 +200,6 @@ def test_all_inputs_that_are_missing_are_named(tmp_path: Path) -> None:
     with pytest.raises(store.DataError) as caught:
         Session(Job(program, Circumstances(str(tmp_path), "r")), {}).load()
     assert len(str(caught.value).splitlines()) == 2
-
-
-def test_workers_meet_once_all_are_there(tmp_path: Path) -> None:
-    (tmp_path / "worker-1.failed").touch()
-    found: list[list[str]] = []
-    threads = [
-        threading.Thread(
-            target=lambda i=i: found.append(
-                rendezvous.meet(tmp_path, i, 3, f"10.0.0.{i}", timeout=20, poll=0.01)
-            )
-        )
-        for i in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert found == [["10.0.0.0", "10.0.0.1", "10.0.0.2"]] * 3
-    assert not list(tmp_path.glob("*.failed"))
 
 
 def test_a_worker_does_not_wait_for_ever(tmp_path: Path) -> None:

@@ -156,7 +156,8 @@ def _step(unit: Unit, step: DraftStep, previous: tuple[str, ...], edges: Edges) 
     own = [Block(c.source, "step", c.number) for c in step.cells]
     # A parameter that the prelude reads at once is needed by every step.
     parameters = wiring.parameters | {n.name for n in unit.needs if n.name in edges.parameters}
-    lines = unit.usage[step.name].lines
+    usage = unit.usage[step.name]
+    lines = usage.lines
     return Step(
         step.name,
         (*prelude, *imports, *own),
@@ -164,6 +165,7 @@ def _step(unit: Unit, step: DraftStep, previous: tuple[str, ...], edges: Edges) 
         tuple(Input(name, producer, name) for name, producer in sorted(wiring.inputs.items())),
         tuple(sorted(wiring.outputs)),
         {name: lines[name][0] for name in sorted(wiring.outputs) if name in lines},
+        tuple(sorted(wiring.outputs & usage.prelude_variables - usage.bound)),
         tuple(sorted(parameters)),
         tuple(wiring.metrics),
         step.settings,

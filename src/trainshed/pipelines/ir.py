@@ -41,6 +41,8 @@ class Step(msgspec.Struct, frozen=True):
     outputs: tuple[str, ...] = ()
     places: dict[str, int] = {}
     """The cell that sets an output, where one does."""
+    fallbacks: tuple[str, ...] = ()
+    """Outputs that every step makes for itself: one that cannot be saved is left as it is made there."""
     parameters: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
     settings: StepSettings = StepSettings()
@@ -74,7 +76,10 @@ def program(step: Step, parameters: tuple[Parameter, ...]) -> dict[str, Any]:
         "step": step.name,
         "blocks": [{"source": b.source, "role": b.role, "cell": b.cell} for b in step.blocks],
         "inputs": [{"name": i.name, "step": i.step, "output": i.output} for i in step.inputs],
-        "outputs": [{"name": name, "cell": step.places.get(name)} for name in step.outputs],
+        "outputs": [
+            {"name": name, "cell": step.places.get(name), "fallback": name in step.fallbacks}
+            for name in step.outputs
+        ],
         "parameters": [
             {"name": name, "type": types[name].type, "default": types[name].default}
             for name in step.parameters

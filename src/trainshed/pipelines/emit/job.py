@@ -7,7 +7,7 @@ parameters, and `$(workspaces.NAME.claim)` by the claim of its workspace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from trainshed.pipelines.emit.options import Options
@@ -15,6 +15,7 @@ from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, containe
 from trainshed.pipelines.emit.program import RUNNER, program_text
 from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.steps import Distribution, resource_name
+from trainshed.pipelines.notebook.strategies import STRATEGIES
 
 API_VERSION = "trainshed.dev/v1alpha1"
 KIND = "DistributedStep"
@@ -47,7 +48,9 @@ def _job(
     exposed: Sequence[str],
     labels: dict[str, str],
 ) -> Object:
-    kind, container_name, command, replicas = _SHAPES[distribution.strategy]
+    strategy = STRATEGIES[distribution.strategy]
+    launcher = ["-m", "torch.distributed.run"] if strategy.torchrun else []
+    command = [options.python, *launcher, "-m", RUNNER]
     args = arguments(
         pipeline,
         step,
@@ -56,7 +59,7 @@ def _job(
         run="$(params.trainshed-run)",
         attempt="0",
     )
-    made = container(pipeline, step, options, container_name, command(options.python), args)
+    made = container(pipeline, step, options, strategy.container, command, args)
     made["volumeMounts"].append({"name": "data", "mountPath": DATA_PATH})
     claims = [v.name for v in pipeline.settings.volumes if v.size is not None]
     made["volumeMounts"] += [
@@ -81,46 +84,13 @@ def _job(
         "spec": {"containers": [made], "volumes": volumes},
     }
     spec: Object = {"runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0}}
-    if kind == "PyTorchJob":
+    if strategy.torchrun:
         spec["nprocPerNode"] = str(distribution.nproc_per_node)
-    field, roles = replicas(distribution.workers)
-    spec[field] = {
+    others = distribution.workers - (strategy.first is not None)
+    roles = {"Worker": others} if strategy.first is None else {strategy.first: 1, "Worker": others}
+    spec[strategy.replicas] = {
         role: {"replicas": count, "restartPolicy": "Never", "template": template}
-        for role, count in roles
+        for role, count in roles.items()
         if count
     }
-    return {"apiVersion": "kubeflow.org/v1", "kind": kind, "spec": spec}
-
-
-def _plain(python: str) -> list[str]:
-    return [python, "-m", RUNNER]
-
-
-def _torchrun(python: str) -> list[str]:
-    return [python, "-m", "torch.distributed.run", "-m", RUNNER]
-
-
-_Replicas = tuple[str, list[tuple[str, int]]]
-
-_SHAPES: dict[str, tuple[str, str, Callable[[str], list[str]], Callable[[int], _Replicas]]] = {
-    "MultiWorkerMirroredStrategy": (
-        "TFJob",
-        "tensorflow",
-        _plain,
-        lambda n: ("tfReplicaSpecs", [("Worker", n)]),
-    ),
-    "DDP": (
-        "PyTorchJob",
-        "pytorch",
-        _torchrun,
-        lambda n: ("pytorchReplicaSpecs", [("Master", 1), ("Worker", n - 1)]),
-    ),
-    "JAX": ("JAXJob", "jax", _plain, lambda n: ("jaxReplicaSpecs", [("Worker", n)])),
-    "XGBoost": (
-        "XGBoostJob",
-        "xgboost",
-        _plain,
-        lambda n: ("xgbReplicaSpecs", [("Master", 1), ("Worker", n - 1)]),
-    ),
-}
-"""Per strategy: kind, container name that the operator looks for, command, replicas."""
+    return {"apiVersion": "kubeflow.org/v1", "kind": strategy.kind, "spec": spec}

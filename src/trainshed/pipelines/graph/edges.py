@@ -166,12 +166,15 @@ class Edges:
         }
         for name in sorted(wiring.parameters | initial):
             sources.setdefault(name, None)
+        variables = step.usage.prelude_variables
+        least = {n: Level.BIND if n in initial and n not in variables else Level.CHANGE for n in sources}
         for name, producer in sources.items():
             known = self._before[step.name] | (self._before[producer] | {producer} if producer else set())
             since = self._steps[producer].order if producer else -1
             for other in self._steps.values():
                 between = since < other.order < step.order and other.name not in known
-                if not between or self._mentions[other.name].get(name, -1) < Level.CHANGE:
+                same_again = name in other.usage.imports
+                if not between or same_again or self._mentions[other.name].get(name, -1) < least[name]:
                     continue
                 gets = (
                     f"gets {name} from step {producer}" if producer else f"gets {name} as it is at the start"

@@ -544,6 +544,8 @@ class Walker:
         elif isinstance(value, ast.Call):
             called = ast.unparse(value.func) if isinstance(value.func, ast.Name | ast.Attribute) else ""
             kind = "a generator" if called in self._generators else _UNSAVEABLE.get(called)
+        if _is_constant(value):
+            self._kinds[name] = "constant"
         if kind is not None:
             self._unsaveable[name] = (kind, self._cell, value.lineno)
 
@@ -687,6 +689,15 @@ class Walker:
         except (SyntaxError, ValueError):
             return
         self._use(self._expr(parsed.body, Level.READ))
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """Say whether a value is a number, a text or a tuple of these, which nothing can change."""
+    if isinstance(node, ast.UnaryOp):
+        return _is_constant(node.operand)
+    if isinstance(node, ast.Tuple):
+        return all(_is_constant(element) for element in node.elts)
+    return isinstance(node, ast.Constant)
 
 
 def _is_generator(node: _Function) -> bool:

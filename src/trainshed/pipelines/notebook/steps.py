@@ -10,19 +10,12 @@ import msgspec
 from trainshed.pipelines.diagnostics import Diagnostic, diagnostic
 from trainshed.pipelines.notebook.cells import Cell
 from trainshed.pipelines.notebook.nearest import nearest
+from trainshed.pipelines.notebook.strategies import STRATEGIES
 from trainshed.pipelines.notebook.tags import Kind, Said, TaggedCell, understand
 
 _RESOURCE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 48
 """Characters of a step's name, so that those of its pods and results fit into 63."""
-
-STRATEGIES = {
-    "MultiWorkerMirroredStrategy": "TFJob",
-    "DDP": "PyTorchJob",
-    "JAX": "JAXJob",
-    "XGBoost": "XGBoostJob",
-}
-"""What `distribute:` may name, and the kind of job that it becomes."""
 
 _DEFAULTS = (
     "annotation",
@@ -50,7 +43,7 @@ class Distribution(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> str:
         """The job's kind."""
-        return STRATEGIES[self.strategy]
+        return STRATEGIES[self.strategy].kind
 
 
 class SecretVariable(msgspec.Struct, frozen=True):
@@ -355,9 +348,10 @@ def _distribution(
     if len(processes) > 1:
         wrong('"nprocPerNode:n" tag must be unique')
         return None
-    if "nprocPerNode" in values and known[0] != "DDP":
+    torchrun = STRATEGIES[known[0]].torchrun
+    if "nprocPerNode" in values and not torchrun:
         ignored("tag nprocPerNode has an effect with distribute:DDP only")
-    return Distribution(known[0], int(workers[0]), int(processes[0]) if known[0] == "DDP" else 1)
+    return Distribution(known[0], int(workers[0]), int(processes[0]) if torchrun else 1)
 
 
 def resource_name(step: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from trainshed.pipelines.diagnostics import Diagnostic, diagnostic
 from trainshed.pipelines.notebook.cells import Cell
 from trainshed.pipelines.notebook.nearest import nearest
+from trainshed.pipelines.notebook.strategies import STRATEGIES
 
 NAME = r"[_a-z][_a-z0-9]*"
 _SEGMENT = r"[a-zA-Z0-9](?:[a-zA-Z0-9-_.]*[a-zA-Z0-9])?"
@@ -53,6 +54,8 @@ def _tag(
 
 
 _FORK, _V2, _OURS = "the fork with distributed steps", "Kale 2", "Trainshed"
+
+_strategies = ", ".join(f"`{name}` ({strategy.kind})" for name, strategy in STRATEGIES.items())
 
 TAGS: tuple[Tag, ...] = (
     _tag(
@@ -155,8 +158,7 @@ TAGS: tuple[Tag, ...] = (
         "distribute",
         "distribute:STRATEGY",
         r"distribute:([a-zA-Z]+)",
-        "The step runs on several workers: `MultiWorkerMirroredStrategy` (TFJob), `DDP` (PyTorchJob under torchrun),"
-        " `JAX` (JAXJob), `XGBoost` (XGBoostJob).",
+        f"The step runs on several workers: {_strategies}.",
         _FORK,
         step=True,
     ),

@@ -39,7 +39,8 @@ from trainshed.pipelines.ir import Block, Input, Pipeline, Step
 from trainshed.pipelines.notebook.cells import Notebook
 from trainshed.pipelines.notebook.literals import Parameter
 from trainshed.pipelines.notebook.settings import sanitised, settings_of
-from trainshed.pipelines.notebook.steps import STRATEGIES, Distribution, StepSettings
+from trainshed.pipelines.notebook.steps import Distribution, StepSettings
+from trainshed.pipelines.notebook.strategies import STRATEGIES
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

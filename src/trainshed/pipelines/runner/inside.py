@@ -76,6 +76,7 @@ class Session:
                 run=where.run,
                 attempt=where.attempt,
                 cells=cells,
+                fallbacks=[output.name for output in outputs if output.fallback],
             )
 
     def _write_metrics(self) -> None:

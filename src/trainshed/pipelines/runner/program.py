@@ -27,10 +27,14 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Output(msgspec.Struct, frozen=True):
-    """A name to save. `cell` is where the notebook sets it."""
+    """A name to save. `cell` is where the notebook sets it.
+
+    With `fallback` every step makes the object for itself, and one that cannot be saved is not handed on.
+    """
 
     name: str
     cell: int | None = None
+    fallback: bool = False
 
 
 class Parameter(msgspec.Struct, frozen=True):

@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,12 @@ def save(
     run: str,
     attempt: str,
     cells: Mapping[str, int | None] | None = None,
+    fallbacks: Collection[str] = (),
 ) -> Manifest:
-    """Write the named values and then the manifest. Raises DataError that names each that cannot be saved."""
+    """Write the named values and then the manifest.
+
+    Raises DataError that names each that cannot be saved; of the `fallbacks` it is only said.
+    """
     final, temporary = folder / attempt, folder / f".{attempt}.partial"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -83,6 +88,10 @@ def save(
         try:
             entries.append(_saved(name, value, temporary, backends))
         except Exception as error:
+            if name in fallbacks:
+                sys.stderr.write(f"{name} ({type_name(value)}) cannot be saved; other steps make their own\n")
+                entries.append(Entry(name, "", _UNSET))
+                continue
             cell = (cells or {}).get(name)
             place = f"step {step}" + (f", cell {cell}" if cell is not None else "")
             failures.append(f"cannot save {name} ({type_name(value)}, {place}): {error}{_hint(value)}")

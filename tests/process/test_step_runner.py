@@ -7,14 +7,16 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.unit.notebook_builder import Cell, compiled
-from tests.unit.test_pipelines_baselines import example
+from tests.unit.test_pipelines_baselines import ROOT, example
 from trainshed.pipelines.ir import Pipeline, Step, program
+from trainshed.pipelines.runner import rendezvous
 
 DEADLINE = 240
 RUNNER = ("-m", "trainshed.pipelines.runner")
@@ -222,3 +224,36 @@ def test_a_worker_that_fails_ends_the_others(tmp_path: Path) -> None:
     assert (first, second) == (1, 1)
     assert "step t stops: worker 1 failed" in said
     assert "ZeroDivisionError" in reason
+
+
+def test_workers_meet_once_all_are_there(tmp_path: Path) -> None:
+    (tmp_path / "worker-1.failed").touch()
+    found: list[list[str]] = []
+    threads = [
+        threading.Thread(
+            target=lambda i=i: found.append(
+                rendezvous.meet(tmp_path, i, 3, f"10.0.0.{i}", timeout=20, poll=0.01)
+            )
+        )
+        for i in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert found == [["10.0.0.0", "10.0.0.1", "10.0.0.2"]] * 3
+    assert not list(tmp_path.glob("*.failed"))
+
+
+def test_nothing_of_jupyter_is_imported_for_plain_notebooks() -> None:
+    """Commands start fast, and the extras are not needed."""
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from trainshed.sdk.notebook import load\n"
+        f"assert load(Path({str(ROOT / 'examples/notebooks/titanic.ipynb')!r})).pipeline is not None\n"
+        "heavy = {'nbformat', 'IPython', 'jupyter_client', 'nbclient', 'kfp', 'cloudpickle', 'numpy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
