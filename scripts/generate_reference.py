@@ -32,7 +32,10 @@ from trainshed.kube.builtin.registry import BUILTINS
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.schema.nodes import KUBERNETES_MINOR
 from trainshed.pipelines.diagnostics import RULES
+from trainshed.pipelines.emit.job import API_VERSION as DISTRIBUTED_API
+from trainshed.pipelines.emit.job import KIND as DISTRIBUTED_KIND
 from trainshed.pipelines.notebook.settings import SETTINGS
+from trainshed.pipelines.notebook.strategies import STRATEGIES
 from trainshed.pipelines.notebook.tags import TAGS
 
 ROOT = Path(__file__).parent.parent
@@ -381,6 +384,15 @@ def notebooks_page() -> str:
         "| Setting | |",
         "|---|---|",
         *(f"| `{name}` | {meaning} |" for name, (_, meaning) in SETTINGS.items()),
+        "",
+        "## Distributed steps\n",
+        f"A step with `distribute:` is a custom task of Tekton, of kind `{DISTRIBUTED_KIND}` in"
+        f" `{DISTRIBUTED_API}`. Its `spec` has\n`strategy`, `numWorkers` and `job`: the job's `apiVersion`, `kind` and"
+        " `spec`. Whoever reconciles the CustomRun creates the\njob with `$(params.NAME)` and"
+        " `$(workspaces.NAME.claim)` replaced in every string.\n",
+        "| `distribute:` | Kind |",
+        "|---|---|",
+        *(f"| `{name}` | {strategy.kind} |" for name, strategy in STRATEGIES.items()),
         "",
         "## Findings\n",
         "An error stops the compilation, a warning does not.\n",
