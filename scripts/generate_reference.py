@@ -2,6 +2,7 @@
 
     docs/reference/cli.md           from the commands of the CLI
     docs/reference/python.md        from the public Python API
+    docs/reference/notebooks.md     from the tables of tags, settings and findings
     docs/reference/api-support.md   from the registry of served resources
     docs/reference/<kind>.md        from the declared types of the API, one page for each kind
 
@@ -30,6 +31,12 @@ from trainshed.cli.main import app
 from trainshed.kube.builtin.registry import BUILTINS
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.schema.nodes import KUBERNETES_MINOR
+from trainshed.pipelines.diagnostics import RULES
+from trainshed.pipelines.emit.job import API_VERSION as DISTRIBUTED_API
+from trainshed.pipelines.emit.job import KIND as DISTRIBUTED_KIND
+from trainshed.pipelines.notebook.settings import SETTINGS
+from trainshed.pipelines.notebook.strategies import STRATEGIES
+from trainshed.pipelines.notebook.tags import TAGS
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs/reference"
@@ -359,10 +366,48 @@ def documentation(value: Any) -> str:
     return SECTIONS.sub(section, inspect.cleandoc(value.__doc__ or "") + "\n").rstrip() + "\n"
 
 
+def notebooks_page() -> str:
+    """Return the page of tags, settings and findings of notebooks."""
+    parts = [
+        MARK,
+        "# Notebooks: tags, settings, findings\n",
+        "What [making a pipeline of a notebook](../how-to/notebooks-to-pipelines.md) understands, and what it says.\n",
+        "## Tags\n",
+        "Names of steps have lower-case letters, digits and `_`, and do not begin with a digit. Of a tag that may stand"
+        " once the\nlast one holds; tags of all cells of a step count.\n",
+        "| Tag | | From |",
+        "|---|---|---|",
+        *(f"| `{tag.form}` | {tag.meaning} | {tag.since} |" for tag in TAGS),
+        "",
+        "## Settings\n",
+        "Under `kubeflow_notebook` in the notebook's metadata, as Kale's extension writes them.\n",
+        "| Setting | |",
+        "|---|---|",
+        *(f"| `{name}` | {meaning} |" for name, (_, meaning) in SETTINGS.items()),
+        "",
+        "## Distributed steps\n",
+        f"A step with `distribute:` is a custom task of Tekton, of kind `{DISTRIBUTED_KIND}` in"
+        f" `{DISTRIBUTED_API}`. Its `spec` has\n`strategy`, `numWorkers` and `job`: the job's `apiVersion`, `kind` and"
+        " `spec`. Whoever reconciles the CustomRun creates the\njob with `$(params.NAME)` and"
+        " `$(workspaces.NAME.claim)` replaced in every string.\n",
+        "| `distribute:` | Kind |",
+        "|---|---|",
+        *(f"| `{name}` | {strategy.kind} |" for name, strategy in STRATEGIES.items()),
+        "",
+        "## Findings\n",
+        "An error stops the compilation, a warning does not.\n",
+        "| Code | Name | | |",
+        "|---|---|---|---|",
+        *(f"| {rule.code} | {rule.name} | {rule.severity} | {rule.meaning} |" for rule in RULES.values()),
+    ]
+    return "\n".join(parts) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "python.md": python_page,
     "api-support.md": api_page,
+    "notebooks.md": notebooks_page,
     **{f"{name.lower()}.md": (lambda name=name: kind_page(name)) for name in KINDS},
 }
 

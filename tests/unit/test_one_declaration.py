@@ -1,4 +1,4 @@
-"""A kind is named in its own two files and in the two registries, and nowhere else in the program.
+"""A kind is named in its own two files and in the three registries, and nowhere else in the program.
 
 What counts as naming it: an identifier, or a text that the program works with, which holds the kind's name, its
 singular, its plural or its framework's label. What does not: docstrings, and the texts of declared fields and of
@@ -20,7 +20,11 @@ from trainshed.api.registry import KINDS
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 
 SRC = Path(registry.__file__).parents[1]
-REGISTRIES = {SRC / "api/registry.py", SRC / "jobs/v1/frameworks/__init__.py"}
+REGISTRIES = {
+    SRC / "api/registry.py",
+    SRC / "jobs/v1/frameworks/__init__.py",
+    SRC / "pipelines/notebook/strategies.py",
+}
 EXPLAINING = {"doc", "core", "Argument", "Option"}
 FILES = sorted(SRC.rglob("*.py"))
 

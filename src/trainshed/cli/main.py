@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainshed import __version__
-from trainshed.cli import cluster, images, jobs
+from trainshed.cli import cluster, images, jobs, notebook
 from trainshed.cli.check import check
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command()(cluster.status)
 app.command()(cluster.doctor)
 app.command()(cluster.kubeconfig)
 app.add_typer(images.app, name="image")
+app.add_typer(notebook.app, name="notebook")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,202 @@
+"""`trainshed notebook`: tagged notebooks as pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from trainshed.cli.console import err, out, user_errors
+from trainshed.cli.options import Namespace
+from trainshed.sdk.errors import REFUSED, UserError
+
+if TYPE_CHECKING:
+    from trainshed.pipelines.diagnostics import Diagnostic
+    from trainshed.pipelines.ir import Pipeline
+
+app = typer.Typer(
+    help="Make pipelines of tagged notebooks.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_Notebook = Annotated[
+    Path, typer.Argument(metavar="NOTEBOOK", help="Notebook file (.ipynb).", show_default=False)
+]
+_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+
+class Target(StrEnum):
+    """What to compile to."""
+
+    TEKTON = "tekton"
+    TEKTON_V1BETA1 = "tekton-v1beta1"
+    KFP = "kfp"
+    LOCAL = "local"
+
+
+class Format(StrEnum):
+    """How to print findings."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@app.command("compile")
+def compile_(
+    notebook: _Notebook,
+    to: Annotated[Target, typer.Option("--to", help="What to make of it.")] = Target.TEKTON,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-O", metavar="FILE", help="Write here instead of to stdout.")
+    ] = None,
+    run_name: Annotated[
+        str | None,
+        typer.Option("--run-name", metavar="NAME", help="Name of the run; otherwise made up."),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Set a parameter of the run."),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="Image of steps that name none."),
+    ] = None,
+    namespace: Namespace = None,
+    service_account: Annotated[
+        str | None,
+        typer.Option("--service-account", metavar="NAME", help="Service account of the run's pods."),
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="Write a Pipeline and a run that refers to it.")
+    ] = False,
+    workers_as_tasks: Annotated[
+        bool,
+        typer.Option("--workers-as-tasks", help="Make each worker of a distributed step a task."),
+    ] = False,
+) -> None:
+    """Write the pipeline of a notebook as YAML.
+
+    The same notebook gives the same bytes. Findings go to stderr; with an error nothing is written and the exit
+    code is 1.
+    """
+    from trainshed.pipelines.emit.options import Options
+    from trainshed.sdk import notebook as notebooks
+
+    with _notebook_errors(notebook):
+        pipeline, found = notebooks.pipeline_of(notebook)
+        options = Options(
+            run_name=run_name,
+            namespace=namespace,
+            image=image,
+            split=split,
+            workers_as_tasks=workers_as_tasks,
+            service_account=service_account,
+            parameters=notebooks.parameters(pipeline, param or []),
+        )
+        text, limits = notebooks.emitted(pipeline, to.value, options)
+        _report(notebook, [*found, *limits], err.print)
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            notebooks.write(output, text)
+
+
+@app.command()
+def check(
+    notebook: _Notebook,
+    output: Annotated[Format, typer.Option("--output", "-o", help="Form of the findings.")] = Format.TEXT,
+) -> None:
+    """Say what is wrong with a notebook, with cell, line and a fix.
+
+    Exit code 1 when it cannot become a pipeline.
+    """
+    import msgspec
+
+    from trainshed.pipelines.diagnostics import has_errors
+    from trainshed.sdk import notebook as notebooks
+
+    with user_errors():
+        compiled = notebooks.load(notebook)
+        found = compiled.diagnostics
+        if output == Format.JSON:
+            typer.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+        else:
+            _report(notebook, found, out.print)
+            if compiled.pipeline is not None:
+                steps = len(compiled.pipeline.steps)
+                out.print(f"[green]✓[/] {escape(str(notebook))}: {steps} step{'s' if steps != 1 else ''}")
+        if has_errors(found):
+            raise typer.Exit(REFUSED)
+
+
+@app.command()
+def graph(
+    notebook: _Notebook,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write the graph as SVG; - is stdout.")
+    ] = None,
+) -> None:
+    """Draw the steps, what each waits for and what it loads."""
+    from trainshed.pipelines import drawing
+    from trainshed.sdk import notebook as notebooks
+
+    pipeline = _compiled(notebook)
+    if svg is None:
+        for line in drawing.lines(pipeline):
+            typer.echo(line)
+    elif str(svg) == "-":
+        typer.echo(drawing.svg(pipeline), nl=False)
+    else:
+        with user_errors():
+            notebooks.write(svg, drawing.svg(pipeline))
+
+
+@app.command()
+def show(
+    notebook: _Notebook,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Name of a step.", show_default=False)],
+) -> None:
+    """Print the program of a step: what it loads, every block with its cell, what it saves."""
+    from trainshed.pipelines.listing import listing
+    from trainshed.sdk import notebook as notebooks
+
+    pipeline = _compiled(notebook)
+    with user_errors():
+        typer.echo(listing(pipeline, notebooks.step_of(pipeline, step)), nl=False)
+
+
+def _compiled(notebook: Path) -> Pipeline:
+    from trainshed.sdk import notebook as notebooks
+
+    with _notebook_errors(notebook):
+        pipeline, found = notebooks.pipeline_of(notebook)
+        _report(notebook, found, err.print)
+        return pipeline
+
+
+@contextmanager
+def _notebook_errors(notebook: Path) -> Iterator[None]:
+    """Print the findings of a notebook that cannot be compiled, and leave with exit code 1."""
+    from trainshed.pipelines.diagnostics import NotebookError
+
+    with user_errors():
+        try:
+            yield
+        except NotebookError as error:
+            _report(notebook, error.diagnostics, err.print)
+            raise UserError(f"{notebook} cannot become a pipeline") from error
+
+
+def _report(notebook: Path, found: Sequence[Diagnostic], write: object) -> None:
+    assert callable(write)
+    for one in found:
+        colour = _COLOURS[one.severity]
+        place = f"{notebook}{f', {one.where}' if one.where else ''}"
+        write(f"{escape(place)}: [{colour}]{one.severity}[/] {one.code}: {escape(one.message)}")
+        if one.fix:
+            write(f"  [cyan]{escape(one.fix)}[/]")

@@ -1,0 +1,96 @@
+"""A distributed step: a custom task that carries the job which does the work.
+
+`DistributedStep` of `trainshed.dev/v1alpha1` is not stored by itself: Tekton makes a CustomRun of it. Whoever
+reconciles that CustomRun creates `spec.job` with these replaced in every string: `$(params.NAME)` by the CustomRun's
+parameters, and `$(workspaces.NAME.claim)` by the claim of its workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from trainshed.pipelines.emit.options import Options
+from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, pod_volumes
+from trainshed.pipelines.emit.program import RUNNER, program_text
+from trainshed.pipelines.ir import Pipeline, Step
+from trainshed.pipelines.notebook.steps import Distribution, resource_name
+from trainshed.pipelines.notebook.strategies import STRATEGIES
+
+API_VERSION = "trainshed.dev/v1alpha1"
+KIND = "DistributedStep"
+DATA_PATH = "/trainshed/data"
+
+Object = dict[str, Any]
+
+
+def distributed_step(pipeline: Pipeline, step: Step, options: Options, exposed: Sequence[str]) -> Object:
+    """Return the `taskSpec` of a distributed step."""
+    assert step.distribution is not None
+    labels = {**step.settings.labels, "trainshed.dev/step": resource_name(step.name)}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"labels": labels},
+        "spec": {
+            "strategy": step.distribution.strategy,
+            "numWorkers": step.distribution.workers,
+            "job": _job(pipeline, step, step.distribution, options, exposed, labels),
+        },
+    }
+
+
+def _job(
+    pipeline: Pipeline,
+    step: Step,
+    distribution: Distribution,
+    options: Options,
+    exposed: Sequence[str],
+    labels: dict[str, str],
+) -> Object:
+    strategy = STRATEGIES[distribution.strategy]
+    launcher = ["-m", "torch.distributed.run"] if strategy.torchrun else []
+    command = [options.python, *launcher, "-m", RUNNER]
+    args = arguments(
+        pipeline,
+        step,
+        exposed,
+        data=DATA_PATH,
+        run="$(params.trainshed-run)",
+        attempt="0",
+    )
+    made = container(pipeline, step, options, strategy.container, command, args)
+    made["volumeMounts"].append({"name": "data", "mountPath": DATA_PATH})
+    claims = [v.name for v in pipeline.settings.volumes if v.size is not None]
+    made["volumeMounts"] += [
+        {"name": v.name, "mountPath": v.mount_path} for v in pipeline.settings.volumes if v.size is not None
+    ]
+    volumes = [
+        *pod_volumes(pipeline),
+        *(
+            {"name": n, "persistentVolumeClaim": {"claimName": f"$(workspaces.{n}.claim)"}}
+            for n in ("data", *claims)
+        ),
+    ]
+    template = {
+        "metadata": {
+            "labels": labels,
+            "annotations": {
+                **step.settings.annotations,
+                "sidecar.istio.io/inject": "false",
+                PROGRAM_ANNOTATION: program_text(pipeline, step),
+            },
+        },
+        "spec": {"containers": [made], "volumes": volumes},
+    }
+    spec: Object = {"runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0}}
+    if strategy.torchrun:
+        spec["nprocPerNode"] = str(distribution.nproc_per_node)
+    others = distribution.workers - (strategy.first is not None)
+    roles = {"Worker": others} if strategy.first is None else {strategy.first: 1, "Worker": others}
+    spec[strategy.replicas] = {
+        role: {"replicas": count, "restartPolicy": "Never", "template": template}
+        for role, count in roles.items()
+        if count
+    }
+    return {"apiVersion": "kubeflow.org/v1", "kind": strategy.kind, "spec": spec}

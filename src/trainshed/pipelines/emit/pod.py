@@ -1,0 +1,95 @@
+"""The container of a step and its volumes: the same in a task and in a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from trainshed.pipelines.emit.options import DEFAULT_IMAGE, Options
+from trainshed.pipelines.ir import Pipeline, Step
+
+PROGRAM_ANNOTATION = "trainshed.dev/program"
+"""Written by the emitters, read through a downwardAPI volume by the step runner."""
+PROGRAM_PATH = "/trainshed/program"
+_PROGRAM_FILE = "program.json"
+
+
+def arguments(
+    pipeline: Pipeline, step: Step, exposed: Sequence[str], *, data: str, run: str, attempt: str
+) -> list[str]:
+    """Return the runner's arguments. Files that steps write beside their data stay in `DATA/files`."""
+    made = ["--program", f"{PROGRAM_PATH}/{_PROGRAM_FILE}", "--data", f"{data}/steps", "--run-name", run]
+    made += ["--attempt", attempt]
+    if working_dir(pipeline) is None:
+        made += ["--work", f"{data}/files"]
+    if step.settings.report:
+        made += ["--report", f"{data}/reports/{step.name}.html"]
+    return [*made, *(f"--param={name}=$(params.{name})" for name in exposed)]
+
+
+def working_dir(pipeline: Pipeline) -> str | None:
+    """Return the notebook's own directory where a volume of the pipeline has it, else None."""
+    wanted = pipeline.settings.working_dir
+    if wanted is None:
+        return None
+    for volume in pipeline.settings.volumes:
+        path = volume.mount_path.rstrip("/")
+        if wanted.rstrip("/") == path or wanted.startswith(f"{path}/"):
+            return wanted
+    return None
+
+
+def container(
+    pipeline: Pipeline, step: Step, options: Options, name: str, command: Sequence[str], args: Sequence[str]
+) -> dict[str, Any]:
+    """Return the container that runs the step."""
+    settings = step.settings
+    env: list[dict[str, Any]] = [
+        {"name": v.env, "value": v.mount_path} for v in pipeline.settings.volumes if v.env is not None
+    ]
+    env += [{"name": key, "value": value.replace("$(", "$$(")} for key, value in sorted(settings.env.items())]
+    env += [
+        {"name": s.name, "valueFrom": {"secretKeyRef": {"name": s.secret, "key": s.key}}}
+        for s in settings.secrets
+    ]
+    if step.distribution is not None:
+        env.append({"name": "NUM_WORKERS", "value": str(step.distribution.workers)})
+    resources = {
+        kind: dict(sorted(values.items()))
+        for kind, values in (("limits", settings.limits), ("requests", settings.requests))
+        if values
+    }
+    made: dict[str, Any] = {
+        "name": name,
+        "image": settings.image or options.image or pipeline.settings.image or DEFAULT_IMAGE,
+        "command": list(command),
+        "args": list(args),
+    }
+    if env:
+        made["env"] = env
+    if resources:
+        made["resources"] = resources
+    directory = working_dir(pipeline)
+    if directory is not None:
+        made["workingDir"] = directory
+    made["volumeMounts"] = [
+        {"name": "program", "mountPath": PROGRAM_PATH, "readOnly": True},
+        *({"name": v.name, "mountPath": v.mount_path} for v in pipeline.settings.volumes if v.size is None),
+    ]
+    return made
+
+
+def pod_volumes(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Return the volumes of the program and of existing claims."""
+    field = f"metadata.annotations['{PROGRAM_ANNOTATION}']"
+    return [
+        {
+            "name": "program",
+            "downwardAPI": {"items": [{"path": _PROGRAM_FILE, "fieldRef": {"fieldPath": field}}]},
+        },
+        *(
+            {"name": v.name, "persistentVolumeClaim": {"claimName": v.name}}
+            for v in pipeline.settings.volumes
+            if v.size is None
+        ),
+    ]

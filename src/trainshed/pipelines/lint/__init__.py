@@ -1,0 +1,1 @@
+"""Findings about pipelines that compile but will not do what their code seems to say."""

@@ -1,0 +1,413 @@
+"""Tagged cells → steps: which cells merge, what each step waits for, how each is set up and distributed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from trainshed.pipelines.diagnostics import Diagnostic, diagnostic
+from trainshed.pipelines.notebook.cells import Cell
+from trainshed.pipelines.notebook.nearest import nearest
+from trainshed.pipelines.notebook.strategies import STRATEGIES
+from trainshed.pipelines.notebook.tags import Kind, Said, TaggedCell, understand
+
+_RESOURCE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_LONGEST_NAME = 48
+"""Characters of a step's name, so that those of its pods and results fit into 63."""
+
+_DEFAULTS = (
+    "annotation",
+    "label",
+    "limit",
+    "request",
+    "env",
+    "secret",
+    "image",
+    "cache",
+    "report",
+    "retries",
+    "timeout",
+)
+"""Forms of tag that `steps_defaults` may have."""
+
+
+class Distribution(msgspec.Struct, frozen=True):
+    """A step that runs on several workers at once."""
+
+    strategy: str
+    workers: int
+    nproc_per_node: int = 1
+
+    @property
+    def kind(self) -> str:
+        """The job's kind."""
+        return STRATEGIES[self.strategy].kind
+
+
+class SecretVariable(msgspec.Struct, frozen=True):
+    """A variable of the environment, from a key of a Secret."""
+
+    name: str
+    secret: str
+    key: str
+
+
+class StepSettings(msgspec.Struct, frozen=True):
+    """How the pod of a step is set up."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    env: dict[str, str] = {}
+    secrets: tuple[SecretVariable, ...] = ()
+    image: str | None = None
+    caching: bool | None = None
+    report: bool = True
+    retries: int = 0
+    timeout: str | None = None
+
+
+class DraftStep(msgspec.Struct, frozen=True):
+    """A step before anything is known about its code. `order` is its place among the steps of the notebook."""
+
+    name: str
+    order: int
+    cells: tuple[Cell, ...]
+    previous: tuple[str, ...] = ()
+    settings: StepSettings = StepSettings()
+    distribution: Distribution | None = None
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A cell that stands for another notebook. `order` as in DraftStep."""
+
+    name: str
+    order: int
+    path: str
+    cell: int
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A notebook cut into its parts."""
+
+    imports: tuple[Cell, ...] = ()
+    functions: tuple[Cell, ...] = ()
+    parameters: tuple[Cell, ...] = ()
+    metrics: tuple[Cell, ...] = ()
+    steps: tuple[DraftStep, ...] = ()
+    references: tuple[Reference, ...] = ()
+
+
+class _Building(msgspec.Struct):
+    order: int
+    cells: list[Cell]
+    said: list[tuple[int, Said]]
+
+
+_PRELUDE = (Kind.IMPORTS, Kind.FUNCTIONS, Kind.PARAMETERS, Kind.METRICS)
+
+
+def draft(cells: Sequence[TaggedCell], defaults: Sequence[str] = ()) -> tuple[Draft, list[Diagnostic]]:
+    """Return the parts of a notebook. `defaults` are the tags of `steps_defaults`; a step's own tags win."""
+    found: list[Diagnostic] = []
+    parts: dict[Kind, list[Cell]] = {kind: [] for kind in _PRELUDE}
+    steps: dict[str, _Building] = {}
+    references: list[Reference] = []
+    if not any(c.kind != Kind.NONE for c in cells):
+        return _untagged(cells)
+    active: Kind | str | None = None
+    leading: list[int] = []
+    pending: list[Cell] = []
+    for number, tagged in enumerate(cells):
+        cell = tagged.cell
+        if tagged.kind in _PRELUDE:
+            parts[tagged.kind].append(cell)
+            active = tagged.kind
+        elif tagged.kind == Kind.STEP and tagged.name is not None:
+            if active == Kind.METRICS:
+                found.append(_misplaced_metrics(parts[Kind.METRICS][-1]))
+            step = steps.setdefault(tagged.name, _Building(number, [], []))
+            step.cells += [*pending, cell]
+            pending = []
+            step.said += [(cell.number, said) for said in tagged.said]
+            active = tagged.name
+        elif tagged.kind == Kind.NOTEBOOK and tagged.name is not None:
+            reference = _reference(tagged, number, found)
+            if reference is not None:
+                references.append(reference)
+            active = Kind.NOTEBOOK
+        elif tagged.kind == Kind.NONE:
+            if active is None:
+                leading += [cell.number] if cell.source.strip() else []
+            elif active == Kind.NOTEBOOK:
+                pending += [cell] if cell.source.strip() else []
+            elif isinstance(active, Kind):
+                parts[active].append(cell)
+            else:
+                steps[active].cells.append(cell)
+    if leading:
+        found.append(
+            diagnostic(
+                "NB108",
+                f"{_cells(leading)} without a tag before the first tagged one: left out of the pipeline",
+                cell=leading[0],
+                fix="tag them imports, functions, skip or step:NAME",
+            )
+        )
+    if pending:
+        found.append(
+            diagnostic(
+                "NB115",
+                "untagged code after a notebook: cell belongs to the next step, and none follows",
+                cell=pending[0].number,
+                fix="tag it step:NAME",
+            )
+        )
+    made = tuple(
+        _step(name, step, steps, {r.name for r in references}, defaults, found)
+        for name, step in steps.items()
+    )
+    found += _names(made)
+    found += _default_tags(defaults)
+    return (
+        Draft(
+            tuple(parts[Kind.IMPORTS]),
+            tuple(parts[Kind.FUNCTIONS]),
+            tuple(parts[Kind.PARAMETERS]),
+            tuple(parts[Kind.METRICS]),
+            made,
+            tuple(references),
+        ),
+        found,
+    )
+
+
+def _untagged(cells: Sequence[TaggedCell]) -> tuple[Draft, list[Diagnostic]]:
+    """Return a notebook without tags as one step."""
+    code = tuple(c.cell for c in cells if c.cell.source.strip())
+    if not code:
+        return Draft(), [diagnostic("NB001", "the notebook has no code", fix="add a code cell")]
+    note = diagnostic("NB113", "no cell has a tag: the whole notebook is one step", fix="tag cells step:NAME")
+    return Draft(steps=(DraftStep("notebook", 0, code),)), [note]
+
+
+def _misplaced_metrics(cell: Cell) -> Diagnostic:
+    return diagnostic(
+        "NB111",
+        "pipeline-metrics must be at the end of the notebook: metrics are results of the run, not of a step",
+        cell=cell.number,
+        fix="move the cell behind the last step",
+    )
+
+
+def _reference(tagged: TaggedCell, order: int, found: list[Diagnostic]) -> Reference | None:
+    cell, name = tagged.cell, tagged.name or ""
+    code = [line for line in cell.source.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if code:
+        found.append(
+            diagnostic("NB115", f"cell notebook:{name} contains code", cell=cell.number, fix="move the code")
+        )
+        return None
+    if not cell.notebook_path:
+        found.append(
+            diagnostic(
+                "NB115",
+                f"cell notebook:{name} has no path",
+                cell=cell.number,
+                fix="put the path into the cell's metadata as notebook_path",
+            )
+        )
+        return None
+    return Reference(name, order, cell.notebook_path, cell.number)
+
+
+def _step(
+    name: str,
+    built: _Building,
+    steps: dict[str, _Building],
+    references: set[str],
+    defaults: Sequence[str],
+    found: list[Diagnostic],
+) -> DraftStep:
+    previous = []
+    for cell, said in built.said:
+        if said.name != "prev":
+            continue
+        other = said.args[0]
+        if other == name:
+            found.append(
+                diagnostic(
+                    "NB105", f"step {name} waits for itself", cell=cell, step=name, fix=f"remove prev:{name}"
+                )
+            )
+        elif other in steps or other in references:
+            previous.append(other)
+        else:
+            close = nearest(other, steps)
+            found.append(
+                diagnostic(
+                    "NB104",
+                    f"step {other} does not exist; step {name} names it as previous",
+                    cell=cell,
+                    step=name,
+                    fix=f"did you mean prev:{close}?" if close else "",
+                )
+            )
+    understood = [said for said in map(understand, defaults) if said is not None and said.name in _DEFAULTS]
+    return DraftStep(
+        name,
+        built.order,
+        tuple(built.cells),
+        tuple(dict.fromkeys(previous)),
+        step_settings([*understood, *(said for _, said in built.said)]),
+        _distribution(name, built.said, found),
+    )
+
+
+def step_settings(said: Iterable[Said]) -> StepSettings:
+    """Return what tags say about a step's pod. Of two that contradict each other the later holds."""
+    groups: dict[str, dict[str, str]] = {"label": {}, "annotation": {}, "limit": {}, "request": {}, "env": {}}
+    secrets: dict[str, SecretVariable] = {}
+    last: dict[str, str] = {}
+    for one in said:
+        if one.name in groups:
+            groups[one.name][one.args[0]] = one.args[1]
+        elif one.name == "secret":
+            secrets[one.args[2]] = SecretVariable(one.args[2], one.args[0], one.args[1])
+        elif one.args:
+            last[one.name] = one.args[0]
+    return StepSettings(
+        labels=groups["label"],
+        annotations=groups["annotation"],
+        limits=groups["limit"],
+        requests=groups["request"],
+        env=groups["env"],
+        secrets=tuple(secrets.values()),
+        image=last.get("image"),
+        caching=last["cache"] == "enabled" if "cache" in last else None,
+        report=last.get("report") != "disabled",
+        retries=int(last.get("retries", "0")),
+        timeout=last.get("timeout"),
+    )
+
+
+def _distribution(
+    name: str, said: Sequence[tuple[int, Said]], found: list[Diagnostic]
+) -> Distribution | None:
+    values: dict[str, list[str]] = {}
+    cells: dict[str, int] = {}
+    for cell, one in said:
+        if one.name in ("distribute", "numWorkers", "nprocPerNode", "numParameterServers"):
+            values.setdefault(one.name, []).append(one.args[0])
+            cells.setdefault(one.name, cell)
+    if not values:
+        return None
+    first = min(cells.values())
+    strategies = list(dict.fromkeys(values.get("distribute", ())))
+
+    def wrong(message: str, fix: str = "") -> None:
+        found.append(diagnostic("NB110", f"step {name}: {message}", cell=first, step=name, fix=fix))
+
+    def ignored(message: str) -> None:
+        found.append(diagnostic("NB109", f"step {name}: {message}", cell=first, step=name))
+
+    known = [s for s in strategies if s in STRATEGIES]
+    if "MultiWorkerMirroredStrategy" in known:
+        if "ParameterServerStrategy" in strategies:
+            wrong('"MultiWorkerMirroredStrategy" tag cannot be used with "ParameterServerStrategy" tag')
+            return None
+        if "numParameterServers" in values:
+            wrong('"MultiWorkerMirroredStrategy" tag cannot be used with "numParameterServers:n" tag')
+            return None
+    for strategy in strategies:
+        if strategy not in STRATEGIES:
+            close = nearest(strategy, STRATEGIES)
+            ignored(
+                f"tag distribute:{strategy} has no effect; strategies are {', '.join(STRATEGIES)}"
+                + (f" (did you mean {close}?)" if close else "")
+            )
+    if not known:
+        for other in ("numWorkers", "nprocPerNode", "numParameterServers"):
+            if other in values:
+                ignored(f"tag {other} has no effect without a tag distribute")
+        return None
+    if len(known) > 1:
+        wrong(f"has {len(known)} strategies: {', '.join(known)}", "keep one")
+        return None
+    workers = values.get("numWorkers", [])
+    if not workers:
+        wrong(f'"{known[0]}" tag must be used with "numWorkers:n" tag, where n is a positive integer')
+        return None
+    if len(workers) > 1:
+        wrong('"numWorkers:n" tag must be unique')
+        return None
+    processes = values.get("nprocPerNode", ["1"])
+    if len(processes) > 1:
+        wrong('"nprocPerNode:n" tag must be unique')
+        return None
+    torchrun = STRATEGIES[known[0]].torchrun
+    if "nprocPerNode" in values and not torchrun:
+        ignored("tag nprocPerNode has an effect with distribute:DDP only")
+    return Distribution(known[0], int(workers[0]), int(processes[0]) if torchrun else 1)
+
+
+def resource_name(step: str) -> str:
+    """Return the step's name as part of a resource's, where `_` is not allowed."""
+    return step.replace("_", "-").strip("-")
+
+
+def _names(steps: Sequence[DraftStep]) -> list[Diagnostic]:
+    found = []
+    taken: dict[str, tuple[str, int]] = {}
+    for step in steps:
+        cell = step.cells[0].number
+        own = resource_name(step.name)
+        if not _RESOURCE_NAME.fullmatch(own) or len(own) > _LONGEST_NAME:
+            found.append(
+                diagnostic(
+                    "NB107",
+                    f"no resource can be named after step {step.name}",
+                    cell=cell,
+                    step=step.name,
+                    fix=f"begin with a letter, and use {_LONGEST_NAME} characters at most",
+                )
+            )
+            continue
+        names = [own]
+        if step.distribution is not None:
+            names += [f"{own}{i}" for i in range(1, step.distribution.workers + 1)]
+        for name in names:
+            other = taken.setdefault(name, (step.name, cell))
+            if other[0] != step.name:
+                found.append(
+                    diagnostic(
+                        "NB106",
+                        f"steps {other[0]} and {step.name} would both be called {name}",
+                        cell=cell,
+                        step=step.name,
+                        fix="rename one",
+                    )
+                )
+    return found
+
+
+def _default_tags(defaults: Sequence[str]) -> list[Diagnostic]:
+    found = []
+    for tag in defaults:
+        said = understand(tag)
+        if said is None or said.name not in _DEFAULTS:
+            found.append(
+                diagnostic(
+                    "NB003",
+                    f"setting steps_defaults: unrecognized common step configuration: {tag}",
+                    fix=f"allowed are {', '.join(_DEFAULTS)}",
+                )
+            )
+    return found
+
+
+def _cells(numbers: Sequence[int]) -> str:
+    return f"cell {numbers[0]}" if len(numbers) == 1 else f"cells {', '.join(map(str, numbers))}"

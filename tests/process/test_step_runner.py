@@ -1,0 +1,259 @@
+"""The step runner as a process, with a real kernel: the examples from end to end, failures, workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.unit.notebook_builder import Cell, compiled
+from tests.unit.test_pipelines_baselines import ROOT, example
+from trainshed.pipelines.ir import Pipeline, Step, program
+from trainshed.pipelines.runner import rendezvous
+
+DEADLINE = 240
+RUNNER = ("-m", "trainshed.pipelines.runner")
+
+
+def arguments(folder: Path, pipeline: Pipeline, step: Step, *more: str) -> list[str]:
+    """Return the runner's arguments for a step whose data lies in the folder."""
+    file = folder / f"{step.name}.json"
+    file.write_text(json.dumps(program(step, pipeline.parameters)))
+    given = ["--program", file, "--data", folder / "data", "--run-name", "r", "--work", folder / "files"]
+    given += ["--results", folder / "results", "--report", folder / f"{step.name}.html"]
+    return [*map(str, given), *more]
+
+
+started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """End what a failed test leaves behind."""
+    yield
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    started.clear()
+
+
+def worker(index: int) -> list[str]:
+    """Return the arguments of one of two workers that are tasks."""
+    return ["--worker", str(index), "--workers", "2"]
+
+
+def start(command: Sequence[str], **env: str) -> subprocess.Popen[str]:
+    environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment | {"OMP_NUM_THREADS": "1"} | env,
+    )
+    started.append(process)
+    return process
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    try:
+        stdout, stderr = process.communicate(timeout=DEADLINE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"waited {DEADLINE} s for the step to end") from None
+    return process.returncode, stdout, stderr
+
+
+def run(folder: Path, pipeline: Pipeline, step: Step, *more: str) -> tuple[int, str, str]:
+    return finish(start([*RUNNER, *arguments(folder, pipeline, step, *more)]))
+
+
+def run_all(folder: Path, pipeline: Pipeline, *more: str) -> dict[str, str]:
+    """Run every step; return what each printed."""
+    printed = {}
+    for step in pipeline.steps:
+        code, stdout, stderr = run(folder, pipeline, step, *more)
+        assert code == 0, f"{step.name}: {stderr}"
+        printed[step.name] = stdout
+    return printed
+
+
+def test_candies(tmp_path: Path) -> None:
+    pipeline = example("candies.ipynb").checked()
+    printed = run_all(tmp_path, pipeline, "--param", "CANDIES=30")
+    assert printed["sack"] == "The sack holds 30 candies.\n"
+    left = 30
+    for name in ("kid1", "kid2", "kid3"):
+        match = re.match(r"Took (\d+) of (\d+)\.", printed[name]) or re.match(
+            r"The sack is (empty)\.", printed[name]
+        )
+        assert match is not None
+        if match[1] != "empty":
+            assert int(match[2]) == left
+            left -= int(match[1])
+    assert f"Left: {left}\n" in printed["kid3"]
+
+
+def test_parameters_and_metrics(tmp_path: Path) -> None:
+    pipeline = example("parameters-and-metrics.ipynb").checked()
+    run_all(tmp_path, pipeline, "--param", "d1=2")
+    results = {file.name: json.loads(file.read_text()) for file in (tmp_path / "results").iterdir()}
+    assert (results["d1"], results["d2"]) == (2, 6)
+    assert 0 < results["sum-result"] < 12
+    manifest = json.loads((tmp_path / "data/create_matrix/manifest.json").read_text())
+    assert [(e["name"], e["backend"]) for e in manifest["entries"]] == [("rnd_matrix", "numpy")]
+
+
+def test_titanic(tmp_path: Path) -> None:
+    printed = run_all(tmp_path, example("titanic.ipynb").checked())
+    assert "Random forest" in printed["results"]
+    assert "<iframe" in (tmp_path / "results.html").read_text(), "a frame is shown as the table that it is"
+
+
+def test_every_kind_of_line(tmp_path: Path) -> None:
+    printed = run_all(tmp_path, example("every-kind-of-line.ipynb", "tests/notebooks").checked())
+    assert "hello from the shell" in printed["shell"]
+    assert printed["last"].startswith("hello from bash")
+
+
+CELLS: tuple[Cell, ...] = (
+    ("markdown", "# Title"),
+    ("functions", "def divide(a, b):\n    return a / b"),
+    ("step:a", "print('before')\nx = 1"),
+    ("", "y = 2\ndivide(x, 0)"),
+    ("", "print('after')"),
+    ("step:b prev:a", "print(x)"),
+)
+
+
+def test_a_failing_block_ends_the_step(tmp_path: Path) -> None:
+    pipeline = compiled(*CELLS).checked()
+    code, stdout, stderr = run(tmp_path, pipeline, pipeline.step("a"))
+    assert (code, stdout) == (1, "before\n")
+    assert stderr.splitlines()[0] == "error: step a, cell 4, line 2: ZeroDivisionError: division by zero"
+    assert "In[4], line 2" in stderr
+    assert "In[2], line 2" in stderr, "the cell of the function"
+    assert not (tmp_path / "data").exists(), "nothing is saved"
+    report = (tmp_path / "a.html").read_text()
+    assert "ZeroDivisionError" in report
+    assert "before" in report
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import threading\nx = threading.Lock()", "cannot save x (_thread.lock, step a, cell 1): "),
+        ("import os\nos._exit(3)\nx = 1", "step a, cell 1: the kernel died"),
+    ],
+)
+def test_why_a_step_failed(source: str, words: str, tmp_path: Path) -> None:
+    pipeline = compiled(("step:a", source), ("step:b prev:a", "print(x)")).checked()
+    code, _, stderr = run(tmp_path, pipeline, pipeline.step("a"))
+    assert code == 1
+    assert words in stderr
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--param", "n=many"), "parameter n: must be int, not 'many'"),
+        (("--param", "n"), "--param n: write NAME=VALUE"),
+        (("--program", "/nowhere.json"), "No such file"),
+    ],
+)
+def test_wrong_usage(more: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    pipeline = compiled(("pipeline-parameters", "n = 1"), ("step:a", "print(n)")).checked()
+    code, _, stderr = run(tmp_path, pipeline, pipeline.steps[0], *more)
+    assert code == 2
+    assert words in stderr
+
+
+def test_missing_data_is_named(tmp_path: Path) -> None:
+    pipeline = compiled(("step:a", "x = 1"), ("step:b prev:a", "print(x)")).checked()
+    code, _, stderr = run(tmp_path, pipeline, pipeline.step("b"))
+    assert code == 1
+    assert "cannot load x: step a has saved nothing" in stderr
+
+
+def test_ddp_under_torchrun(tmp_path: Path) -> None:
+    """As the containers of a PyTorchJob run it: each rank has a kernel, the first saves."""
+    pipeline = example("distributed-pytorch.ipynb").checked()
+    data, train, evaluate = pipeline.steps
+    assert run(tmp_path, pipeline, data)[0] == 0
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *RUNNER]
+    code, _, stderr = finish(start([*launch, *arguments(tmp_path, pipeline, train)], NUM_WORKERS="2"))
+    assert code == 0, stderr
+    assert run(tmp_path, pipeline, evaluate)[0] == 0
+    assert json.loads((tmp_path / "results/error").read_text()) < 0.01
+
+
+def test_ddp_with_workers_as_tasks(tmp_path: Path) -> None:
+    """As two tasks run it, which find one another in the run's directory."""
+    pipeline = example("distributed-pytorch.ipynb").checked()
+    data, train, evaluate = pipeline.steps
+    assert run(tmp_path, pipeline, data)[0] == 0
+    workers = [
+        start([*RUNNER, *arguments(tmp_path, pipeline, train, "--strategy", "DDP"), *worker(index)])
+        for index in range(2)
+    ]
+    for code, _, stderr in map(finish, workers):
+        assert code == 0, stderr
+    assert run(tmp_path, pipeline, evaluate)[0] == 0
+    assert json.loads((tmp_path / "results/error").read_text()) < 0.01
+
+
+def test_a_worker_that_fails_ends_the_others(tmp_path: Path) -> None:
+    source = "import os, time\nif os.environ['WORKER_INDEX'] == '1':\n    1 / 0\ntime.sleep(600)"
+    pipeline = compiled(("step:t distribute:JAX numWorkers:2", source)).checked()
+    workers = [
+        start(
+            [*RUNNER, *arguments(tmp_path, pipeline, pipeline.steps[0], "--strategy", "JAX"), *worker(index)]
+        )
+        for index in range(2)
+    ]
+    (first, _, said), (second, _, reason) = map(finish, workers)
+    assert (first, second) == (1, 1)
+    assert "step t stops: worker 1 failed" in said
+    assert "ZeroDivisionError" in reason
+
+
+def test_workers_meet_once_all_are_there(tmp_path: Path) -> None:
+    (tmp_path / "worker-1.failed").touch()
+    found: list[list[str]] = []
+    threads = [
+        threading.Thread(
+            target=lambda i=i: found.append(
+                rendezvous.meet(tmp_path, i, 3, f"10.0.0.{i}", timeout=20, poll=0.01)
+            )
+        )
+        for i in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert found == [["10.0.0.0", "10.0.0.1", "10.0.0.2"]] * 3
+    assert not list(tmp_path.glob("*.failed"))
+
+
+def test_nothing_of_jupyter_is_imported_for_plain_notebooks() -> None:
+    """Commands start fast, and the extras are not needed."""
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from trainshed.sdk.notebook import load\n"
+        f"assert load(Path({str(ROOT / 'examples/notebooks/titanic.ipynb')!r})).pipeline is not None\n"
+        "heavy = {'nbformat', 'IPython', 'jupyter_client', 'nbclient', 'kfp', 'cloudpickle', 'numpy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,160 @@
+"""`trainshed notebook`: what is printed where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from tests.unit.notebook_builder import Cell, content
+from trainshed.cli.main import app
+
+EXAMPLES = Path(__file__).parents[2] / "examples/notebooks"
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["notebook", *map(str, arguments)], catch_exceptions=False)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def made(folder: Path, *cells: Cell) -> Path:
+    file = folder / "made.ipynb"
+    file.write_bytes(content(*cells))
+    return file
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in EXAMPLES.glob("*.ipynb")))
+def test_examples_have_no_findings(name: str) -> None:
+    code, stdout, stderr = run("check", EXAMPLES / name)
+    assert (code, stderr) == (0, "")
+    assert len(stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "api"),
+    [("tekton", "tekton.dev/v1"), ("tekton-v1beta1", "tekton.dev/v1beta1"), ("local", "tekton.dev/v1")],
+)
+def test_compile_writes_a_run(target: str, api: str) -> None:
+    code, stdout, stderr = run("compile", EXAMPLES / "candies.ipynb", "--to", target, "--param", "CANDIES=7")
+    assert (code, stderr) == (0, "")
+    (found,) = yaml.safe_load_all(stdout)
+    assert (found["apiVersion"], found["kind"]) == (api, "PipelineRun")
+    assert found["spec"]["params"] == [{"name": "CANDIES", "value": "7"}]
+
+
+def test_compile_to_kfp_into_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "out.yaml"
+    assert run("compile", EXAMPLES / "candies.ipynb", "--to", "kfp", "--output", file)[0] == 0
+    assert yaml.safe_load(file.read_text())["pipelineInfo"]["name"] == "candies-sharing"
+
+
+def test_errors_stop_the_compilation_and_warnings_do_not(tmp_path: Path) -> None:
+    wrong = made(tmp_path, ("step:a", "x = 1"), ("step:b", "print(x)"))
+    code, stdout, stderr = run("compile", wrong)
+    assert (code, stdout) == (1, "")
+    assert f"{wrong}, cell 2, line 1, step b: error NB201: x is defined in step a" in stderr
+    assert "add prev:a" in stderr
+    doubtful = made(tmp_path, ("step:a", "print(y)"))
+    code, stdout, stderr = run("compile", doubtful)
+    assert code == 0
+    assert "warning NB202" in stderr
+    assert yaml.safe_load(stdout)["kind"] == "PipelineRun"
+
+
+def test_findings_as_json(tmp_path: Path) -> None:
+    code, stdout, _ = run("check", made(tmp_path, ("step:a nonsense", "x = 1")), "-o", "json")
+    assert code == 1
+    assert json.loads(stdout) == [
+        {"code": "NB101", "severity": "error", "message": "unrecognized tag: nonsense", "cell": 1}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it is no JSON"),
+        ("{", "it is no JSON"),
+        ("[1]", "not a Jupyter notebook"),
+        ("{}", "it has no `nbformat`"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "compile", "graph"])
+def test_what_is_no_notebook(command: str, text: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.ipynb"
+    file.write_text(text)
+    code, stdout, stderr = run(command, file)
+    assert code == 1
+    assert words in stdout + stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("check", "nowhere.ipynb"), "cannot read nowhere.ipynb: No such file or directory"),
+        (("check", "/"), "/ is a directory"),
+        (
+            ("compile", EXAMPLES / "candies.ipynb", "--output", "/nowhere/x"),
+            "cannot write /nowhere/x: No such file",
+        ),
+        (
+            ("graph", EXAMPLES / "candies.ipynb", "--svg", "/nowhere/x"),
+            "cannot write /nowhere/x: No such file",
+        ),
+        (("show", EXAMPLES / "candies.ipynb", "kid4"), "did you mean kid"),
+        (("compile", EXAMPLES / "candies.ipynb", "--param", "CANDY=1"), "did you mean CANDIES?"),
+        (("compile", EXAMPLES / "candies.ipynb", "--param", "CANDIES"), "write NAME=VALUE"),
+    ],
+)
+def test_wrong_arguments(arguments: tuple[str | Path, ...], words: str) -> None:
+    code, stdout, stderr = run(*arguments)
+    assert (code, stdout) == (1, "")
+    assert words in stderr
+
+
+def test_graph_in_the_terminal() -> None:
+    code, stdout, _ = run("graph", EXAMPLES / "candies.ipynb")
+    assert code == 0
+    assert stdout.splitlines() == [
+        "sack",
+        "  kid1      after sack",
+        "    kid2    after kid1        kid1 from kid1",
+        "      kid3  after kid1, kid2  kid1 from kid1, kid2 from kid2",
+    ]
+
+
+def test_graph_as_svg(tmp_path: Path) -> None:
+    file = tmp_path / "graph.svg"
+    assert run("graph", EXAMPLES / "titanic.ipynb", "--svg", file)[0] == 0
+    root = ElementTree.fromstring(file.read_text())
+    boxes = root.findall("{http://www.w3.org/2000/svg}rect")
+    assert len(boxes) == 9
+    places = {(b.get("x"), b.get("y")) for b in boxes}
+    assert len(places) == 9
+
+
+def test_show_prints_the_program() -> None:
+    code, stdout, _ = run("show", EXAMPLES / "candies.ipynb", "kid2")
+    assert code == 0
+    headings = [line for line in stdout.splitlines() if line.startswith("# %%")]
+    assert headings == [
+        "# %% parameters",
+        "# %% cell 2 (imports)",
+        "# %% cell 3 (functions)",
+        "# %% load",
+        "# %% cell 7",
+        "# %% save",
+    ]
+
+
+def test_other_notebooks_are_found_beside_this_one(tmp_path: Path) -> None:
+    folder = EXAMPLES.parents[1] / "tests/notebooks"
+    assert run("check", folder / "composed.ipynb")[0] == 0
+    lonely = shutil.copy(folder / "composed.ipynb", tmp_path)
+    code, stdout, _ = run("check", lonely)
+    assert code == 1
+    assert "NB115: notebook:numbers: numbers.ipynb cannot be read" in stdout

@@ -1,0 +1,286 @@
+"""What a pipeline becomes: Tekton objects and the YAML of Kubeflow Pipelines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from tests.unit.notebook_builder import Cell, compiled
+from tests.unit.test_pipelines_baselines import example
+from trainshed.pipelines.emit import kfp, local, tekton
+from trainshed.pipelines.emit.options import Options
+from trainshed.pipelines.emit.text import documents
+from trainshed.pipelines.ir import Pipeline
+from trainshed.pipelines.runner.program import Program
+
+EXAMPLES = (
+    *("candies.ipynb", "parameters-and-metrics.ipynb", "titanic.ipynb"),
+    *("distributed-tensorflow.ipynb", "distributed-pytorch.ipynb"),
+)
+
+
+def pipeline(name: str) -> Pipeline:
+    return example(name).checked()
+
+
+def run(made: Pipeline, **options: Any) -> dict[str, Any]:
+    """Return the run's object as it is read back from its YAML."""
+    (found,) = yaml.safe_load_all(documents(tekton.emit(made, Options(**options))))
+    return dict(found)
+
+
+def tasks(found: dict[str, Any]) -> dict[str, Any]:
+    return {task["name"]: task for task in found["spec"]["pipelineSpec"]["tasks"]}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "options", [Options(), Options("v1beta1", split=True), Options(workers_as_tasks=True)]
+)
+def test_the_same_notebook_gives_the_same_bytes(name: str, options: Options) -> None:
+    assert documents(tekton.emit(pipeline(name), options)) == documents(tekton.emit(pipeline(name), options))
+    assert documents(local.emit(pipeline(name), options)) == documents(tekton.emit(pipeline(name), options))
+
+
+def test_a_run_of_tekton() -> None:
+    found = run(pipeline("candies.ipynb"))
+    assert (found["apiVersion"], found["kind"]) == ("tekton.dev/v1", "PipelineRun")
+    assert found["metadata"]["generateName"] == "candies-sharing-"
+    (workspace,) = found["spec"]["workspaces"]
+    assert workspace["volumeClaimTemplate"]["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    assert found["spec"]["pipelineSpec"]["params"] == [{"name": "CANDIES", "type": "string", "default": "20"}]
+    made = tasks(found)
+    assert {name: task.get("runAfter") for name, task in made.items()} == {
+        "sack": None,
+        "kid1": ["sack"],
+        "kid2": ["kid1"],
+        "kid3": ["kid1", "kid2"],
+    }
+    (step,) = made["kid3"]["taskSpec"]["steps"]
+    assert step["command"] == ["python", "-m", "trainshed.pipelines.runner"]
+    assert "--param=CANDIES=$(params.CANDIES)" in step["args"]
+    program = msgspec.json.decode(
+        made["kid3"]["taskSpec"]["metadata"]["annotations"]["trainshed.dev/program"], type=Program
+    )
+    assert [(i.name, i.step) for i in program.inputs] == [("kid1", "kid1"), ("kid2", "kid2")]
+
+
+def declared(task: dict[str, Any]) -> set[str]:
+    return {p["name"] for p in task["taskSpec"].get("params", ())}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_variable_of_a_run_is_declared(name: str) -> None:
+    """Tekton refuses a run that uses a parameter, result or workspace which nobody declares."""
+    found = run(pipeline(name), workers_as_tasks=True)
+    spec = found["spec"]["pipelineSpec"]
+    known = {p["name"] for p in spec.get("params", ())}
+    for task in spec["tasks"]:
+        assert declared(task) == {p["name"] for p in task["params"]}
+        for parameter in task["params"]:
+            value = parameter["value"]
+            assert (
+                value == "$(context.pipelineRun.name)" or value.removeprefix("$(params.").rstrip(")") in known
+            )
+        assert {w["name"] for w in task["taskSpec"]["workspaces"]} == {w["name"] for w in task["workspaces"]}
+        assert {w["workspace"] for w in task["workspaces"]} <= {w["name"] for w in spec["workspaces"]}
+    results = {
+        f"$(tasks.{t['name']}.results.{r['name']})"
+        for t in spec["tasks"]
+        for r in t["taskSpec"].get("results", ())
+    }
+    assert {r["value"] for r in spec.get("results", ())} == results
+
+
+def test_metrics_are_results() -> None:
+    found = run(pipeline("parameters-and-metrics.ipynb"))
+    assert found["spec"]["pipelineSpec"]["results"] == [
+        {"name": "d1", "value": "$(tasks.create-matrix.results.d1)"},
+        {"name": "d2", "value": "$(tasks.create-matrix.results.d2)"},
+        {"name": "sum-result", "value": "$(tasks.sum-matrix.results.sum-result)"},
+    ]
+    (step,) = tasks(found)["create-matrix"]["taskSpec"]["steps"]
+    assert step["computeResources"] == {"limits": {"nvidia.com/gpu": "2"}}
+
+
+def test_v1beta1_and_split() -> None:
+    made = pipeline("parameters-and-metrics.ipynb")
+    definition, found = tekton.emit(
+        made,
+        Options(
+            "v1beta1",
+            split=True,
+            run_name="mine",
+            namespace="ns",
+            service_account="sa",
+            parameters={"d1": "3"},
+        ),
+    )
+    assert (definition["kind"], definition["metadata"]["name"]) == ("Pipeline", "hp-test")
+    assert found["apiVersion"] == definition["apiVersion"] == "tekton.dev/v1beta1"
+    assert found["metadata"]["name"] == "mine"
+    assert found["spec"]["pipelineRef"] == {"name": "hp-test"}
+    assert found["spec"]["serviceAccountName"] == "sa"
+    assert found["spec"]["params"] == [{"name": "d1", "value": "3"}]
+    (step,) = definition["spec"]["tasks"][0]["taskSpec"]["steps"]
+    assert "computeResources" not in step
+    assert step["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kind", "field", "replicas", "container"),
+    [
+        ("MultiWorkerMirroredStrategy", "TFJob", "tfReplicaSpecs", {"Worker": 3}, "tensorflow"),
+        ("DDP", "PyTorchJob", "pytorchReplicaSpecs", {"Master": 1, "Worker": 2}, "pytorch"),
+        ("JAX", "JAXJob", "jaxReplicaSpecs", {"Worker": 3}, "jax"),
+        ("XGBoost", "XGBoostJob", "xgbReplicaSpecs", {"Master": 1, "Worker": 2}, "xgboost"),
+    ],
+)
+def test_a_distributed_step_carries_a_job(
+    strategy: str, kind: str, field: str, replicas: dict[str, int], container: str
+) -> None:
+    cells: list[Cell] = [
+        ("pipeline-parameters", "LR = 0.1"),
+        ("step:a", "x = 1"),
+        (f"step:t prev:a distribute:{strategy} numWorkers:3", "y = x * LR"),
+        ("step:e prev:t", "print(y)"),
+    ]
+    found = run(compiled(*cells).checked())
+    assert found["spec"]["workspaces"][0]["volumeClaimTemplate"]["spec"]["accessModes"] == ["ReadWriteMany"]
+    task = tasks(found)["t"]
+    assert (task["taskSpec"]["apiVersion"], task["taskSpec"]["kind"]) == (
+        "trainshed.dev/v1alpha1",
+        "DistributedStep",
+    )
+    job = task["taskSpec"]["spec"]["job"]
+    assert job["kind"] == kind
+    specs = job["spec"][field]
+    assert {role: spec["replicas"] for role, spec in specs.items()} == replicas
+    for spec in specs.values():
+        (made,) = spec["template"]["spec"]["containers"]
+        assert made["name"] == container
+        assert {"name": "NUM_WORKERS", "value": "3"} in made["env"]
+        assert "--param=LR=$(params.LR)" in made["args"]
+    assert tasks(found)["e"]["runAfter"] == ["t"]
+
+
+def test_a_torchrun_step_is_a_job_that_the_operator_takes() -> None:
+    from trainshed.api.v1 import pytorch
+
+    task = tasks(run(pipeline("distributed-pytorch.ipynb")))["train"]
+    job = task["taskSpec"]["spec"]["job"]
+    decoded = msgspec.convert(
+        {**job, "metadata": {"name": "train", "namespace": "default"}}, pytorch.PyTorchJob
+    )
+    assert decoded.spec.nproc_per_node == "1"
+
+
+def test_workers_as_tasks() -> None:
+    found = tasks(run(pipeline("distributed-tensorflow.ipynb"), workers_as_tasks=True))
+    assert list(found) == [
+        "variables",
+        "dataprocessing",
+        "training1",
+        "training2",
+        "training3",
+        "modelevaluation",
+    ]
+    assert found["modelevaluation"]["runAfter"] == ["training1", "training2", "training3"]
+    for index in range(3):
+        args = found[f"training{index + 1}"]["taskSpec"]["steps"][0]["args"]
+        assert args[args.index("--worker") + 1] == str(index)
+        assert args[args.index("--workers") + 1] == "3"
+
+
+def test_code_that_looks_like_a_variable_of_tekton_stays_as_it_is() -> None:
+    source = "print('$(params.x) $(context.pipelineRun.name)')"
+    found = run(
+        compiled(("pipeline-parameters", "x = '$(params.y)'"), ("step:a", f"{source}\nprint(x)")).checked()
+    )
+    task = tasks(found)["a"]
+    text = task["taskSpec"]["metadata"]["annotations"]["trainshed.dev/program"]
+    assert "$" not in text
+    assert msgspec.json.decode(text, type=Program).blocks[0].source.startswith(source)
+    assert "params" not in found["spec"]["pipelineSpec"]
+
+
+@pytest.mark.parametrize("value", ['it\'s "quoted"', "line\nbreak", "back\\slash", "{{x}}", "ü"])
+def test_texts_of_parameters_arrive_unchanged(value: str) -> None:
+    made = compiled(("pipeline-parameters", f"x = {value!r}"), ("step:a", "print(x)")).checked()
+    (parameter,) = run(made)["spec"]["pipelineSpec"]["params"]
+    assert parameter["default"] == value
+    content = yaml.safe_load(kfp.emit(made, Options()))
+    assert content["root"]["inputDefinitions"]["parameters"]["x"]["defaultValue"] == value
+
+
+def test_volumes_settings_and_environment() -> None:
+    made = compiled(
+        (
+            "step:a image:registry:5000/i:1 env:A:b secret:s:k:TOKEN retries:2 timeout:10m label:l:v annotation:a:b:c"
+            " request:cpu:1",
+            "x = 1",
+        ),
+        pipeline_name="p",
+        timeout=60,
+        abs_working_dir="/raw/work",
+        volumes=[
+            {"name": "raw", "mount_point": "/raw", "type": "pvc"},
+            {"name": "new", "mount_point": "/new", "type": "new_pvc", "size": 2, "size_type": "Gi"},
+        ],
+    ).checked()
+    found = run(made)
+    assert found["spec"]["timeouts"] == {"pipeline": "60s"}
+    assert [w["name"] for w in found["spec"]["workspaces"]] == ["data", "new"]
+    task = tasks(found)["a"]
+    assert (task["retries"], task["timeout"]) == (2, "10m")
+    assert task["taskSpec"]["metadata"]["labels"]["l"] == "v"
+    assert task["taskSpec"]["metadata"]["annotations"]["a"] == "b:c"
+    (step,) = task["taskSpec"]["steps"]
+    assert (step["image"], step["workingDir"]) == ("registry:5000/i:1", "/raw/work")
+    assert step["env"] == [
+        {"name": "A", "value": "b"},
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+    ]
+    assert step["computeResources"] == {"requests": {"cpu": "1"}}
+    assert {"name": "raw", "persistentVolumeClaim": {"claimName": "raw"}} in task["taskSpec"]["volumes"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_kfps_own_loader_takes_the_output(name: str) -> None:
+    from kfp import components
+
+    made = pipeline(name)
+    text = kfp.emit(made, Options())
+    assert text == kfp.emit(pipeline(name), Options())
+    loaded = components.load_component_from_text(text)
+    dag = loaded.pipeline_spec.root.dag
+    assert sorted(dag.tasks) == sorted(step.name.replace("_", "-") for step in made.steps)
+    for step in made.steps:
+        task = dag.tasks[step.name.replace("_", "-")]
+        awaited = {*step.previous, *(i.step for i in step.inputs)}
+        assert set(task.dependent_tasks) == {name.replace("_", "-") for name in awaited}
+        sources = {
+            key: (value.task_output_artifact.producer_task, value.task_output_artifact.output_artifact_key)
+            for key, value in task.inputs.artifacts.items()
+        }
+        assert sources == {f"in_{i.name}": (i.step.replace("_", "-"), f"out_{i.output}") for i in step.inputs}
+
+
+def test_kfp_says_what_it_leaves_out() -> None:
+    found = kfp.limits(compiled(("step:a label:l:v limit:hugepages-2Mi:1", "x = 1")).checked())
+    assert [d.message for d in found] == [
+        "Kubeflow Pipelines: labels of step a left out",
+        "Kubeflow Pipelines: the limit hugepages-2Mi of step a left out",
+    ]
+
+
+def test_programs_are_plain_json() -> None:
+    task = tasks(run(pipeline("candies.ipynb")))["sack"]
+    assert json.loads(task["taskSpec"]["metadata"]["annotations"]["trainshed.dev/program"])["step"] == "sack"
