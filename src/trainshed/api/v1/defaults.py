@@ -23,6 +23,17 @@ def default_job(obj: Object, kind: JobKind) -> Object:
     return out
 
 
+def default_elastic_bounds(out: Object, kind: JobKind, type_: str) -> None:
+    """Fill in the bounds of an elastic policy of a defaulted job: each from the other, both from the type's count."""
+    elastic = out["spec"].get("elasticPolicy")
+    replica = section(out, "spec", kind.replica_specs_field).get(type_)
+    if not isinstance(elastic, dict) or not isinstance(replica, dict):
+        return
+    least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
+    elastic["minReplicas"] = _first_set(least, most, replica["replicas"])
+    elastic["maxReplicas"] = _first_set(most, least, replica["replicas"])
+
+
 def _default_replicas(spec: Object, kind: JobKind) -> None:
     replicas = section(spec, kind.replica_specs_field)
     for type_ in kind.replica_types:
@@ -62,3 +73,7 @@ def _ensure(parent: Object, field: str) -> Object:
         parent[field] = {}
     child: Object = parent[field]
     return child
+
+
+def _first_set(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)

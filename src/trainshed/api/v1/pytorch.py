@@ -10,7 +10,7 @@ import msgspec
 from trainshed.api.fields import CORE_TYPE, INT32, doc
 from trainshed.api.v1 import validation as rules
 from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, Port, ReplicaType, worker_scale
-from trainshed.api.v1.defaults import default_job
+from trainshed.api.v1.defaults import default_elastic_bounds, default_job
 from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
@@ -133,11 +133,7 @@ def default_pytorchjob(obj: Object) -> Object:
     """Return a copy of the PyTorchJob with every default filled in."""
     out = default_job(obj, PYTORCHJOB)
     spec = out["spec"]
-    elastic, worker = spec.get("elasticPolicy"), section(spec, PYTORCHJOB.replica_specs_field).get(WORKER)
-    if isinstance(elastic, dict) and isinstance(worker, dict):
-        least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
-        elastic["minReplicas"] = _first_set(least, most, worker["replicas"])
-        elastic["maxReplicas"] = _first_set(most, least, worker["replicas"])
+    default_elastic_bounds(out, PYTORCHJOB, WORKER)
     if spec.get("nprocPerNode") is None and section(spec, "elasticPolicy").get("nProcPerNode") is None:
         spec["nprocPerNode"] = "auto"
     return out
@@ -171,10 +167,6 @@ def _elastic_errors(spec: Object) -> Iterator[FieldError]:
 def _elastic_warnings(spec: Object) -> Iterator[str]:
     if section(spec, "elasticPolicy").get("nProcPerNode") is not None:
         yield NPROC_DEPRECATED
-
-
-def _first_set(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
 
 
 PYTORCHJOB = JobKind(
