@@ -1,0 +1,89 @@
+"""Jobs and pods of any kind of `kubeflow.org/v1`, called `train` in the namespace `ns`, and plans for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from tests.unit.jobs_builders import NOW, PREFIX, UID
+from trainshed.api.v1.common import JobKind
+from trainshed.jobs.engine.model import Observed
+from trainshed.jobs.engine.plan import Plan
+from trainshed.jobs.v1.decide import decide
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS
+from trainshed.kube.meta.times import format_time
+
+States: TypeAlias = Mapping[tuple[str, int], str | int]
+"""By replica type and index: the phase of a pod, or the exit code with which its training container ended."""
+
+
+def make_replica_of(
+    kind: JobKind, count: int | None = 1, policy: str | None = None, **container: Any
+) -> Object:
+    """Return a replica spec with the training container; None leaves a field out."""
+    containers = [{"name": kind.container_name, "image": "i:1", **container}]
+    said = {"replicas": count, "restartPolicy": policy}
+    return {
+        **{key: value for key, value in said.items() if value is not None},
+        "template": {"spec": {"containers": containers}},
+    }
+
+
+def make_job_of(
+    kind: JobKind,
+    counts: Mapping[str, int | None],
+    policy: str | None = None,
+    *,
+    status: Object | None = None,
+    spec: Object | None = None,
+    **run_policy: Any,
+) -> Object:
+    """Return a stored job with so many replicas of each type."""
+    replicas = {type_: make_replica_of(kind, count, policy) for type_, count in counts.items()}
+    job: Object = {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {"name": "train", "namespace": "ns", "uid": UID},
+        "spec": {"runPolicy": run_policy, kind.replica_specs_field: replicas, **(spec or {})},
+    }
+    return job if status is None else {**job, "status": status}
+
+
+def make_pod_of(kind: JobKind, type_: str, index: int, state: str | int) -> Object:
+    """Return the pod of one replica in a state."""
+    slug = type_.lower()
+    status: Object = {"phase": state}
+    if isinstance(state, int):
+        ended = {"exitCode": state, "finishedAt": format_time(NOW - 1)}
+        container = {"name": kind.container_name, "restartCount": 0, "state": {"terminated": ended}}
+        status = {"phase": "Failed" if state else "Succeeded", "containerStatuses": [container]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"train-{slug}-{index}",
+            "namespace": "ns",
+            "uid": f"pod-{slug}-{index}",
+            "labels": {
+                PREFIX + "operator-name": kind.controller_name,
+                PREFIX + "job-name": "train",
+                PREFIX + "replica-type": slug,
+                PREFIX + "replica-index": str(index),
+            },
+            "ownerReferences": [{"kind": kind.name, "name": "train", "uid": UID, "controller": True}],
+        },
+        "status": status,
+    }
+
+
+def plan_of(kind: JobKind, job: Object, states: States | None = None) -> Plan:
+    """Return the plan for a job whose pods are in these states."""
+    pods = [make_pod_of(kind, type_, index, state) for (type_, index), state in (states or {}).items()]
+    return decide(Observed(job=job, owned={PODS: pods}, now=NOW))
+
+
+def told(plan: Plan) -> dict[str, str]:
+    """Return the message of each condition that is True, by its type."""
+    assert plan.status is not None, "the plan writes no status"
+    return {c["type"]: c["message"] for c in plan.status["conditions"] if c["status"] == "True"}
