@@ -13,6 +13,7 @@ from tests.unit.kind_builders import make_job_of, make_pod_of, make_replica_of, 
 from trainshed.api.crd import crd
 from trainshed.api.v1.common import JobKind
 from trainshed.api.v1.jax import JAXJOB
+from trainshed.api.v1.paddle import PADDLEJOB
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object
@@ -54,6 +55,15 @@ CASES = [
         ("jaxjob-port", 6666),
         "Never",
         named="jax",
+        space=True,
+    ),
+    Case(
+        PADDLEJOB,
+        {"Worker": 2},
+        ["train-worker-0", "train-worker-1"],
+        ("master", 36543),
+        "OnFailure",
+        named='"paddle"',
         space=True,
     ),
 ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from trainshed.api.kind import Kind
 from trainshed.api.v1.jax import JAXJOB
+from trainshed.api.v1.paddle import PADDLEJOB
 from trainshed.api.v1.pytorch import PYTORCHJOB
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         PYTORCHJOB,
+        PADDLEJOB,
         JAXJOB,
     )
 }

@@ -2,12 +2,14 @@
 
 from trainshed.jobs.v1.frameworks.base import Framework
 from trainshed.jobs.v1.frameworks.jax import JAX
+from trainshed.jobs.v1.frameworks.paddle import Paddle
 from trainshed.jobs.v1.frameworks.pytorch import PyTorch
 
 FRAMEWORKS: dict[str, Framework] = {
     framework.kind.name: framework
     for framework in (
         PyTorch(),
+        Paddle(),
         JAX(),
     )
 }
