@@ -323,13 +323,18 @@ async def test_custom_admission(tmp_path: Path) -> None:
     def check(obj: Object, old: Object | None, operation: str) -> Admission:
         seen.append((operation, old is None))
         bad = [Cause("FieldValueInvalid", "no bad data", "data.bad")] if "bad" in obj["data"] else []
-        return Admission(causes=bad)
+        return Admission(causes=bad, warnings=["it goes"] if operation == "DELETE" else [])
 
     async with open_world(tmp_path, admission={"configmaps": check}) as world:
         await world.ok("POST", CMS, config_map("a"))
         error = await world.refused(422, "PATCH", f"{CMS}/a", {"data": {"bad": "1"}}, content_type=MERGE)
         assert error["details"]["causes"][0]["field"] == "data.bad"
-    assert seen == [("CREATE", True), ("UPDATE", False)]
+        await world.ok("POST", CMS, config_map("b"))
+        for path in (f"{CMS}/a", CMS):
+            response = await world.raw("DELETE", path)
+            assert list(response.warnings) == ['299 - "it goes"']
+    assert [operation for operation, _ in seen] == ["CREATE", "UPDATE", "CREATE", "DELETE", "DELETE"]
+    assert [new for _, new in seen[:2]] == [True, False]
 
 
 async def test_a_store_that_cannot_write_is_a_500_that_says_what_to_do(

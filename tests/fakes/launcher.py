@@ -81,6 +81,7 @@ LAUNCHJOB = JobKind(
     printer_columns=(AGE, STATE),
     defaults=default_launchjob,
     validate=validate_launchjob,
+    deletion_warnings=("LaunchJobs go",),
     controller_name="launchjob-controller",
     framework="launch",
     replica_specs_field="launchReplicaSpecs",

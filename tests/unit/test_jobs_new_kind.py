@@ -285,6 +285,7 @@ def test_crd_webhook_and_permissions_follow() -> None:
     assert install.crds()[-1]["metadata"]["name"] == "launchjobs.kubeflow.org"
     hook = install.webhook_configuration()["webhooks"][-1]
     assert hook["rules"][0]["resources"] == ["launchjobs"]
+    assert hook["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"], "it has a word on deletions"
     rules = {(r["apiGroups"][0], r["resources"][0]): r["verbs"] for r in install.cluster_role()["rules"]}
     assert rules["", "configmaps"] == ["create", "delete", "get", "patch"]
     assert rules["rbac.authorization.k8s.io", "roles"] == ["create", "delete", "get"]
@@ -319,6 +320,8 @@ def test_the_webhook_asks_the_kind() -> None:
     answer = review(LAUNCHJOB, msgspec.json.encode({"request": request}))["response"]
     assert answer["warnings"] == ["LaunchJobs are new"]
     assert answer["status"]["message"] == "spec.launchReplicaSpecs: Required value: must be required"
+    gone = msgspec.json.encode({"request": {"uid": "1", "operation": "DELETE", "oldObject": {}}})
+    assert review(LAUNCHJOB, gone)["response"] == {"uid": "1", "allowed": True, "warnings": ["LaunchJobs go"]}
     job = make_launchjob()
     job["spec"]["launchReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"].pop(0)
     request["object"] = job

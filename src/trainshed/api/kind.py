@@ -35,6 +35,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         defaults: returns a copy of a document with every default filled in. Idempotent.
         validate: returns what is wrong with a document as a client sent it; the second argument is the stored one
             on an update.
+        deletion_warnings: what a client is told that deletes an object.
         controller_name: the value of the operator-name label and the source component of events.
         framework: the label `framework` of the job metrics.
     """
@@ -49,6 +50,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     scale: ScalePaths | None = None
     defaults: Callable[[Object], Object]
     validate: Callable[[Object, Object | None], Verdict]
+    deletion_warnings: tuple[str, ...] = ()
     controller_name: str
     framework: str
 

@@ -102,6 +102,8 @@ def _check_of(kind: Kind) -> AdmissionCheck:
     """Return the check that says what the operator's webhook says on a real cluster, in the same words."""
 
     def check(obj: Object, old: Object | None, operation: str) -> Admission:
+        if operation == "DELETE":
+            return Admission(warnings=kind.deletion_warnings)
         verdict = kind.validate(obj, old)
         refusal = None
         if verdict.errors:

@@ -191,7 +191,7 @@ def webhook_configuration() -> Object:
                     {
                         "apiGroups": [kind.group],
                         "apiVersions": [kind.version],
-                        "operations": ["CREATE", "UPDATE"],
+                        "operations": ["CREATE", "UPDATE", *(["DELETE"] if kind.deletion_warnings else [])],
                         "resources": [kind.plural],
                     }
                 ],

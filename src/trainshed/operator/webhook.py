@@ -48,6 +48,8 @@ def review(kind: Kind, body: bytes) -> Object:
             message = text(verdict.errors)
             response["allowed"] = False
             response["status"] = {"code": 403, "reason": "Forbidden", "message": message}
+    elif request.get("operation") == "DELETE" and kind.deletion_warnings:
+        response["warnings"] = list(kind.deletion_warnings)
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 

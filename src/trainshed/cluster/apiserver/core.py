@@ -29,7 +29,10 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 AdmissionCheck: TypeAlias = Callable[[Object, Object | None, str], Admission]
-"""(object, object before an update or None, "CREATE" or "UPDATE") → the answer."""
+"""(object, object before an update or None, "CREATE", "UPDATE" or "DELETE") → the answer.
+
+A deletion is asked about when it has begun, so that of its answer only the warnings matter.
+"""
 
 
 class Core:

@@ -34,7 +34,7 @@ from trainshed.jobs.v1.read import read
 from trainshed.jobs.v1.restart import Failure, failing_message, restarting_message
 from trainshed.jobs.v1.services import service
 from trainshed.kube.meta.objects import is_terminating
-from trainshed.kube.meta.plan import Action, Create, Delete, Event
+from trainshed.kube.meta.plan import Action, Create, Delete
 from trainshed.kube.meta.pods import phase as pod_phase
 from trainshed.kube.meta.resources import PODS, SERVICES
 
@@ -46,7 +46,7 @@ def decide(observed: Observed) -> Plan:
     try:
         job, problems = read(framework.kind, observed.job)
     except msgspec.ValidationError as error:
-        return Plan(events=(_invalid(kind, str(error)),))
+        return Plan(events=(framework.invalid(str(error)),))
 
     # Not ours to act on.
     if job.is_terminating or job.is_managed_elsewhere:
@@ -72,7 +72,7 @@ def decide(observed: Observed) -> Plan:
 
     # Cannot run: the webhook refuses such a job, so this one was stored while there was no webhook.
     if problems:
-        draft.events.append(_invalid(kind, text(problems)))
+        draft.events.append(framework.invalid(text(problems)))
         return draft.plan()
 
     # Resumed: say so now, create pods once that is written. Else an operator that is stopped in between would
@@ -96,7 +96,7 @@ def decide(observed: Observed) -> Plan:
     try:
         actions = run.plan(draft)
     except Conflict as error:
-        return Plan(events=(_invalid(kind, str(error)),))
+        return Plan(events=(framework.invalid(str(error)),))
     return draft.plan(actions, None if _is_over(draft) else limits.deadline_left(job, draft))
 
 
@@ -251,8 +251,3 @@ def _set_restarting(job: Job, judgement: Judgement, replaced: Sequence[Failure],
 
 def _is_over(draft: Draft) -> bool:
     return draft.is_true(c.SUCCEEDED) or draft.is_true(c.FAILED)
-
-
-def _invalid(kind: str, why: str) -> Event:
-    reason = c.reason(kind, c.FAILED_VALIDATION)
-    return Event("Warning", reason, f"{kind} failed validation because {why}")

@@ -33,6 +33,7 @@ async def delete(core: Core, call: Call) -> Answer:
     options = await delete_options(call.request)
     options = _with_default_policy(call, options)
     written = await remove(core, call.kind, call.route.namespace, call.route.name, options, call.now)
+    _warn(core, call, written.obj)
     return _answer(call, written)
 
 
@@ -46,10 +47,19 @@ async def delete_collection(core: Core, call: Call) -> Answer:
         metadata = stored.obj["metadata"]
         try:
             await remove(core, call.kind, metadata.get("namespace"), metadata["name"], options, call.now)
+            _warn(core, call, stored.obj)
         except ApiError as error:
             if error.code != 404:
                 raise
     return await rendering.many(call, items, {"resourceVersion": str(core.store.revision)})
+
+
+def _warn(core: Core, call: Call, obj: Object) -> None:
+    """Tell the client what admission has to say about the deletion of `obj`."""
+    check = core.admission.get(call.kind.resource.group_resource)
+    if check is not None:
+        for text in check(obj, None, "DELETE").warnings:
+            call.request.warn(text)
 
 
 def _with_default_policy(call: Call, options: DeleteOptions) -> DeleteOptions:

@@ -4,7 +4,8 @@
     pods        `patch`: what is added to one pod, container by container
     objects     `owns`, `lookups`, `owned`: further objects, and how they are observed; `holds`: wait before making pods
     judgement   `judge`: what the children as observed mean for the job; `restart`: what becomes of a failed pod
-    words       the messages of conditions, `creation` for the events of a new pod, `events` for those of each pass
+    words       the messages of conditions, `creation` for the events of a new pod, `events` for those of each pass,
+                `invalid` for that of a job that cannot run
     flags       `flags`, `options`: what the operator can be told at its start
 
 A `Phase` says what any part adds to every job, whatever its kind. A `Framework` is the phase of one kind, with a
@@ -221,6 +222,13 @@ class Framework(Phase):
         """Return the message of the condition Restarting or Failed."""
         verb = "restarting" if restarts else "failed"
         return f"{job.kind.name} {job.name} is {verb} because {failed} {replica.type} replica(s) failed."
+
+    def invalid(self, why: str) -> Event:
+        """Return the event of a stored job that cannot run."""
+        name = self.kind.name
+        return Event(
+            "Warning", c.reason(name, c.FAILED_VALIDATION), f"{name} failed validation because {why}"
+        )
 
     def creation(self, job: Job, replica: Replica, pod: Object) -> Told:
         """Return the events of a new pod; the first warns where its template says another restart policy."""
