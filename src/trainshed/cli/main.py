@@ -10,6 +10,7 @@ import typer
 from trainshed import __version__
 from trainshed.cli import cluster, images, jobs, notebook
 from trainshed.cli.check import check
+from trainshed.cli.render import render
 
 app = typer.Typer(
     name="trainshed",
@@ -25,6 +26,7 @@ app.command()(jobs.suspend)
 app.command()(jobs.resume)
 app.command()(jobs.delete)
 app.command()(check)
+app.command()(render)
 app.command()(cluster.up)
 app.command()(cluster.down)
 app.command()(cluster.status)
