@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import msgspec
+
 from tests.unit.jobs_builders import NOW, PREFIX, UID
 from trainshed.api.v1.common import JobKind
 from trainshed.jobs.engine.model import Observed
@@ -39,13 +41,15 @@ def make_job_of(
     spec: Object | None = None,
     **run_policy: Any,
 ) -> Object:
-    """Return a stored job with so many replicas of each type."""
+    """Return a stored job with so many replicas of each type, and text in whatever else the kind requires."""
+    others = [f for f in msgspec.structs.fields(kind.spec) if f.required]
+    said = {f.encode_name: "x" for f in others if f.encode_name != kind.replica_specs_field}
     replicas = {type_: make_replica_of(kind, count, policy) for type_, count in counts.items()}
     job: Object = {
         "apiVersion": kind.api_version,
         "kind": kind.name,
         "metadata": {"name": "train", "namespace": "ns", "uid": UID},
-        "spec": {"runPolicy": run_policy, kind.replica_specs_field: replicas, **(spec or {})},
+        "spec": {"runPolicy": run_policy, kind.replica_specs_field: replicas, **said, **(spec or {})},
     }
     return job if status is None else {**job, "status": status}
 

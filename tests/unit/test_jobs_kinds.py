@@ -13,6 +13,7 @@ from tests.unit.kind_builders import make_job_of, make_pod_of, make_replica_of, 
 from trainshed.api.crd import crd
 from trainshed.api.v1.common import JobKind
 from trainshed.api.v1.jax import JAXJOB
+from trainshed.api.v1.mx import MXJOB
 from trainshed.api.v1.paddle import PADDLEJOB
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
@@ -26,7 +27,8 @@ class Case(msgspec.Struct, frozen=True):
     """One kind: a usual job of it, and what is its own in tables that all have.
 
     `pods` are those of the job in order; `named` is how validation writes the name of the training container;
-    `space` says whether conditions name the namespace, too.
+    `space` says whether conditions name the namespace, too; `sentences` is what stands before problems of the name, and
+    of the replicas; `misspelled` is a spelling of a type that is not let in.
     """
 
     kind: JobKind
@@ -37,6 +39,8 @@ class Case(msgspec.Struct, frozen=True):
     scales: bool = True
     named: str = ""
     space: bool = False
+    sentences: tuple[str, str] = ("", "")
+    misspelled: str = "worker"
 
     @property
     def type(self) -> str:
@@ -65,6 +69,17 @@ CASES = [
         "OnFailure",
         named='"paddle"',
         space=True,
+    ),
+    Case(
+        MXJOB,
+        {"Scheduler": 1, "Server": 1, "Worker": 2},
+        ["train-scheduler-0", "train-server-0", "train-worker-0", "train-worker-1"],
+        ("mxjob-port", 9091),
+        "Never",
+        scales=False,
+        named="mxnet",
+        misspelled="tuner",
+        sentences=("MXJob name is invalid: ", "MXJobSpec is not valid: "),
     ),
 ]
 
@@ -134,6 +149,13 @@ def problems(kind: JobKind, job: Object, old: Object | None = None) -> list[str]
     return [str(error) for error in kind.validate(job, old).errors]
 
 
+def of_replicas(case: Case, job: Object) -> list[str]:
+    """Return the problems without the words that stand before each in this kind."""
+    found = problems(case.kind, job)
+    assert all(text.startswith(case.sentences[1]) for text in found)
+    return [text.removeprefix(case.sentences[1]) for text in found]
+
+
 @every_kind
 def test_a_usual_job_is_valid(case: Case) -> None:
     assert problems(case.kind, case.job()) == []
@@ -161,22 +183,28 @@ def test_rules_that_all_kinds_have(case: Case) -> None:
     named = case.job()
     named["metadata"]["name"] = "A.b"
     (bad_name,) = problems(kind, named)
-    assert bad_name.startswith('metadata.name: Invalid value: "A.b": should match: a DNS-1035 label')
-    assert problems(kind, without(kind.replica_specs_field)) == [f"{path}: Required value: must be required"]
-    assert problems(kind, empty) == [f"{containers}: Required value: must be specified", no_training]
-    assert problems(kind, changed(image="")) == [f"{containers}[0].image: Required value: must be required"]
-    assert problems(kind, changed(name="main")) == [no_training]
+    assert bad_name.startswith(
+        case.sentences[0] + 'metadata.name: Invalid value: "A.b": should match: a DNS-1035 label'
+    )
+    assert of_replicas(case, without(kind.replica_specs_field)) == [
+        f"{path}: Required value: must be required"
+    ]
+    assert of_replicas(case, empty) == [f"{containers}: Required value: must be specified", no_training]
+    assert of_replicas(case, changed(image="")) == [
+        f"{containers}[0].image: Required value: must be required"
+    ]
+    assert of_replicas(case, changed(name="main")) == [no_training]
 
 
 @every_kind
 def test_replica_types_are_spelled_as_they_are_declared(case: Case) -> None:
     job = case.job()
     specs = job["spec"][case.kind.replica_specs_field]
-    specs["worker"] = make_replica_of(case.kind)
+    specs[case.misspelled] = make_replica_of(case.kind)
     supported = ", ".join(f'"{name}"' for name in case.kind.type_names)
-    assert problems(case.kind, job) == [
-        f"spec.{case.kind.replica_specs_field}[worker]: Unsupported value:"
-        f' "worker": supported values: {supported}'
+    assert of_replicas(case, job) == [
+        f"spec.{case.kind.replica_specs_field}[{case.misspelled}]: Unsupported value:"
+        f' "{case.misspelled}": supported values: {supported}'
     ]
 
 

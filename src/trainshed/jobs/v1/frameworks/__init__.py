@@ -2,6 +2,7 @@
 
 from trainshed.jobs.v1.frameworks.base import Framework
 from trainshed.jobs.v1.frameworks.jax import JAX
+from trainshed.jobs.v1.frameworks.mx import MX
 from trainshed.jobs.v1.frameworks.paddle import Paddle
 from trainshed.jobs.v1.frameworks.pytorch import PyTorch
 
@@ -11,6 +12,7 @@ FRAMEWORKS: dict[str, Framework] = {
         PyTorch(),
         Paddle(),
         JAX(),
+        MX(),
     )
 }
 """The framework of each kind, by its name."""

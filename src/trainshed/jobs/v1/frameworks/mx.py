@@ -1,0 +1,111 @@
+"""MXNet: the parameter server's roles through the environment, for `ps-lite` (DMLC_…) and for TVM's tuners (MX_CONFIG).
+
+Servers and workers register with scheduler 0, whose end is that of the job.
+Source: the environment table of the Kubeflow training operator v1 (1.8.1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from trainshed.api.v1.mx import MXJOB, SCHEDULER, SERVER, WORKER
+from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.v1.frameworks.base import (
+    ContainerPatch,
+    Failing,
+    Framework,
+    Judgement,
+    PodPatch,
+    Seen,
+    port_of,
+    variable,
+)
+from trainshed.kube.meta.objects import Object, section, texts
+from trainshed.kube.meta.plan import Event
+
+_TUNER_KEY = "tuner-server-key"
+"""The annotation of a template that tells a tuner which servers are its own."""
+
+
+class MX(Framework):
+    """The framework of MXJob."""
+
+    kind = MXJOB
+
+    def is_master(self, job: Job, replica: Replica, index: int) -> bool:
+        """Every server, as upstream has it."""
+        return replica.type == SERVER
+
+    def patch(self, job: Job, replica: Replica, index: int, options: OperatorOptions) -> PodPatch:
+        """Return the environment of one pod."""
+        env = tuple(variable(name, value) for name, value in environment(job, replica, index))
+        return PodPatch(containers=(ContainerPatch(env=env),))
+
+    def judge(self, job: Job, seen: Seen) -> Judgement:
+        """The scheduler decides; of a job that is one worker, any type."""
+        deciding = (
+            job.replicas if _is_single_worker(job) else [r for r in job.replicas if r.type == SCHEDULER]
+        )
+        active = any(seen.tallies[replica.type].active > 0 for replica in deciding)
+        running = self.running_message(job) if active else None
+        if any(r.count > 0 and seen.tallies[r.type].succeeded >= r.count for r in deciding):
+            return Judgement(running=running, succeeded=self.succeeded_message(job))
+        return Judgement(running=running, failing=tuple(self.failing(job, seen)))
+
+    def failing(self, job: Job, seen: Seen) -> Iterator[Failing]:
+        """Any failed pod fails the job, unless its exit code says that it may be replaced."""
+        for replica in job.replicas:
+            failed = seen.tallies[replica.type].failed
+            if failed > 0:
+                restarts = replica.restart_policy == "ExitCode"
+                message = self.failing_message(job, replica, failed, restarts)
+                yield Failing(replica.type, failed, restarts, message)
+
+    def failing_message(self, job: Job, replica: Replica, failed: int, restarts: bool) -> str:
+        """Return the message of the condition Restarting or Failed."""
+        verb = "restarting" if restarts else "failed"
+        return f"{job.kind.singular} {job.name} is {verb} because {failed} {replica.type} replica(s) failed."
+
+    def invalid(self, why: str) -> Event:
+        """Return the event of a stored job that cannot run, with the reason that upstream gives it."""
+        return Event("Warning", "MPIJobFailedValidation", f"MXJob failed validation because {why}")
+
+
+def environment(job: Job, replica: Replica, index: int) -> Iterator[tuple[str, str]]:
+    """Yield the variables of one pod in the order in which they are appended."""
+    yield "MX_CONFIG", _config(job, replica, index)
+    scheduler = job.replica(SCHEDULER)
+    yield "DMLC_PS_ROOT_PORT", "0" if scheduler is None else str(port_of(job, scheduler))
+    yield "DMLC_PS_ROOT_URI", "" if scheduler is None else job.child_name(SCHEDULER, 0)
+    yield "DMLC_NUM_SERVER", str(_count(job, SERVER))
+    yield "DMLC_NUM_WORKER", str(_count(job, WORKER))
+    yield "DMLC_ROLE", replica.slug
+    yield "DMLC_USE_KUBERNETES", "1"
+    if replica.type == WORKER:
+        yield "DMLC_WORKER_ID", str(index)
+
+
+def _config(job: Job, replica: Replica, index: int) -> str:
+    """Return all replicas with their addresses, and which of them this one is, as JSON with sorted types."""
+    replicas = sorted(job.replicas, key=lambda replica: replica.slug)
+    cluster: Object = {
+        one.slug: [{"url": job.child_name(one.type, i), "port": port_of(job, one)} for i in range(one.count)]
+        for one in replicas
+    }
+    labels = {
+        one.slug: texts(section(one.template, "metadata"), "annotations").get(_TUNER_KEY, "")
+        for one in replicas
+    }
+    task = {"type": replica.slug, "index": index}
+    return json.dumps({"cluster": cluster, "labels": labels, "task": task}, separators=(",", ":"))
+
+
+def _count(job: Job, type_: str) -> int:
+    replica = job.replica(type_)
+    return 0 if replica is None else replica.count
+
+
+def _is_single_worker(job: Job) -> bool:
+    return [_count(job, type_) for type_ in (SCHEDULER, SERVER, WORKER)] == [0, 0, 1]
