@@ -27,8 +27,12 @@ REGISTRIES = {
 }
 EXPLAINING = {"doc", "core", "Argument", "Option"}
 FILES = sorted(SRC.rglob("*.py"))
-BORROWED = {("jobs/v1/frameworks/mx.py", "MPIJobFailedValidation")}
-"""The event reason that upstream gives to another kind's jobs; clients know it."""
+BORROWED = {
+    # The event reason that upstream gives to another kind's jobs; clients know it.
+    ("jobs/v1/frameworks/mx.py", "MPIJobFailedValidation"),
+    # The step runner is apart from the kinds: it tells frameworks by their variables, and names them to people.
+    ("pipelines/runner/rendezvous.py", "JAX"),
+}
 
 
 def words_of(kind: Kind) -> set[str]:
