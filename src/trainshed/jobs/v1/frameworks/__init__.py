@@ -1,7 +1,8 @@
 """What each kind adds to a job: one framework per file, one line here."""
 
 from trainshed.jobs.v1.frameworks.base import Framework
+from trainshed.jobs.v1.frameworks.mpi import MPI
 from trainshed.jobs.v1.frameworks.pytorch import PyTorch
 
-FRAMEWORKS: dict[str, Framework] = {framework.kind.name: framework for framework in (PyTorch(),)}
+FRAMEWORKS: dict[str, Framework] = {framework.kind.name: framework for framework in (PyTorch(), MPI())}
 """The framework of each kind, by its name."""
