@@ -1,4 +1,4 @@
-"""The operator runs an MPIJob on the real API server, with the permissions that are derived: Roles hand on `pods/exec`."""
+"""The operator runs an MPIJob on the real API server with the derived permissions: its Roles hand on `pods/exec`."""
 
 from __future__ import annotations
 
