@@ -231,11 +231,11 @@ class Daemon:
         else:
             peer.answer({"failure": f"unknown operation {operation!r}"})
 
-    def _fork(self, peer: Peer) -> socket.socket | None:
+    def _fork(self, peer: Peer, fork: Callable[[], int] = os.fork) -> socket.socket | None:
         """Return the connection of `peer` in a new child, None here."""
         sock = peer.release()  # before the fork: both processes share one epoll set
         try:
-            if os.fork():
+            if fork():
                 return None
         except OSError as error:
             wire.send_all(sock, wire.message_frame({"failure": f"cannot fork: {error.strerror}"}))
@@ -311,7 +311,7 @@ class Daemon:
         except OSError as error:
             peer.answer({"failure": str(error)})
             return
-        sock = self._fork(peer)
+        sock = self._fork(peer, lambda: syscalls.clone(syscalls.CLONE_NEWPID))
         if sock is None:
             return
         try:
