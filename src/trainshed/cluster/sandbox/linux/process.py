@@ -18,6 +18,7 @@ import stat
 import termios
 
 from trainshed.cluster.sandbox.linux import credentials, pseudofs, syscalls
+from trainshed.cluster.sandbox.linux.beneath import open_beneath
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem, by_fd
 from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_PRIVATE, MS_REC
 
@@ -120,7 +121,7 @@ def _take_terminal(slave: int, console: bool) -> None:
 def _build_root(spec: Message, private: str, pod: Message) -> None:
     syscalls.mount("none", "/", "", MS_REC | MS_PRIVATE)
     # Sources are opened while the host's root is the root, and before the state directory is masked.
-    sources = [(_open_source(mount["source"]), mount) for mount in _ordered(pod["files"] + spec["mounts"])]
+    sources = [(_open_source(mount), mount) for mount in _ordered(pod["files"] + spec["mounts"])]
     layers = [(layer["path"], layer["source"]) for layer in spec["layers"]]
     for path, source in layers:
         if not os.path.isdir(source):
@@ -153,9 +154,17 @@ def _ordered(mounts: list[Message]) -> list[Message]:
     return sorted(mounts, key=lambda mount: os.path.normpath(mount["path"]).count("/"))
 
 
-def _open_source(path: str) -> int:
+def _open_source(mount: Message) -> int:
+    """Return a descriptor, by which the source is bound later: other pods may change what its path leads to."""
+    path, sub_path = mount["source"], mount.get("sub_path")
     try:
-        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        if not sub_path:
+            return fd
+        try:
+            return open_beneath(fd, sub_path)
+        finally:
+            os.close(fd)
     except OSError as error:
         raise CommandError(128, f"cannot mount {path}: {_reason(error)}") from None
 

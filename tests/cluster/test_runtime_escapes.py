@@ -1,0 +1,54 @@
+"""What a pod tries in order to get out of its box; each test is an attack that has worked on some container runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cluster.sandboxes import Sandboxes, within
+from tests.unit.node_builders import make_container
+from trainshed.cluster.node.volumes.mounts import container_mounts
+from trainshed.cluster.node.volumes.volume import MountError, Volume
+from trainshed.cluster.sandbox.api import StartError
+
+EXCHANGER = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+print("up", flush=True)
+while True:
+    libc.renameat2(-100, b"sub", -100, b"link", 2)
+"""
+
+
+async def test_a_sub_path_that_is_exchanged_for_a_link_does_not_lead_out(
+    boxes: Sandboxes, tmp_path: Path
+) -> None:
+    """CVE-2021-25741: another pod that shares the volume swaps the directory and a link to / all the time."""
+    root = tmp_path / "volume"
+    (root / "sub").mkdir(parents=True)
+    (root / "link").symlink_to("/")
+    declared = make_container(volumeMounts=[{"name": "v", "mountPath": "/data", "subPath": "sub"}])
+    exchanger = subprocess.Popen([sys.executable, "-c", EXCHANGER], cwd=root, stdout=subprocess.PIPE)
+    reached = 0
+    try:
+        assert exchanger.stdout is not None
+        exchanger.stdout.readline()
+        await boxes.pod("victim")
+        async with within("containers that the node agent would have started", 60):
+            while reached < 20:
+                try:
+                    mounts = container_mounts(declared, {"v": Volume(root)}, {})
+                except MountError:
+                    await asyncio.sleep(0)
+                    continue
+                reached += 1
+                with contextlib.suppress(StartError):
+                    await boxes.start("victim", "ls", "/data", attempt=reached, mounts=mounts)
+                    await boxes.end("victim", attempt=reached)
+    finally:
+        exchanger.kill()
+        exchanger.communicate()
+    assert boxes.output("victim") == ""
