@@ -61,6 +61,24 @@ class TestStateFiles:
         assert (outside / "file").exists()
 
 
+def test_trees_of_any_depth_are_removed(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    current = os.open(tree, os.O_RDONLY)
+    for number in range(3000):
+        os.mkdir("d", dir_fd=current)
+        os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=current))
+        os.symlink("/etc", "link", dir_fd=current)
+        following = os.open("d", os.O_RDONLY, dir_fd=current)
+        if number % 1000 == 0:
+            os.fchmod(current, 0)
+        os.close(current)
+        current = following
+    os.close(current)
+    files.remove_tree(str(tree))
+    assert list(tmp_path.iterdir()) == []
+
+
 class TestAddresses:
     def test_in_use_until_released_and_across_restarts(self, tmp_path: Path) -> None:
         directory, pods = str(tmp_path / "addresses"), tmp_path / "pods"

@@ -9,6 +9,7 @@ through a living shim or netd (`adopt`) and goes on in them.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import json
@@ -76,6 +77,7 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
     status = 1
     try:
         os.setsid()
+        _leave_keyring()
         os.umask(0o022)  # the roots of containers are made with it; what is private says so
         syscalls.set_process_name("trainshed-sandboxd")
         lock = os.open(f"{run}/sandboxd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -88,6 +90,7 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
             user, cluster = _make_namespaces(mapped, report)
         else:
             user, cluster = found
+        userns.forbid_cgroup_namespaces()
         daemon = Daemon(run, pods, user, cluster, lock)
         _tell(report, {"pid": os.getpid(), "adopted": found is not None})
         os.close(report)
@@ -101,6 +104,19 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
         _tell(report, {"step": "start", "detail": str(error)})
     finally:
         os._exit(status)
+
+
+def _leave_keyring() -> None:
+    """Let no pod see the keys of the session that started the cluster: tickets, keys of disks."""
+    try:
+        syscalls.join_session_keyring()
+    except OSError as error:
+        if error.errno not in (
+            errno.ENOSYS,
+            errno.EPERM,
+            errno.EACCES,
+        ):  # then no pod can ask for keys either
+            raise LaunchError("start", f"no session keyring of its own: {error.strerror}") from None
 
 
 def _tell(report: int, message: Message) -> None:

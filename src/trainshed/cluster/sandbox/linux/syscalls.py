@@ -29,6 +29,7 @@ MS_PRIVATE = 1 << 18
 MS_RELATIME = 1 << 21
 MNT_DETACH = 2
 
+PR_SET_PDEATHSIG = 1
 PR_SET_KEEPCAPS = 8
 PR_SET_NAME = 15
 PR_CAPBSET_DROP = 24
@@ -42,6 +43,8 @@ _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
 _SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442  # the same on every architecture (numbers above 423 are)
+_SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -147,6 +150,18 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
         ctypes.c_size_t(ctypes.sizeof(how)),
     )
     return _check(int(result), path)
+
+
+def join_session_keyring() -> None:
+    """Leave the session keyring of whoever started this process for a new, empty one (keyctl(2))."""
+    number = _SYS_KEYCTL[os.uname().machine]
+    _check(
+        int(
+            _libc.syscall(
+                ctypes.c_long(number), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), ctypes.c_long(0)
+            )
+        )
+    )
 
 
 def prctl(option: int, value: int = 0) -> None:
