@@ -14,7 +14,7 @@ from tests.cluster.sandboxes import Sandboxes, log_text, within
 from tests.unit.node_builders import make_container
 from trainshed.cluster.node.volumes.mounts import container_mounts
 from trainshed.cluster.node.volumes.volume import MountError, Volume
-from trainshed.cluster.sandbox.api import StartError
+from trainshed.cluster.sandbox.api import Mount, StartError
 
 EXCHANGER = """
 import ctypes, sys
@@ -123,6 +123,12 @@ async def main(home, look):
 asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
 """
 
+OVERWRITE = """
+import os
+fd = os.open("/proc/self/exe", os.O_RDONLY)
+print(os.statvfs(fd).f_flag & os.ST_RDONLY and "read-only" or "writable", flush=True)
+"""
+
 
 def test_the_keys_of_the_session_that_started_the_cluster_are_hidden(tmp_path: Path) -> None:
     home = tmp_path / "state"
@@ -133,3 +139,17 @@ def test_the_keys_of_the_session_that_started_the_cluster_are_hidden(tmp_path: P
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert log_text(home / "keys.log") == "nothing\n"
+
+
+async def test_the_interpreter_of_the_machine_cannot_be_written_to(boxes: Sandboxes, tmp_path: Path) -> None:
+    """CVE-2019-5736: the script's interpreter is the program that was about to become the script."""
+    script = tmp_path / "script"
+    script.write_text("#!/proc/self/exe\n" + OVERWRITE)
+    script.chmod(0o755)
+    mounts = (Mount(str(script), "/script"),)
+    _, output = await boxes.run("exe", "/script", mounts=mounts)
+    assert output == "read-only\n"
+    await boxes.pod("joined")
+    await boxes.start("joined", "sleep", "60", mounts=mounts)
+    _, printed = await boxes.exec("joined", "/script")
+    assert printed == b"read-only\n"

@@ -16,11 +16,12 @@ import json
 import os
 import signal
 import socket
+import sys
 
-from trainshed.cluster.sandbox import files, wire
+from trainshed.cluster.sandbox import bootstrap, files, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim
-from trainshed.cluster.sandbox.linux import netlink, syscalls, userns
+from trainshed.cluster.sandbox.linux import interpreter, netlink, syscalls, userns
 from trainshed.cluster.sandbox.loop import Loop, record_crash
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
 
@@ -45,8 +46,13 @@ class LaunchError(Exception):
 
 
 def main(argv: list[str]) -> int:
-    """Launch the daemon: `sandboxd <run directory> <pods directory>`. One line of JSON tells the outcome."""
-    run, pods = argv
+    """Launch the daemon: `sandboxd <run directory> <pods directory>`. One line of JSON tells the outcome.
+
+    With more arguments be the daemon: `_become_daemon` has run the interpreter again.
+    """
+    run, pods, *held = argv
+    if held:
+        _serve(run, pods, *(int(number) for number in held))
     to_daemon_read, to_daemon = os.pipe()
     from_daemon, from_daemon_write = os.pipe()
     pid = os.fork()
@@ -74,7 +80,6 @@ def main(argv: list[str]) -> int:
 
 
 def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
-    status = 1
     try:
         os.setsid()
         _leave_keyring()
@@ -91,14 +96,50 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
         else:
             user, cluster = found
         userns.forbid_cgroup_namespaces()
+        _become_daemon(run, pods, [user, cluster, lock, report, int(found is not None)])
+    except LaunchError as error:
+        _tell(report, {"step": error.step, "detail": error.detail})
+    except BaseException as error:
+        record_crash()
+        _tell(report, {"step": "start", "detail": str(error)})
+    finally:
+        os._exit(1)
+
+
+def _become_daemon(run: str, pods: str, held: list[int]) -> NoReturn:
+    """Go on in `_serve`, in an interpreter that pods cannot write to."""
+    try:
+        program, keeper = interpreter.open_read_only()
+    except OSError as error:
+        os.write(2, f"the interpreter is within reach of pods: {error}\n".encode())
+        _serve(run, pods, *held, -1)
+    for number in (*held[:-1], keeper.fileno()):
+        os.set_inheritable(number, True)
+    arguments = [str(number) for number in (*held, keeper.fileno())]
+    os.execve(
+        program,
+        [sys.executable, "-I", "-S", bootstrap.__file__, __name__, run, pods, *arguments],
+        dict(os.environ),
+    )
+
+
+def _serve(
+    run: str, pods: str, user: int, cluster: int, lock: int, report: int, adopted: int, keeper: int
+) -> NoReturn:
+    status = 1
+    try:
+        for number in (user, cluster, lock, report):
+            os.set_inheritable(number, False)
+        if keeper >= 0:
+            os.close(keeper)
+            os.wait()
+        syscalls.set_process_name("trainshed-sandboxd")
         daemon = Daemon(run, pods, user, cluster, lock)
-        _tell(report, {"pid": os.getpid(), "adopted": found is not None})
+        _tell(report, {"pid": os.getpid(), "adopted": bool(adopted)})
         os.close(report)
         _detach_stdio()
         daemon.run()
         status = 0
-    except LaunchError as error:
-        _tell(report, {"step": error.step, "detail": error.detail})
     except BaseException as error:
         record_crash()
         _tell(report, {"step": "start", "detail": str(error)})
