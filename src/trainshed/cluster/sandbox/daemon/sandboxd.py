@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     """
     run, pods, *held = argv
     if held:
-        _serve(run, pods, *(int(number) for number in held))
+        _serve(run, pods, [int(number) for number in held])
     to_daemon_read, to_daemon = os.pipe()
     from_daemon, from_daemon_write = os.pipe()
     pid = os.fork()
@@ -112,7 +112,7 @@ def _become_daemon(run: str, pods: str, held: list[int]) -> NoReturn:
         program, keeper = interpreter.open_read_only()
     except OSError as error:
         os.write(2, f"the interpreter is within reach of pods: {error}\n".encode())
-        _serve(run, pods, *held, -1)
+        _serve(run, pods, [*held, -1])
     for number in (*held[:-1], keeper.fileno()):
         os.set_inheritable(number, True)
     arguments = [str(number) for number in (*held, keeper.fileno())]
@@ -123,9 +123,8 @@ def _become_daemon(run: str, pods: str, held: list[int]) -> NoReturn:
     )
 
 
-def _serve(
-    run: str, pods: str, user: int, cluster: int, lock: int, report: int, adopted: int, keeper: int
-) -> NoReturn:
+def _serve(run: str, pods: str, held: list[int]) -> NoReturn:
+    user, cluster, lock, report, adopted, keeper = held
     status = 1
     try:
         for number in (user, cluster, lock, report):
