@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver import writing
-from trainshed.cluster.apiserver.body import conformed, read_object, typed
+from trainshed.cluster.apiserver.body import conformed, decoded, read_object, typed
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
@@ -16,7 +16,7 @@ from trainshed.kube.patch.apply import apply
 from trainshed.kube.patch.jsonpatch import json_patch
 from trainshed.kube.patch.strategic import strategic_merge
 from trainshed.kube.patch.types import APPLY, JSON, MERGE, check_patch_type, merge_patch
-from trainshed.kube.wire.body import decode_body, decode_value
+from trainshed.kube.wire.body import decode_value
 from trainshed.kube.wire.options import CreateOptions, PatchOptions, UpdateOptions
 
 
@@ -129,7 +129,7 @@ def _check_patch_options(content_type: str, options: PatchOptions) -> None:
 async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, subresource: str) -> Answer:
     """Server-side apply: merge into the object, or create it."""
     kind, name = call.kind, call.route.name
-    raw, duplicates = decode_body(data, "application/yaml", kind=kind.resource.kind)
+    raw, duplicates = await decoded(data, "application/yaml", kind.resource.kind)
     applied = conformed(call, _applied(call, raw), options.unknown_fields, duplicates)
     check_name(call, applied, name)
     metadata = {**applied["metadata"], "name": name}
