@@ -37,6 +37,8 @@ from trainshed.kube.wire.body import field_path
 
 _OLD_SELF = re.compile(r"\boldSelf\b")
 _TEXT = r"(?:'[^'\\]*'|\"[^\"\\]*\")"
+_ANY_TEXT = re.compile(r"[rR]?(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')")
+_OWN_FIELD = re.compile(r"(?<![\w.])self\.([A-Za-z_]\w*)\b(?!\s*\()")
 _MEMBER = re.compile(rf"\s*self\s+in\s+\[\s*({_TEXT}(?:\s*,\s*{_TEXT})*)\s*\]\s*")
 _UNCHANGED = re.compile(r"\s*(self\s*==\s*oldSelf|oldSelf\s*==\s*self)\s*")
 
@@ -50,6 +52,30 @@ def evaluate_rules(obj: Object, old: Object | None, schema: SchemaNode) -> list[
     if schema.with_rules:
         _walk(obj, UNSET if old is None else old, schema, "", found, _Budget())
     return found
+
+
+def compile_error(rule: str, schema: Object) -> str:
+    """Return why a rule cannot be one of this schema: its syntax, or a field of `self` that is not declared.
+
+    Empty when nothing is known to be wrong, also for the optional syntax, which the engine does not read.
+    """
+    if _UNCHANGED.fullmatch(rule) or _MEMBER.fullmatch(rule):
+        return ""
+    bare = _ANY_TEXT.sub("''", rule)
+    if ".?" not in bare and "[?" not in bare:
+        try:
+            _program(rule)
+        except ValueError as error:
+            shown = str(error)
+            return f"compilation failed: {shown[shown.find('ERROR') :].partition(chr(10))[0]}"
+    fields = schema.get("properties")
+    if not fields or schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("additionalProperties"):
+        return ""
+    known = {escape(name) for name in fields} | {"apiVersion", "kind", "metadata"}
+    for named in _OWN_FIELD.finditer(bare):
+        if named[1] not in known:
+            return f"compilation failed: ERROR: <input>:1:{named.start(1)}: undefined field '{named[1]}'"
+    return ""
 
 
 class _Budget:
