@@ -39,7 +39,7 @@ def identity(obj: Any) -> Any:
     out = copy.deepcopy(obj)
     for owner in out["metadata"]["ownerReferences"]:
         owner.pop("uid", None)
-    for container in out["spec"].get("containers", ()):
+    for container in out.get("spec", {}).get("containers", ()):
         for port in container.get("ports", ()):
             port.pop("protocol", None)
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainshed.api.kind import Kind
 from trainshed.api.v1.jax import JAXJOB
+from trainshed.api.v1.mpi import MPIJOB
 from trainshed.api.v1.mx import MXJOB
 from trainshed.api.v1.paddle import PADDLEJOB
 from trainshed.api.v1.pytorch import PYTORCHJOB
@@ -12,6 +13,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         PYTORCHJOB,
+        MPIJOB,
         PADDLEJOB,
         JAXJOB,
         MXJOB,

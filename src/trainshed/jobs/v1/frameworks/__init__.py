@@ -2,6 +2,7 @@
 
 from trainshed.jobs.v1.frameworks.base import Framework
 from trainshed.jobs.v1.frameworks.jax import JAX
+from trainshed.jobs.v1.frameworks.mpi import MPI
 from trainshed.jobs.v1.frameworks.mx import MX
 from trainshed.jobs.v1.frameworks.paddle import Paddle
 from trainshed.jobs.v1.frameworks.pytorch import PyTorch
@@ -10,6 +11,7 @@ FRAMEWORKS: dict[str, Framework] = {
     framework.kind.name: framework
     for framework in (
         PyTorch(),
+        MPI(),
         Paddle(),
         JAX(),
         MX(),
