@@ -315,6 +315,10 @@ def test_a_foreign_pod_is_reported_and_left_alone() -> None:
             )
 
         await world.until("a warning", reported)
+        assert conditions(world.job) == [("Created", "True")], (
+            "the job has a beginning although a pod is refused"
+        )
+        assert world.job["status"]["startTime"]
         assert world.api.objects[f"{PODS}/job-master-0"] == foreign
         await world.api.remove(f"{PODS}/job-master-0")
         await world.until("recovery", lambda: world.names("pods") == ALL)

@@ -1,7 +1,8 @@
 """Carries out a plan: the only part of the operator that writes to the cluster.
 
-Order: actions, the status, then events and counters (`jobs.engine.plan` has the contract). A process that dies
-between any two requests leaves a state from which the next reconcile goes on:
+Order: actions, the status, then events and counters (`jobs.engine.plan` has the contract). A status beside refused
+creations is written all the same: it says what was observed. A process that dies between any two requests leaves a
+state from which the next reconcile goes on:
 
     create again  → AlreadyExists; the object is ours (controller uid), so it counts as created
     delete again  → NotFound, or Conflict on the uid precondition; someone was faster, which is fine
@@ -60,12 +61,26 @@ class Executor:
         self._informers = informers
 
     async def execute(self, job: Object, plan: Plan) -> None:
-        """Do all of `plan`; ApiError or TransportError at the first thing that fails, which ends it."""
+        """Do all of `plan`; ApiError or TransportError at the first thing that fails, which ends its actions."""
         if any(isinstance(action, Create) for action in plan.actions):
             await self._check_current(job)
         act, tell = partial(self._act, job), partial(self._tell, job)
-        for _, same in groupby(enumerate(plan.actions), key=_together):
-            await slow_start([action for _, action in same], act, tell)
+        refused: ApiError | None = None
+        for _, numbered in groupby(enumerate(plan.actions), key=_together):
+            same = [action for _, action in numbered]
+            try:
+                await slow_start(same, act, tell)
+            except ApiError as error:
+                if error.reason == "Conflict" or not isinstance(same[0], Create | Apply):
+                    raise
+                refused = error
+                break
+        await self._conclude(job, plan)
+        if refused is not None:
+            raise refused
+
+    async def _conclude(self, job: Object, plan: Plan) -> None:
+        """Write the status; then say and count what it says."""
         if plan.status is not None:
             await self._write_status(job, plan.status)
         self._emit(job, plan.events)
