@@ -20,6 +20,7 @@ from tests.unit.jobs_builders import (
     read,
     reasons,
 )
+from trainshed.api.v1.validation import MAX_REPLICAS
 from trainshed.jobs.engine.children import classify, replica_index
 from trainshed.kube.meta.times import format_time
 
@@ -110,6 +111,16 @@ def test_finished_replicas_above_the_count_are_no_success() -> None:
     assert "Succeeded" not in [c["type"] for c in plan.status["conditions"]]
     counts = plan.status["replicaStatuses"]["Worker"]
     assert (counts.get("active"), counts.get("succeeded")) == (1, None)
+
+
+def test_an_absurd_count_costs_nothing_and_starts_nothing() -> None:
+    """`kubectl scale` is not validated: all jobs would wait while 2³¹ places were listed."""
+    job = _running(workers=2**31 - 1)
+    assert len(classify(read(job), [], []).slots) == MAX_REPLICAS
+    pods = [make_pod("Worker", 0, "Running")]
+    plan = plan_for(job, pods)
+    assert not plan.actions and reasons(plan) == ["PyTorchJobFailedValidation"]
+    assert f"must be at most {MAX_REPLICAS}" in plan.events[0].message
 
 
 @pytest.mark.parametrize("label", [None, "", "x", "-1", "1.0", "٣", " 1"])

@@ -76,7 +76,7 @@ class Executor:
                 refused = error
                 break
         await self._conclude(job, plan)
-        if refused is not None:
+        if refused is not None and not _goes_with_its_namespace(refused):
             raise refused
 
     async def _conclude(self, job: Object, plan: Plan) -> None:
@@ -100,8 +100,10 @@ class Executor:
             raise self._conflict(job, "the job has changed since it was observed")
 
     def _tell(self, job: Object, action: Action, outcome: bool | BaseException) -> None:
-        """Report what became of an action. A conflict means that the view was old, and is no news."""
-        if isinstance(outcome, ApiError) and outcome.reason != "Conflict":
+        """Report what became of an action. No news: a conflict, as the view was old, and the end of a namespace."""
+        if isinstance(outcome, ApiError):
+            if outcome.reason == "Conflict" or _goes_with_its_namespace(outcome):
+                return
             self._emit(job, action.failed(str(outcome)))
         elif outcome is True:
             self._emit(job, action.succeeded())
@@ -194,6 +196,11 @@ class Executor:
     def _conflict(self, obj: Object, why: str) -> ApiError:
         kind = str(obj.get("kind") or self._kind.name)
         return errors.conflict(kind.lower() + "s", "", name_of(obj), why)
+
+
+def _goes_with_its_namespace(error: ApiError) -> bool:
+    """Say whether nothing can be made because the namespace is being deleted, and the job with it: no use to retry."""
+    return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 
 def _together(numbered: tuple[int, Action]) -> object:

@@ -151,7 +151,7 @@ class _Run(msgspec.Struct, frozen=True):
         else:
             _set_running(judgement, draft)
         actions += [Delete.of(PODS, f.pod, POD_EVENTS) for f in replaced if not is_terminating(f.pod)]
-        if extras.events or any(phase.holds(job, self.seen, options) for phase in self.phases):
+        if extras.waits or any(phase.holds(job, self.seen, options) for phase in self.phases):
             return actions
         for replica in job.replicas:
             slots = list(children.of(replica))
@@ -241,10 +241,12 @@ def _set_restarting(job: Job, judgement: Judgement, replaced: Sequence[Failure],
     flips with every pass would never settle.
     """
     starting = [failure for failure in replaced if not is_terminating(failure.pod)]
+    # Upstream sets Running in between where pods do run, and the message of the counts stays.
+    counted = judgement.running is not None and bool(judgement.failing)
     changed = False
     for type_ in dict.fromkeys(failure.replica.type for failure in starting):
         message = restarting_message(job, type_)
-        changed |= draft.set(c.RESTARTING, message)
+        changed |= not counted and draft.set(c.RESTARTING, message)
         draft.say("Warning", c.RESTARTING, message)
     for failing in judgement.failing:
         changed |= draft.set(c.RESTARTING, failing.message)
