@@ -75,7 +75,7 @@ async def _follow(client: Client, job: Found) -> int:
         try:
             outcome = await following
         except asyncio.CancelledError:
-            outcome = None
+            outcome, view.detached = None, True
         finally:
             loop.remove_signal_handler(signal.SIGINT)
     if outcome is None:
@@ -90,10 +90,10 @@ async def _report(client: Client, outcome: Outcome, job: Object) -> int:
         return REFUSED
     if jobstate.condition(outcome.job, "Succeeded"):
         for line in (await success_of(client, outcome)).lines():
-            out.print(escape(line))
+            out.out(line, highlight=False)
         return 0
     for line in failure_of(outcome).lines():
-        err.print(escape(line))
+        err.out(line, highlight=False)
     return REFUSED
 
 
