@@ -145,12 +145,12 @@ def _set_suspend(target: Target, name: str, value: bool) -> None:
 def delete(
     name: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    """Delete a job and its pods. Claims and what lies on them stay."""
+    """Delete a job and its pods, and wait until they are gone. Claims and what lies on them stay."""
 
     async def main() -> None:
         async with connected(Target(kubeconfig, context, namespace)) as client:
             job = await jobs.find(client, name)
-            await jobs.delete(client, job, wait=False)
+            await jobs.delete(client, job, wait=True)
             note(f"{escape(job.name)} deleted")
 
     with user_errors():
