@@ -81,6 +81,22 @@ async def test_a_create_is_answered_as_by_the_webhook(world: World, obj: Object)
         assert message.endswith(f"denied the request: {refusal}")
 
 
+async def test_scale_is_not_asked_about(world: World) -> None:
+    """As on Kubernetes: the rules name the plural, so `kubectl scale --replicas=0` gets through."""
+    assert (await world.raw("POST", JOBS, job(minReplicas=1))).status == 201
+    for replicas in (0, 3):
+        scale = {"spec": {"replicas": replicas}}
+        response = await world.raw("PATCH", f"{JOBS}/job/scale", scale, content_type=MERGE)
+        assert response.status == 200, response.body
+    response = await world.raw(
+        "PATCH",
+        f"{JOBS}/job",
+        {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 0}}}},
+        content_type=MERGE,
+    )
+    assert response.status == 403
+
+
 async def test_an_update_warns_and_a_write_of_the_status_does_not(world: World) -> None:
     """Only the resource itself is registered with the webhook, so the operator's own writes are told nothing."""
     assert (await world.raw("POST", JOBS, job(minReplicas=1))).status == 201

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import copy
 
-from tests.unit.jobs_builders import NOW, UID, deleted, kinds_of, made, make_condition, make_job, plan_for
+from tests.unit.jobs_builders import (
+    NOW,
+    UID,
+    deleted,
+    kinds_of,
+    made,
+    make_condition,
+    make_job,
+    plan_for,
+    reasons,
+)
+from trainshed.jobs.v1.frameworks.pytorch import PyTorch
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Delete
+from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS
 from trainshed.kube.meta.times import format_time
 
+PYTORCH = PyTorch()
 METRICS = [
     {
         "type": "Resource",
@@ -54,6 +67,15 @@ def test_without_metrics_there_is_none_and_an_old_one_goes() -> None:
     assert kinds_of(plan_for(job, hpa=live_hpa()))[0] == "DeleteHorizontalPodAutoscaler"
 
 
+def test_one_is_looked_for_where_the_elastic_policy_was_taken_away() -> None:
+    """It would go on scaling. A job that was never edited cannot have one, so nobody asks for it."""
+    rigid = make_job(workers=2)
+    assert PYTORCH.lookups(rigid) == ()
+    rigid["metadata"]["generation"] = 2
+    assert PYTORCH.lookups(rigid) == PYTORCH.lookups(elastic_job()) == ((HORIZONTALPODAUTOSCALERS, "train"),)
+    assert kinds_of(plan_for(rigid, hpa=live_hpa()))[0] == "DeleteHorizontalPodAutoscaler"
+
+
 def test_one_that_says_the_same_is_left_alone() -> None:
     assert applied(elastic_job(), live_hpa()) == []
 
@@ -87,5 +109,7 @@ def test_one_of_somebody_else_is_left_alone() -> None:
     foreign = live_hpa()
     foreign["metadata"]["ownerReferences"] = []
     foreign["spec"]["maxReplicas"] = 9
-    assert applied(elastic_job(), foreign) == []
+    plan = plan_for(elastic_job(), hpa=foreign)
+    assert made(plan, "HorizontalPodAutoscaler") == [] and len(made(plan, "Pod")) == 2
+    assert reasons(plan) == ["ErrResourceExists"], "it is said, and the job runs"
     assert not plan_for(elastic_job(suspend=True), hpa=foreign).actions

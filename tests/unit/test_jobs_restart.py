@@ -95,6 +95,18 @@ def test_restarting_says_so_in_the_condition_and_in_two_events() -> None:
     ]
 
 
+def test_beside_a_running_master_the_condition_says_how_many_failed() -> None:
+    pods = [make_pod("Master", 0, "Running"), make_pod("Worker", 0, "Failed", exit_code=1)]
+    plan = plan_for(make_job(master=1, workers=1), pods)
+    assert plan.status is not None
+    message = "PyTorchJob train is restarting because 1 Worker replica(s) failed."
+    assert plan.status["conditions"][-1]["message"] == message
+    assert [e.message for e in plan.events if e.reason == RESTARTING] == [
+        "job train is restarting because Worker replica(s) failed.",
+        message,
+    ]
+
+
 def test_while_the_old_pod_is_going_nothing_changes() -> None:
     """With the master running beside it, the status must not flip between Running and Restarting."""
     job = make_job(master=1, workers=1)

@@ -11,6 +11,8 @@ from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.leader import LeaderElector, LeadershipLost
+from trainshed.kube.builtin.registry import validate_object
+from trainshed.kube.meta.resources import LEASES
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/op"
 
@@ -60,6 +62,8 @@ def test_one_leads_and_hands_over_when_it_stops() -> None:
         a.task.cancel()
         assert await leader("b") < 5, "released, not run out"
         assert api.objects[LEASE]["spec"]["leaseTransitions"] >= 1
+        released = next(obj for _, _, _, obj in reversed(api.log) if obj["spec"].get("holderIdentity") != "b")
+        assert list(validate_object(LEASES, released, None)) == [], "a server takes the release"
         b.task.cancel()
         await asyncio.wait([a.task, b.task])
 
@@ -114,6 +118,6 @@ def test_work_that_ends_ends_the_election() -> None:
 
         with pytest.raises(ValueError, match="a bug"):
             await LeaderElector(Client(api), "ns", "op", "a").run(work)
-        assert api.objects[LEASE]["spec"]["holderIdentity"] == ""
+        assert not api.objects[LEASE]["spec"].get("holderIdentity")
 
     run_virtual(main())

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,10 +29,11 @@ from tests.fakes.training import (
 )
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
-from trainshed.client.transport import Transport
+from trainshed.client.transport import Response, Transport
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta import resources
+from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Delete
 from trainshed.kube.wire.request import Request
@@ -315,9 +317,42 @@ def test_a_foreign_pod_is_reported_and_left_alone() -> None:
             )
 
         await world.until("a warning", reported)
+        assert conditions(world.job) == [("Created", "True")], (
+            "the job has a beginning although a pod is refused"
+        )
+        assert world.job["status"]["startTime"]
         assert world.api.objects[f"{PODS}/job-master-0"] == foreign
         await world.api.remove(f"{PODS}/job-master-0")
         await world.until("recovery", lambda: world.names("pods") == ALL)
+        await world.close()
+
+    run_virtual(main())
+
+
+def test_nothing_is_tried_again_in_a_namespace_that_is_being_deleted() -> None:
+    class Ending(FakeApi):
+        async def request(self, request: Request) -> Response:
+            if request.method == "POST":
+                self.calls.append((request.method, request.path))
+                cause = Cause(
+                    "NamespaceTerminating", "namespace ns is being terminated", "metadata.namespace"
+                )
+                error = ApiError(403, "Forbidden", "because it is being terminated", causes=[cause])
+                return Response(403, {}, msgspec.json.encode(error.status()))
+            return await super().request(request)
+
+    async def main() -> None:
+        world = World()
+        ending = Ending()
+        ending.objects, ending.log = world.api.objects, world.api.log
+        await ending.put(f"{JOBS}/job", **make_job())
+        world.api = ending
+        await world.start()
+        await world.until("a status", lambda: bool(conditions(world.job)))
+        await asyncio.sleep(120)
+        posts = [path for method, path in ending.calls if method == "POST"]
+        assert len(posts) <= 2, posts
+        assert not any("/events" in path for path in posts), "there is nobody to tell"
         await world.close()
 
     run_virtual(main())

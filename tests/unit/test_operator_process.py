@@ -79,6 +79,12 @@ def test_environment(tmp_path: Path) -> None:
         (["--leader-elect=perhaps"], "neither true nor false"),
         (["--pytorch-init-container-template-file=/nowhere"], "/nowhere"),
         (["--no-such-flag"], "unrecognized"),
+        (
+            ["--health-probe-bind-address=nonsense"],
+            "health-probe-bind-address: 'nonsense' is not [host]:port",
+        ),
+        (["--metrics-bind-address=:http"], "':http' is not [host]:port"),
+        (["--metrics-bind-address=:99999"], "':99999' is not [host]:port"),
     ],
 )
 def test_wrong_flags_stop_the_start(

@@ -17,8 +17,8 @@ from rich.markup import escape
 
 from trainshed.sdk.errors import Explanation, explain
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def fail(explanation: Explanation) -> NoReturn:

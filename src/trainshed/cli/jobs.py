@@ -75,7 +75,7 @@ async def _follow(client: Client, job: Found) -> int:
         try:
             outcome = await following
         except asyncio.CancelledError:
-            outcome = None
+            outcome, view.detached = None, True
         finally:
             loop.remove_signal_handler(signal.SIGINT)
     if outcome is None:
@@ -90,10 +90,10 @@ async def _report(client: Client, outcome: Outcome, job: Object) -> int:
         return REFUSED
     if jobstate.condition(outcome.job, "Succeeded"):
         for line in (await success_of(client, outcome)).lines():
-            out.print(escape(line))
+            out.out(line, highlight=False)
         return 0
     for line in failure_of(outcome).lines():
-        err.print(escape(line))
+        err.out(line, highlight=False)
     return REFUSED
 
 
@@ -145,12 +145,12 @@ def _set_suspend(target: Target, name: str, value: bool) -> None:
 def delete(
     name: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    """Delete a job and its pods. Claims and what lies on them stay."""
+    """Delete a job and its pods, and wait until they are gone. Claims and what lies on them stay."""
 
     async def main() -> None:
         async with connected(Target(kubeconfig, context, namespace)) as client:
             job = await jobs.find(client, name)
-            await jobs.delete(client, job, wait=False)
+            await jobs.delete(client, job, wait=True)
             note(f"{escape(job.name)} deleted")
 
     with user_errors():

@@ -145,7 +145,7 @@ class LeaderElector:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
             if lease["spec"].get("holderIdentity") == self._identity:
-                lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
+                lease["spec"].update(holderIdentity=None, leaseDurationSeconds=1)
                 await self._client.update(LEASES, lease)
         except (ApiError, TransportError, KeyError):
             log.debug("lease not released", extra={"lease": self._name})

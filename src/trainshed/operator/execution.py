@@ -1,7 +1,8 @@
 """Carries out a plan: the only part of the operator that writes to the cluster.
 
-Order: actions, the status, then events and counters (`jobs.engine.plan` has the contract). A process that dies
-between any two requests leaves a state from which the next reconcile goes on:
+Order: actions, the status, then events and counters (`jobs.engine.plan` has the contract). A status beside refused
+creations is written all the same: it says what was observed. A process that dies between any two requests leaves a
+state from which the next reconcile goes on:
 
     create again  → AlreadyExists; the object is ours (controller uid), so it counts as created
     delete again  → NotFound, or Conflict on the uid precondition; someone was faster, which is fine
@@ -60,12 +61,26 @@ class Executor:
         self._informers = informers
 
     async def execute(self, job: Object, plan: Plan) -> None:
-        """Do all of `plan`; ApiError or TransportError at the first thing that fails, which ends it."""
+        """Do all of `plan`; ApiError or TransportError at the first thing that fails, which ends its actions."""
         if any(isinstance(action, Create) for action in plan.actions):
             await self._check_current(job)
         act, tell = partial(self._act, job), partial(self._tell, job)
-        for _, same in groupby(enumerate(plan.actions), key=_together):
-            await slow_start([action for _, action in same], act, tell)
+        refused: ApiError | None = None
+        for _, numbered in groupby(enumerate(plan.actions), key=_together):
+            same = [action for _, action in numbered]
+            try:
+                await slow_start(same, act, tell)
+            except ApiError as error:
+                if error.reason == "Conflict" or not isinstance(same[0], Create | Apply):
+                    raise
+                refused = error
+                break
+        await self._conclude(job, plan)
+        if refused is not None and not _goes_with_its_namespace(refused):
+            raise refused
+
+    async def _conclude(self, job: Object, plan: Plan) -> None:
+        """Write the status; then say and count what it says."""
         if plan.status is not None:
             await self._write_status(job, plan.status)
         self._emit(job, plan.events)
@@ -85,8 +100,10 @@ class Executor:
             raise self._conflict(job, "the job has changed since it was observed")
 
     def _tell(self, job: Object, action: Action, outcome: bool | BaseException) -> None:
-        """Report what became of an action. A conflict means that the view was old, and is no news."""
-        if isinstance(outcome, ApiError) and outcome.reason != "Conflict":
+        """Report what became of an action. No news: a conflict, as the view was old, and the end of a namespace."""
+        if isinstance(outcome, ApiError):
+            if outcome.reason == "Conflict" or _goes_with_its_namespace(outcome):
+                return
             self._emit(job, action.failed(str(outcome)))
         elif outcome is True:
             self._emit(job, action.succeeded())
@@ -179,6 +196,11 @@ class Executor:
     def _conflict(self, obj: Object, why: str) -> ApiError:
         kind = str(obj.get("kind") or self._kind.name)
         return errors.conflict(kind.lower() + "s", "", name_of(obj), why)
+
+
+def _goes_with_its_namespace(error: ApiError) -> bool:
+    """Say whether nothing can be made because the namespace is being deleted, and the job with it: no use to retry."""
+    return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 
 def _together(numbered: tuple[int, Action]) -> object:

@@ -16,6 +16,7 @@ from trainshed.api.registry import KINDS
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import Flag
+from trainshed.operator.probes import parse_address
 
 DEFAULT_LEASE = "1ca428e5.training-operator.kubeflow.org"
 CERTIFICATE_SECRET = "training-operator-webhook-cert"  # noqa: S105 - the name of a Secret
@@ -118,8 +119,13 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         text = help if default in ("", None) else f"{help} (default: {default})"
         parser.add_argument(f"--{name}", f"-{name}", default=default, help=text, **kind, **more)  # type: ignore[arg-type]
 
-    flag("metrics-bind-address", ":8080", "where /metrics is served; 0 turns it off")
-    flag("health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0 turns it off")
+    flag("metrics-bind-address", ":8080", "where /metrics is served; 0 turns it off", type=_address)
+    flag(
+        "health-probe-bind-address",
+        ":8081",
+        "where /healthz and /readyz are served; 0 turns it off",
+        type=_address,
+    )
     flag(
         "leader-elect", False, "work only while holding a Lease, so that several replicas can wait", type=bool
     )
@@ -166,6 +172,14 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return number
+
+
+def _address(text: str) -> str:
+    try:
+        parse_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def _kind(text: str) -> str:

@@ -25,6 +25,7 @@ def embedded_objects(*, python: str = sys.executable, args: Sequence[str] = EMBE
     command = [python, "-m", "trainshed.operator"]
     deployment = objects.deployment(command=command, args=args)
     _probe_soon(deployment)
+    _as_this_user(deployment)
     wanted = [
         objects.namespace(),
         *objects.crds(),
@@ -37,6 +38,12 @@ def embedded_objects(*, python: str = sys.executable, args: Sequence[str] = EMBE
         deployment,
     ]
     return copy.deepcopy(wanted)
+
+
+def _as_this_user(deployment: Object) -> None:
+    """Ask for no other user than the one whose files the sandbox reads, and for no seccomp profile: it has none."""
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    container["securityContext"] = {"allowPrivilegeEscalation": False}
 
 
 def _probe_soon(deployment: Object) -> None:

@@ -143,7 +143,12 @@ def deployment(*, image: str = IMAGE, command: Sequence[str] = COMMAND, args: Se
             {"containerPort": 9443, "name": "webhook-server"},
         ],
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
         "livenessProbe": probe("/healthz", 15, 20),
         "readinessProbe": probe("/readyz", 10, 15),
     }

@@ -32,7 +32,7 @@ def parse_address(text: str) -> tuple[str | None, int] | None:
     if text in ("0", ""):
         return None
     host, separator, port = text.rpartition(":")
-    if not separator:
+    if not (separator and port.isascii() and port.isdecimal() and int(port) < 65536):
         raise ValueError(f"{text!r} is not [host]:port")
     return host.strip("[]") or None, int(port)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -12,12 +13,12 @@ import msgspec
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
-from trainshed.jobs.engine.constants import LABEL_JOB_NAME
+from trainshed.jobs.engine.constants import ERR_RESOURCE_EXISTS, FAILED_VALIDATION, LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import PODS, Resource
+from trainshed.kube.meta.resources import EVENTS, PODS, Resource
 from trainshed.sdk import state as jobstate
-from trainshed.sdk.logs import follow_container
+from trainshed.sdk.logs import follow_container, last_lines
 from trainshed.sdk.progress import Progress, advance
 
 _KEPT_LINES = 25
@@ -26,9 +27,15 @@ _UNNOTICED_SECONDS = 5.0
 """After how long without a condition a job's operator is asked after."""
 _LOST_FAILURES = 3
 """After how many failed attempts the API server counts as gone."""
+_OBSTACLES = ("FailedCreate", "FailedDelete", ERR_RESOURCE_EXISTS)
+"""Reasons of events that say what the operator could not do."""
 _OPERATOR = "control-plane=kubeflow-training-operator"
 _DRAIN_SECONDS = 5.0
-"""How long the last log lines may take to arrive once the job is finished."""
+"""How long no log line may arrive, once the job is finished, until the logs count as stuck."""
+_REFRESH_SECONDS = 0.125
+"""How often a view is told of changes."""
+_ATTEMPTS = 5
+"""How often a request at the end of a job is tried: a job that is over is not reported as unreachable."""
 
 
 class Snapshot(msgspec.Struct):
@@ -43,8 +50,8 @@ class Snapshot(msgspec.Struct):
 class View(Protocol):
     """Where a follow shows what it sees."""
 
-    def line(self, replica: str, line: str) -> None:
-        """A log line of a replica."""
+    async def lines(self, replica: str, lines: Sequence[str]) -> None:
+        """Some log lines of a replica; no more of it are read meanwhile."""
 
     def update(self, snapshot: Snapshot) -> None:
         """The job, a pod or the progress changed."""
@@ -85,7 +92,17 @@ class Follower:
         self._progress = Progress(epochs=jobstate.epochs(job))
         self._tails: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=_KEPT_LINES))
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
+        self._streamed: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._obstructed = False
         self._told: set[str] = set()
+        self._dirty, self._updated_at = False, time.monotonic()
+        self._lines = 0
+        self._events = Informer(
+            client,
+            EVENTS,
+            namespace=self._namespace,
+            field_selector=f"involvedObject.name={self._name},type=Warning",
+        )
         self._finished = asyncio.Event()
         self._started_at = time.time()
 
@@ -93,27 +110,77 @@ class Follower:
         """Return how the job ended. Cancelling it detaches: the job goes on."""
         self._jobs.add_handler(self._job_changed)
         self._pods.add_handler(self._pod_changed)
-        tasks = [
-            asyncio.create_task(part)
-            for part in (self._jobs.run(), self._pods.run(), self._explain_silence())
-        ]
+        self._events.add_handler(self._event_changed)
+        parts = (self._jobs, self._pods, self._events)
+        tasks = [asyncio.create_task(part.run()) for part in parts]
+        tasks += [asyncio.create_task(self._explain_silence()), asyncio.create_task(self._refresh())]
         try:
             await self._finished.wait()
             await self._catch_up()
-            if self._streams:
-                await asyncio.wait(self._streams.values(), timeout=_DRAIN_SECONDS)
+            await self._drain()
+            await self._read_failure()
         finally:
             for task in (*tasks, *self._streams.values()):
                 task.cancel()
             await asyncio.gather(*tasks, *self._streams.values(), return_exceptions=True)
+        self._update()
         tails = {replica: list(lines) for replica, lines in self._tails.items()}
         return Outcome(self._job, jobstate.rank_order(list(self._seen_pods.values())), self._progress, tails)
 
     async def _catch_up(self) -> None:
         """See every pod as it is now: the job's end may be known before its pods' is, or before any pod is."""
-        pods = await self._client.list(PODS, self._namespace, label_selector=f"{LABEL_JOB_NAME}={self._name}")
-        for pod in pods.items:
-            self._pod_changed("MODIFIED", None, pod)
+        selector = f"{LABEL_JOB_NAME}={self._name}"
+        for attempt in range(_ATTEMPTS):
+            try:
+                pods = await self._client.list(PODS, self._namespace, label_selector=selector)
+            except TransportError:
+                await asyncio.sleep(2**attempt / 4)
+                continue
+            for pod in pods.items:
+                self._pod_changed("MODIFIED", None, pod)
+            return
+
+    async def _drain(self) -> None:
+        """Return when all logs have come to their end, however long they are; say so if one stands still."""
+        while pending := [task for task in self._streams.values() if not task.done()]:
+            before = self._lines
+            await asyncio.wait(pending, timeout=_DRAIN_SECONDS)
+            if self._lines == before and not any(task.done() for task in pending):
+                break
+        for (pod, container), task in self._streamed.items():
+            if not task.done():
+                command = f"kubectl logs -n {self._namespace} {pod} -c {container}"
+                self._tell(f"the end of the log of {pod} did not arrive: {command}")
+
+    async def _read_failure(self) -> None:
+        """Take the last lines of what failed first from its log: they may be others than arrived last."""
+        found = jobstate.first_failure(list(self._seen_pods.values()))
+        if self._job is None or jobstate.condition(self._job, "Failed") is None or found is None:
+            return
+        pod, ended = found
+        previous = not any(
+            (entry.get("state") or {}).get("terminated")
+            for kind in ("initContainerStatuses", "containerStatuses")
+            for entry in (pod.get("status") or {}).get(kind) or ()
+            if entry["name"] == ended["container"]
+        )
+        lines = await last_lines(
+            self._client,
+            pod["metadata"]["name"],
+            self._namespace,
+            str(ended["container"]),
+            _KEPT_LINES,
+            previous=previous,
+        )
+        if lines is not None:
+            self._tails[jobstate.replica_name(pod)] = deque(lines, _KEPT_LINES)
+
+    async def _refresh(self) -> None:
+        """Tell the view what changed, all at once and not more often than it can be read."""
+        while True:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            if self._dirty or time.monotonic() - self._updated_at >= 1.0:  # a clock is shown
+                self._update()
 
     async def _explain_silence(self) -> None:
         """Say what is the matter when nothing happens: no operator, or no API server."""
@@ -129,7 +196,7 @@ class Follower:
                 )
             waited = time.time() - self._started_at
             unnoticed = self._job is not None and not (self._job.get("status") or {}).get("conditions")
-            if unnoticed and not asked and not lost and waited > _UNNOTICED_SECONDS:
+            if unnoticed and not self._obstructed and not asked and not lost and waited > _UNNOTICED_SECONDS:
                 asked = True
                 self._view.event(await self._about_operator())
 
@@ -165,6 +232,15 @@ class Follower:
             self._finished.set()
         self._show()
 
+    def _event_changed(self, change: str, old: Object | None, new: Object) -> None:
+        """Say why the operator cannot do something. Conditions say the rest."""
+        about = new.get("involvedObject") or {}
+        reason = str(new.get("reason", ""))
+        obstacle = reason.startswith(_OBSTACLES) or reason.endswith(FAILED_VALIDATION)
+        if about.get("uid") == self._uid and change != "DELETED" and obstacle and not self._finished.is_set():
+            self._obstructed = True
+            self._tell(f"{reason}: {new.get('message', '')}")
+
     def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
         owners = new["metadata"].get("ownerReferences") or ()
         if not any(owner["uid"] == self._uid for owner in owners):
@@ -193,19 +269,20 @@ class Follower:
         if key not in self._streams:
             if attempt:
                 self._tell(f"{replica} restarts, attempt {attempt + 1}", f"{uid}/{attempt}")
-            self._streams[key] = asyncio.create_task(
+            self._streams[key] = self._streamed[pod, container] = asyncio.create_task(
                 follow_container(
-                    self._client, pod, self._namespace, container, replica, self._line, tail=self._tail
+                    self._client, pod, self._namespace, container, replica, self._received, tail=self._tail
                 )
             )
 
-    def _line(self, replica: str, line: str) -> None:
-        self._tails[replica].append(line)
-        before = self._progress
-        self._progress = advance(before, line, time.time())
-        self._view.line(replica, line)
-        if self._progress is not before:
-            self._show()
+    async def _received(self, replica: str, lines: Sequence[str]) -> None:
+        self._lines += len(lines)
+        self._tails[replica].extend(lines[-_KEPT_LINES:])
+        now = time.time()
+        for line in lines:
+            self._progress = advance(self._progress, line, now)
+        self._dirty = True
+        await self._view.lines(replica, lines)
 
     def _tell(self, text: str, when: str = "") -> None:
         """Say something once."""
@@ -214,6 +291,10 @@ class Follower:
             self._view.event(text)
 
     def _show(self) -> None:
+        self._dirty = True
+
+    def _update(self) -> None:
+        self._dirty, self._updated_at = False, time.monotonic()
         if self._job is None:
             return
         pods = [

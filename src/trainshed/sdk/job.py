@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Self, TypeAlias
 
@@ -350,8 +350,9 @@ class _Queued:
     def __init__(self, queue: asyncio.Queue[LogLine | Notice | None]) -> None:
         self._queue = queue
 
-    def line(self, replica: str, line: str) -> None:
-        self._queue.put_nowait(LogLine(replica, line))
+    async def lines(self, replica: str, lines: Sequence[str]) -> None:
+        for line in lines:
+            self._queue.put_nowait(LogLine(replica, line))
 
     def update(self, snapshot: Snapshot) -> None:
         return

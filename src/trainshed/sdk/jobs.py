@@ -17,7 +17,7 @@ from trainshed.kube.wire.options import LogOptions
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.progress import Progress, advance
-from trainshed.sdk.run import wait_gone
+from trainshed.sdk.run import end_leftovers, wait_gone
 
 GROUP, VERSION = "kubeflow.org", "v1"
 
@@ -115,6 +115,8 @@ async def delete(client: Client, job: Found, *, wait: bool) -> None:
     """Delete the job and its pods; with `wait`, return when they are gone. Claims and what lies on them stay."""
     name, namespace = name_of(job.obj), namespace_of(job.obj)
     await client.delete(job.resource, name, namespace, propagation_policy="Foreground")
+    if jobstate.is_finished(job.obj):
+        await end_leftovers(client, job.obj)
     if wait:
         await wait_gone(client, job.resource, name, namespace)
 

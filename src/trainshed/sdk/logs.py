@@ -7,7 +7,7 @@ the stream resumes after the last line seen.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from trainshed.client.client import Client
@@ -17,8 +17,8 @@ from trainshed.kube.wire.options import LogOptions
 
 _RETRY_SECONDS = 0.5
 
-LineHandler = Callable[[str, str], None]
-"""Called with (replica, line)."""
+LinesHandler = Callable[[str, Sequence[str]], Awaitable[None]]
+"""Called with a replica and some lines of it; what it waits for holds up the reading."""
 
 
 class LineSplitter:
@@ -67,7 +67,7 @@ async def follow_container(
     namespace: str,
     container: str,
     replica: str,
-    handle: LineHandler,
+    handle: LinesHandler,
     *,
     tail: int | None = None,
 ) -> None:
@@ -86,11 +86,11 @@ async def follow_container(
             )
             async with aclosing(stream) as chunks:
                 async for chunk in chunks:
-                    for line in splitter.feed(chunk):
+                    if lines := splitter.feed(chunk):
                         tail = None
-                        handle(replica, line)
-            for line in splitter.finish():
-                handle(replica, line)
+                        await handle(replica, lines)
+            if lines := splitter.finish():
+                await handle(replica, lines)
             return
         except ApiError as error:
             if error.code in (400, 404):  # not started yet, or gone: the pod's next state decides
@@ -99,3 +99,16 @@ async def follow_container(
             pass
         splitter.restart()
         await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def last_lines(
+    client: Client, pod: str, namespace: str, container: str, count: int, *, previous: bool = False
+) -> list[str] | None:
+    """Return the last lines of a container's log as the node has it, None where that cannot be had."""
+    options = LogOptions(container=container, tail_lines=count, previous=previous)
+    try:
+        async with aclosing(client.logs(pod, namespace, options)) as chunks:
+            text = b"".join([chunk async for chunk in chunks]).decode("utf-8", "replace")
+    except (ApiError, TransportError):
+        return None
+    return text.removesuffix("\n").split("\n") if text else []

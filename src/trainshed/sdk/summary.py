@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.client.client import Client
+from trainshed.client.transport import TransportError
 from trainshed.kube.meta.duration import elapsed
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
@@ -148,7 +149,7 @@ async def _directory(client: Client, claim: str, namespace: str) -> Path | None:
     try:
         bound: Object = await client.get(PERSISTENTVOLUMECLAIMS, claim, namespace)
         volume = await client.get(PERSISTENTVOLUMES, bound["spec"].get("volumeName") or "-")
-    except ApiError:
+    except (ApiError, TransportError):
         return None
     path = (volume["spec"].get("hostPath") or volume["spec"].get("local") or {}).get("path")
     return Path(path) if path else None

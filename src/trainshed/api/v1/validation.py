@@ -18,6 +18,9 @@ MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 
 SCHEDULING_IGNORED = "spec.runPolicy.schedulingPolicy has no effect: no gang scheduler is configured"
 
+MAX_REPLICAS = 10_000
+"""Pods of one replica type. More is a slip of the keys, and would cost everybody the memory to list them."""
+
 _MAX_LABEL_LENGTH = 63
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1035_MESSAGE = (
@@ -105,6 +108,8 @@ def _count_errors(key: str, count: object, path: str, kind: JobKind) -> Iterator
             yield FieldError(path, FORBIDDEN, None, f"must be {exactly}")
     elif least is not None and isinstance(count, int) and count < least:
         yield FieldError(path, FORBIDDEN, None, f"must be at least {least}")
+    elif isinstance(count, int) and count > MAX_REPLICAS:
+        yield FieldError(path, FORBIDDEN, None, f"must be at most {MAX_REPLICAS}")
 
 
 def _replicas(spec: Object, kind: JobKind) -> list[tuple[str, Object]]:

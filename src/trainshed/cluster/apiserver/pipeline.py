@@ -182,11 +182,11 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
             found += evaluate_rules(obj, old, kind.schema)
     else:
         found = validate_object(resource, obj, old, subresource=subresource)
-    custom = core.admission.get(resource.group_resource)
+    # A webhook is registered for the resource, not for its subresources: writers of those are not asked.
+    custom = core.admission.get(resource.group_resource) if not subresource else None
     if custom is not None and not found:
         answer = custom(obj, old, "CREATE" if old is None else "UPDATE")
-        # A webhook is registered for the resource, not for its subresources: their writers are told nothing.
-        for text in answer.warnings if not subresource else ():
+        for text in answer.warnings:
             call.request.warn(text)
         if answer.refusal is not None:
             raise answer.refusal

@@ -36,6 +36,7 @@ RESUMED = "Resumed"  # only in reasons: the Suspended condition turned False
 FAILED_VALIDATION = "FailedValidation"  # only in event reasons: a stored job that cannot run
 
 # Event reasons: written on the job, read by people and by `kubectl describe`.
+ERR_RESOURCE_EXISTS = "ErrResourceExists"
 EXITED_WITH_CODE = "ExitedWithCode"
 SET_POD_TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
 RESTART_POLICY_OVERRIDDEN_MESSAGE = (

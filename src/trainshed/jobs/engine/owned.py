@@ -70,18 +70,22 @@ REPLICAS = (
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that a job wants. `taken` is what to say, and a reason to wait, when another has its name."""
+    """One object that a job wants. `taken` is what to say when another has its name; pods wait for one that is
+    `required`.
+    """
 
     resource: Resource
     object: Object
     taken: Event | None = None
+    required: bool = True
 
 
 class Convergence(msgspec.Struct, frozen=True, kw_only=True):
-    """What brings the owned objects to what is wanted. `events` is not empty when a name is taken: then wait."""
+    """What brings the owned objects to what is wanted. `events` say which names are taken, `waits` that pods wait."""
 
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
+    waits: bool = False
 
 
 def converge(
@@ -94,6 +98,7 @@ def converge(
     rows = {row.resource: row for row in owns}
     actions: list[Action] = []
     events: list[Event] = []
+    waits = False
     for want in wanted:
         row = rows[want.resource]
         found = next((o for o in live.get(want.resource, ()) if name_of(o) == name_of(want.object)), None)
@@ -103,11 +108,12 @@ def converge(
             actions.append(verb(resource=want.resource, object=want.object, told=told))
         elif controller_uid(found) != job.uid:
             events += [] if want.taken is None else [want.taken]
+            waits |= want.taken is not None and want.required
         elif row.applied and not is_terminating(found) and not _is_as_wanted(found, want.object):
             actions.append(Apply(resource=want.resource, object=want.object))
     names = {(want.resource, name_of(want.object)) for want in wanted}
     actions += _deletions(job, rows.values(), live, keep=names)
-    return Convergence(actions=tuple(actions), events=tuple(events))
+    return Convergence(actions=tuple(actions), events=tuple(events), waits=waits)
 
 
 def remove(job: Job, owns: Iterable[Owns], live: Mapping[Resource, Sequence[Object]]) -> Iterator[Action]:

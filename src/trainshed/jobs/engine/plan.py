@@ -2,8 +2,9 @@
 
 How to execute a plan
     1. Run `actions` in order; neighbours that create may run together, and neighbours that delete. After each, emit
-       `action.succeeded()`; on an error emit `action.failed(error)` and stop: the status then describes a world that
-       does not exist, so it is not written.
+       `action.succeeded()`; on an error emit `action.failed(error)` and stop. A status that goes with deletions
+       relies on them, so it is not written then. One that goes with creations says what was observed: it is written
+       although an object is refused (quota, Pod Security, a taken name), and the job has a beginning to count from.
     2. If `status` is not None, write it with one update of the status subresource.
     3. Only when that write landed (or none was needed): emit `events`, count `counters`.
     4. Reconcile again after `requeue_after` seconds, or when the job or a child changes.

@@ -70,10 +70,12 @@ def decide(observed: Observed) -> Plan:
     if suspend.is_held_by_previous_run(children, draft):
         return draft.plan(cleanup.delete_everything(children))
 
-    # Cannot run: the webhook refuses such a job, so this one was stored while there was no webhook.
+    # Cannot start: the webhook refuses such a job, so this one was stored past it (it is not asked about `scale`).
+    # One that runs is looked after to its end; only nothing is started for it any more.
     if problems:
         draft.events.append(framework.invalid(text(problems)))
-        return draft.plan()
+        if draft.is_true(c.SUSPENDED) or (draft.start_time is None and not children.pods):
+            return draft.plan()
 
     # Resumed: say so now, create pods once that is written. Else an operator that is stopped in between would
     # take them for pods of the previous run.
@@ -92,7 +94,7 @@ def decide(observed: Observed) -> Plan:
     # Runs: converge what is owned, count, judge, and converge the replicas unless that ended the job.
     tallies = framework.tallies(job, children)
     seen = Seen(children=children, tallies=tallies, conditions=draft.conditions, owned=observed.owned)
-    run = _Run(job, framework, parts, seen, observed)
+    run = _Run(job, framework, parts, seen, observed, may_start=not problems)
     try:
         actions = run.plan(draft)
     except Conflict as error:
@@ -115,13 +117,14 @@ def _after_finish(job: Job, children: Children, draft: Draft, actions: list[Acti
 
 
 class _Run(msgspec.Struct, frozen=True):
-    """One pass over a job that runs."""
+    """One pass over a job that runs. One that may not start anything keeps and loses children, and gains none."""
 
     job: Job
     framework: Framework
     phases: Sequence[Phase]
     seen: Seen
     observed: Observed
+    may_start: bool
 
     def plan(self, draft: Draft) -> list[Action]:
         """Return the changes of all children, and write the counts and conditions.
@@ -148,7 +151,7 @@ class _Run(msgspec.Struct, frozen=True):
         else:
             _set_running(judgement, draft)
         actions += [Delete.of(PODS, f.pod, POD_EVENTS) for f in replaced if not is_terminating(f.pod)]
-        if extras.events or any(phase.holds(job, self.seen, options) for phase in self.phases):
+        if extras.waits or any(phase.holds(job, self.seen, options) for phase in self.phases):
             return actions
         for replica in job.replicas:
             slots = list(children.of(replica))
@@ -160,6 +163,8 @@ class _Run(msgspec.Struct, frozen=True):
         """Return what converges the objects that the phases want."""
         rows = [row for phase in self.phases for row in phase.owns]
         if not rows:
+            return owned.Convergence()
+        if not self.may_start:
             return owned.Convergence()
         options = self.observed.options
         wanted = [want for phase in self.phases for want in phase.owned(self.job, self.seen, options)]
@@ -182,7 +187,7 @@ class _Run(msgspec.Struct, frozen=True):
         """Yield what gives every wanted slot of one type a pod, and the others none."""
         job, options = self.job, self.observed.options
         for slot in slots:
-            if slot.wanted and not slot.pods:
+            if slot.wanted and not slot.pods and self.may_start:
                 made = pod(job, self.framework, self.phases, slot.replica, slot.index, options)
                 told = self.framework.creation(job, slot.replica, made)
                 yield Create(resource=PODS, object=made, told=told)
@@ -192,7 +197,7 @@ class _Run(msgspec.Struct, frozen=True):
     def _converge_services(self, slots: Sequence[Slot]) -> Iterator[Action]:
         """Yield what gives every wanted slot of one type its service, if it has one, and the others none."""
         for slot in slots:
-            if slot.wanted and not slot.services:
+            if slot.wanted and not slot.services and self.may_start:
                 ports = self.framework.service_ports(self.job, slot.replica, slot.index)
                 if ports is not None:
                     made = service(self.job, slot.replica, slot.index, ports)
@@ -236,10 +241,12 @@ def _set_restarting(job: Job, judgement: Judgement, replaced: Sequence[Failure],
     flips with every pass would never settle.
     """
     starting = [failure for failure in replaced if not is_terminating(failure.pod)]
+    # Upstream sets Running in between where pods do run, and the message of the counts stays.
+    counted = judgement.running is not None and bool(judgement.failing)
     changed = False
     for type_ in dict.fromkeys(failure.replica.type for failure in starting):
         message = restarting_message(job, type_)
-        changed |= draft.set(c.RESTARTING, message)
+        changed |= not counted and draft.set(c.RESTARTING, message)
         draft.say("Warning", c.RESTARTING, message)
     for failing in judgement.failing:
         changed |= draft.set(c.RESTARTING, failing.message)

@@ -54,7 +54,7 @@ def evaluate_rules(obj: Object, old: Object | None, schema: SchemaNode) -> list[
     return found
 
 
-def compile_error(rule: str, schema: Object) -> str:
+def compile_error(rule: str, schema: Mapping[str, Any]) -> str:
     """Return why a rule cannot be one of this schema: its syntax, or a field of `self` that is not declared.
 
     Empty when nothing is known to be wrong, also for the optional syntax, which the engine does not read.

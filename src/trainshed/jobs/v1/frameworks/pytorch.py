@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from trainshed.api.v1.pytorch import MASTER, PYTORCHJOB, WORKER, ElasticPolicy
+from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.owned import Owned, Owns
@@ -28,6 +29,7 @@ from trainshed.jobs.v1.frameworks.base import (
     variable,
 )
 from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Resource
 
 DEFAULT_TEMPLATE = """\
@@ -133,8 +135,9 @@ class PyTorch(Framework):
         )
 
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
-        """Only an elastic job has an autoscaler, so it is asked for instead of watched."""
-        if not section(document, "spec", "elasticPolicy"):
+        """Only a job that is elastic, or was before an edit, has an autoscaler, so it is asked for, not watched."""
+        edited = int(section(document, "metadata").get("generation") or 0) > 1
+        if not edited and not section(document, "spec", "elasticPolicy"):
             return ()
         return ((HORIZONTALPODAUTOSCALERS, name_of(document)),)
 
@@ -159,7 +162,9 @@ class PyTorch(Framework):
                 "metrics": policy.metrics,
             },
         }
-        return (Owned(resource=HORIZONTALPODAUTOSCALERS, object=autoscaler),)
+        why = f'horizontalpodautoscaler "{job.name}" already exists and is not controlled by this job'
+        taken = Event("Warning", c.ERR_RESOURCE_EXISTS, f"{why}: it is left as it is")
+        return (Owned(resource=HORIZONTALPODAUTOSCALERS, object=autoscaler, taken=taken, required=False),)
 
     def has_succeeded(self, job: Job, leader: Replica, seen: Seen) -> bool:
         """The master decides if there is one; else all workers, or of an elastic job any worker."""

@@ -1,0 +1,169 @@
+"""Following a job to its end: nothing of its logs is lost, and what stops it is said. Virtual time on a model API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.fakes.api import FakeApi
+from tests.fakes.training import JOBS, PODS, make_job
+from tests.fakes.virtual_time import run_virtual
+from trainshed.api.v1.pytorch import PYTORCHJOB
+from trainshed.client.client import Client
+from trainshed.client.transport import Response, TransportError
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.request import Request
+from trainshed.sdk.follow import Follower, Outcome, Snapshot
+from trainshed.sdk.summary import failure_of
+
+
+class LogStream:
+    """A log that comes in `chunks`, `pause` seconds apart."""
+
+    status = 200
+
+    def __init__(self, chunks: Sequence[bytes], pause: float) -> None:
+        self._chunks, self._pause = chunks, pause
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            await asyncio.sleep(self._pause)
+            yield chunk
+
+    async def read(self) -> bytes:
+        return b"".join(self._chunks)
+
+
+class Api(FakeApi):
+    """The model API with one pod's log. Of listing pods, the next `lost` requests get no answer."""
+
+    def __init__(self, lines: int = 3, pause: float = 0.0) -> None:
+        super().__init__()
+        self.log_lines = [f"line {i}" for i in range(lines)]
+        self.pause = pause
+        self.lost = 0
+        self.watching_pods = asyncio.Event()
+
+    async def request(self, request: Request) -> Response:
+        if self.lost and request.method == "GET" and request.path == PODS:
+            self.lost -= 1
+            raise TransportError("Connection timeout")
+        return await super().request(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Any]:
+        if not request.path.endswith("/log"):
+            async with super().stream(request) as stream:
+                yield stream
+            return
+        query = dict(request.query)
+        lines = self.log_lines[-int(query.get("tailLines", len(self.log_lines))) :]
+        stamp = "2026-01-01T00:00:00.000000000Z " if query.get("timestamps") else ""
+        yield LogStream([f"{stamp}{line}\n".encode() for line in lines], self.pause if stamp else 0.0)
+
+
+class Recording:
+    """A view that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.events: list[str] = []
+
+    async def lines(self, replica: str, lines: Sequence[str]) -> None:
+        self.seen += lines
+
+    def update(self, snapshot: Snapshot) -> None:
+        pass
+
+    def event(self, text: str) -> None:
+        self.events.append(text)
+
+
+def ended(condition: str) -> Object:
+    return {"conditions": [{"type": condition, "status": "True", "lastUpdateTime": "t", "message": "m"}]}
+
+
+async def put_pod(api: FakeApi, job: Object, exit_code: int) -> None:
+    await api.put(
+        f"{PODS}/job-worker-0",
+        metadata={
+            "name": "job-worker-0",
+            "namespace": "ns",
+            "labels": {
+                "training.kubeflow.org/job-name": "job",
+                "training.kubeflow.org/replica-type": "worker",
+                "training.kubeflow.org/replica-index": "0",
+            },
+            "ownerReferences": [{"uid": job["metadata"]["uid"], "controller": True}],
+        },
+        status={
+            "phase": "Failed" if exit_code else "Succeeded",
+            "containerStatuses": [{"name": "pytorch", "state": {"terminated": {"exitCode": exit_code}}}],
+        },
+    )
+
+
+def follow(api: Api, condition: str, exit_code: int) -> tuple[Outcome, Recording]:
+    """Return what following a job gives that ends a second later."""
+    view = Recording()
+
+    async def main() -> Outcome:
+        job = await api.put(f"{JOBS}/job", **make_job())
+        following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
+        await asyncio.sleep(1)
+        await put_pod(api, job, exit_code)
+        lost, api.lost = api.lost, 0
+        await asyncio.sleep(1)
+        api.lost = lost
+        await api.put(f"{JOBS}/job", status=ended(condition))
+        return await following
+
+    return run_virtual(main()), view
+
+
+def test_a_log_that_goes_on_arriving_after_the_end_is_read_to_its_end() -> None:
+    api = Api(lines=100, pause=1.0)
+    _, view = follow(api, "Succeeded", 0)
+    assert view.seen == api.log_lines
+
+
+def test_a_log_that_stands_still_after_the_end_is_given_up_and_said() -> None:
+    outcome, view = follow(Api(lines=1, pause=10_000), "Succeeded", 0)
+    assert outcome.job is not None
+    assert "kubectl logs -n ns job-worker-0 -c pytorch" in view.events[-1]
+
+
+def test_a_job_that_succeeded_is_no_error_when_requests_are_lost_at_its_end() -> None:
+    api = Api()
+    api.lost = 2
+    outcome, view = follow(api, "Succeeded", 0)
+    assert outcome.job is not None and view.seen == api.log_lines
+
+
+def test_the_last_lines_of_a_failure_are_those_of_the_log() -> None:
+    """Not of what has arrived: the stream may have been given up."""
+    api = Api(lines=40, pause=10_000)
+    outcome, _ = follow(api, "Failed", 3)
+    assert failure_of(outcome).tail == tuple(api.log_lines[-15:])
+
+
+def test_what_the_operator_could_not_do_is_said() -> None:
+    api, view = Api(), Recording()
+
+    async def main() -> None:
+        job = await api.put(f"{JOBS}/job", **make_job())
+        following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
+        about = {"kind": "PyTorchJob", "name": "job", "uid": job["metadata"]["uid"]}
+        for number, reason in enumerate(("FailedCreatePod", "SuccessfulCreatePod", "FailedCreatePod")):
+            path = f"/api/v1/namespaces/ns/events/e{number}"
+            await api.put(
+                path, involvedObject=about, reason=reason, message="no PriorityClass", type="Warning"
+            )
+        await asyncio.sleep(20)
+        following.cancel()
+        await asyncio.wait([following])
+
+    run_virtual(main())
+    assert view.events == ["FailedCreatePod: no PriorityClass"], "once, and nobody else is blamed"
