@@ -76,13 +76,13 @@ def classify(job: Job, pods: Sequence[Object], services: Sequence[Object]) -> Ch
 
 
 def tally(slots: Iterable[Slot]) -> Tally:
-    """Return how the pods of one replica type are doing.
+    """Return how the pods that one replica type wants are doing; those above its count speak for nothing.
 
     A running pod that is being deleted counts as failed: it will not finish its work.
     """
     active = succeeded = failed = 0
     for slot in slots:
-        if slot.pod is None:
+        if slot.pod is None or not slot.wanted:
             continue
         phase = pod_phase(slot.pod)
         if phase == "Running" and not is_terminating(slot.pod):

@@ -29,7 +29,7 @@ from trainshed.jobs.engine.owned import POD_EVENTS, Grant, Owned, Owns
 from trainshed.jobs.v1 import restart
 from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.meta.plan import Event, Told
-from trainshed.kube.meta.pods import container_named
+from trainshed.kube.meta.pods import container_named, port_named
 from trainshed.kube.meta.resources import Resource
 
 Selector: TypeAlias = Literal["all", "training", "first", "init"]
@@ -183,7 +183,7 @@ class Framework(Phase):
         """Return what the children mean for the job: by default, the leader's type decides."""
         leader = self.leader(job)
         if leader is None:
-            return Judgement()
+            return Judgement(failing=tuple(self.failing(job, seen)))
         running = self.running_message(job) if seen.tallies[leader.type].active > 0 else None
         # No replicas at all (scaled to zero) is waiting, not success.
         if leader.count > 0 and self.has_succeeded(job, leader, seen):
@@ -233,3 +233,22 @@ class Framework(Phase):
     def events(self, job: Job, seen: Seen) -> Iterable[Event]:
         """Yield what to say about the children in each pass: by default, the exit codes of containers that ended."""
         return exit_events(job, seen.children)
+
+
+def variable(name: str, value: str) -> Object:
+    """Return an EnvVar; the wire form of an empty value is no value."""
+    return {"name": name, "value": value} if value else {"name": name}
+
+
+def port_of(job: Job, replica: Replica | None) -> int:
+    """Return the port on which the training container of a replica type listens, else the kind's own.
+
+    Raises ValueError for a kind whose pods do not listen.
+    """
+    declared = job.kind.port
+    if declared is None:
+        raise ValueError(f"a {job.kind.name} has no port")
+    template = replica.template if replica is not None else {}
+    container = container_named(section(template, "spec"), job.kind.container_name)
+    port = port_named(container, declared.name) if container is not None else None
+    return port if port is not None else declared.number

@@ -13,14 +13,21 @@ from typing import Any
 
 import msgspec
 
-from trainshed.api.v1.pytorch import MASTER, PORT, PYTORCHJOB, WORKER, ElasticPolicy
+from trainshed.api.v1.pytorch import MASTER, PYTORCHJOB, WORKER, ElasticPolicy
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.owned import Owned, Owns
 from trainshed.jobs.v1.containertemplate import render
-from trainshed.jobs.v1.frameworks.base import ContainerPatch, Flag, Framework, PodPatch, Seen
+from trainshed.jobs.v1.frameworks.base import (
+    ContainerPatch,
+    Flag,
+    Framework,
+    PodPatch,
+    Seen,
+    port_of,
+    variable,
+)
 from trainshed.kube.meta.objects import Object, name_of, section
-from trainshed.kube.meta.pods import container_named, port_named
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Resource
 
 DEFAULT_TEMPLATE = """\
@@ -116,7 +123,7 @@ class PyTorch(Framework):
 
     def patch(self, job: Job, replica: Replica, index: int, options: OperatorOptions) -> PodPatch:
         """Return the environment of one pod, and for a worker the wait for its master's name."""
-        env = tuple(_variable(name, value) for name, value in environment(job, replica, index))
+        env = tuple(variable(name, value) for name, value in environment(job, replica, index))
         waits = replica.type == WORKER and job.replica(MASTER) is not None
         return PodPatch(
             containers=(ContainerPatch(env=env),),
@@ -174,7 +181,7 @@ def environment(job: Job, replica: Replica, index: int) -> Iterator[tuple[str, s
     yield "PYTHONUNBUFFERED", "1"
     master = job.replica(MASTER)
     if master is not None:
-        port, address = str(_port(job, master)), job.child_name(MASTER, 0)
+        port, address = str(port_of(job, master)), job.child_name(MASTER, 0)
         yield "MASTER_PORT", port
         yield "PET_MASTER_PORT", port
         yield "MASTER_ADDR", address
@@ -193,7 +200,7 @@ def environment(job: Job, replica: Replica, index: int) -> Iterator[tuple[str, s
 
 def _elastic_environment(job: Job, policy: ElasticPolicy) -> Iterator[tuple[str, str]]:
     host = policy.rdzv_host or job.child_name(WORKER, 0)
-    port = policy.rdzv_port if policy.rdzv_port is not None else _port(job, job.replica(WORKER))
+    port = policy.rdzv_port if policy.rdzv_port is not None else port_of(job, job.replica(WORKER))
     yield "PET_RDZV_ENDPOINT", f"{host}:{port}"
     yield "PET_RDZV_BACKEND", policy.rdzv_backend or "c10d"
     yield "PET_NNODES", f"{policy.min_replicas}:{policy.max_replicas}"
@@ -226,15 +233,3 @@ def _processes_per_node(job: Job) -> int:
     """Return the number of processes per pod as far as the spec knows it: `auto`, `cpu` and `gpu` count as 1."""
     text = job.spec.nproc_per_node or ""
     return int(text) if re.fullmatch(r"[+-]?[0-9]+", text) else 1
-
-
-def _port(job: Job, replica: Replica | None) -> int:
-    template = replica.template if replica is not None else {}
-    container = container_named(section(template, "spec"), job.kind.container_name)
-    port = port_named(container, PORT.name) if container is not None else None
-    return port if port is not None else PORT.number
-
-
-def _variable(name: str, value: str) -> Object:
-    """Return an EnvVar; the wire form of an empty value is no value."""
-    return {"name": name, "value": value} if value else {"name": name}
