@@ -21,6 +21,7 @@ from tests.unit.jobs_builders import (
     reasons,
 )
 from trainshed.api.crd import crd
+from trainshed.api.registry import KINDS
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.engine.owned import Owns
 from trainshed.jobs.engine.plan import Plan
@@ -289,7 +290,7 @@ def test_crd_webhook_and_permissions_follow() -> None:
     assert rules["rbac.authorization.k8s.io", "roles"] == ["create", "delete", "get"]
     assert rules["", "pods/exec"] == ["create"], "what its Roles hand on"
     (jobs,) = (r for r in install.cluster_role()["rules"] if "launchjobs" in r["resources"])
-    assert jobs["resources"] == ["pytorchjobs", "launchjobs"]
+    assert jobs["resources"] == [kind.plural for kind in KINDS.values()]
     with registered(Gang()):
         rules = {(r["apiGroups"][0], r["resources"][0]): r["verbs"] for r in install.cluster_role()["rules"]}
         assert rules["scheduling.example.org", "podgroups"] == [
@@ -326,7 +327,7 @@ def test_the_webhook_asks_the_kind() -> None:
 
 
 def test_its_flags_are_flags_of_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
-    assert parse([], {}).kinds == ("PyTorchJob", "LaunchJob")
+    assert parse([], {}).kinds == tuple(KINDS) and "LaunchJob" in KINDS
     assert parse(["--enable-scheme=launchjob"], {}).kinds == ("LaunchJob",)
     assert parse([], {"LAUNCH_IMAGE": "d:2"}).jobs.by_kind["LaunchJob"] == LaunchOptions("d:2")
     options = parse(["--launch-delivery-image=d:3"], {"LAUNCH_IMAGE": "d:2"}).jobs
