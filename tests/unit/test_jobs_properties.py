@@ -10,7 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.jobs_builders import NOW, created_pods, env_of, make_job, plan_for
+from tests.unit.jobs_kinds import Builder
 from tests.unit.jobs_world import World
+from trainshed.api.v1.common import JobKind
+from trainshed.api.v1.tensorflow import TFJOB
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.resources import PODS
 
@@ -45,10 +48,25 @@ def jobs(draw: Any, *, policy: Any = POLICIES, run_policy: Any = RUN_POLICIES) -
     )
 
 
+SHAPES: list[tuple[JobKind, dict[str, Any], dict[str, Any]]] = [
+    (TFJOB, {"Worker": 2}, {}),
+    (TFJOB, {"Worker": 2, "PS": 1}, {"successPolicy": "AllWorkers"}),
+    (TFJOB, {"Chief": 1, "Worker": 1, "Evaluator": 1}, {}),
+    (TFJOB, {"Worker": 2, "PS": 1}, {"enableDynamicWorker": True}),
+]
+
+
+@st.composite
+def other_jobs(draw: Any) -> dict[str, Any]:
+    """Draw a valid job of a kind other than PyTorchJob."""
+    kind, replicas, spec = draw(st.sampled_from(SHAPES))
+    return Builder(kind).job(replicas, draw(POLICIES), spec=spec, **draw(RUN_POLICIES))
+
+
 class AnyHistory(RuleBasedStateMachine):
     """Users, node, clock and faults act in any order. Left out: two operators at once, foreign objects."""
 
-    @initialize(job=jobs())
+    @initialize(job=st.one_of(jobs(), other_jobs()))
     def begin(self, job: dict[str, Any]) -> None:
         self.world = World(job, NOW)
         self.ended: str | None = None
@@ -121,12 +139,17 @@ class AnyHistory(RuleBasedStateMachine):
         self.world.excuse_all()
         self.world.job["spec"].setdefault("runPolicy", {})["suspend"] = suspend
 
-    @precondition(lambda self: self.alive() and "Worker" in self.world.job["spec"]["pytorchReplicaSpecs"])
+    def specs(self) -> dict[str, Any]:
+        assert self.world.job is not None
+        specs: dict[str, Any] = self.world.job["spec"][self.world.kind.replica_specs_field]
+        return specs
+
+    @precondition(lambda self: self.alive() and "Worker" in self.specs())
     @rule(replicas=st.integers(1, 4))
     def scale(self, replicas: int) -> None:
         assert self.world.job is not None
         self.world.excuse_all()
-        self.world.job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = replicas
+        self.specs()["Worker"]["replicas"] = replicas
 
     @invariant()
     def conditions_are_legal(self) -> None:
@@ -258,7 +281,7 @@ def test_ranks_are_exactly_zero_to_world_size(workers: int, nproc: str | None) -
     assert {env["WORLD_SIZE"] for env in envs} == {str((workers + 1) * processes)}
 
 
-@given(job=jobs(), missing=st.sets(st.integers(0, 3)))
+@given(job=st.one_of(jobs(), other_jobs()), missing=st.sets(st.integers(0, 3)))
 def test_a_view_without_some_pods_repeats_their_creation_unchanged(
     job: dict[str, Any], missing: set[int]
 ) -> None:
@@ -273,7 +296,7 @@ def test_a_view_without_some_pods_repeats_their_creation_unchanged(
     assert again == {name: first[name] for name in gone}
 
 
-@given(job=jobs())
+@given(job=st.one_of(jobs(), other_jobs()))
 def test_decide_changes_nothing_that_it_is_given(job: dict[str, Any]) -> None:
     """Objects come from shared caches."""
     world = World(job, NOW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainshed.api.kind import Kind
 from trainshed.api.v1.pytorch import PYTORCHJOB
+from trainshed.api.v1.tensorflow import TFJOB
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (PYTORCHJOB,)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (PYTORCHJOB, TFJOB)}
 """Every kind by its name."""

@@ -2,6 +2,7 @@
 
 from trainshed.jobs.v1.frameworks.base import Framework
 from trainshed.jobs.v1.frameworks.pytorch import PyTorch
+from trainshed.jobs.v1.frameworks.tensorflow import TensorFlow
 
-FRAMEWORKS: dict[str, Framework] = {framework.kind.name: framework for framework in (PyTorch(),)}
+FRAMEWORKS: dict[str, Framework] = {framework.kind.name: framework for framework in (PyTorch(), TensorFlow())}
 """The framework of each kind, by its name."""
