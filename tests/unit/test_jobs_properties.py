@@ -14,6 +14,7 @@ from tests.unit.jobs_kinds import Builder
 from tests.unit.jobs_world import World
 from trainshed.api.v1.common import JobKind
 from trainshed.api.v1.tensorflow import TFJOB
+from trainshed.api.v1.xgboost import XGBOOSTJOB
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.resources import PODS
 
@@ -53,6 +54,8 @@ SHAPES: list[tuple[JobKind, dict[str, Any], dict[str, Any]]] = [
     (TFJOB, {"Worker": 2, "PS": 1}, {"successPolicy": "AllWorkers"}),
     (TFJOB, {"Chief": 1, "Worker": 1, "Evaluator": 1}, {}),
     (TFJOB, {"Worker": 2, "PS": 1}, {"enableDynamicWorker": True}),
+    (XGBOOSTJOB, {"Master": 1}, {}),
+    (XGBOOSTJOB, {"Master": 1, "Worker": 2}, {}),
 ]
 
 

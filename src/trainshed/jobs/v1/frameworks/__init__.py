@@ -3,6 +3,9 @@
 from trainshed.jobs.v1.frameworks.base import Framework
 from trainshed.jobs.v1.frameworks.pytorch import PyTorch
 from trainshed.jobs.v1.frameworks.tensorflow import TensorFlow
+from trainshed.jobs.v1.frameworks.xgboost import XGBoost
 
-FRAMEWORKS: dict[str, Framework] = {framework.kind.name: framework for framework in (PyTorch(), TensorFlow())}
+FRAMEWORKS: dict[str, Framework] = {
+    framework.kind.name: framework for framework in (PyTorch(), TensorFlow(), XGBoost())
+}
 """The framework of each kind, by its name."""
