@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
@@ -16,6 +18,7 @@ from trainshed.api.v1.common import JobKind
 from trainshed.api.v1.tensorflow import TFJOB
 from trainshed.api.v1.xgboost import XGBOOSTJOB
 from trainshed.jobs.v1.decide import decide
+from trainshed.kube.meta.plan import Create
 from trainshed.kube.meta.resources import PODS
 
 POLICIES = st.sampled_from(["OnFailure", "Always", "ExitCode", "Never"])
@@ -282,6 +285,80 @@ def test_ranks_are_exactly_zero_to_world_size(workers: int, nproc: str | None) -
     assert [env["RANK"] for env in envs] == [env["PET_NODE_RANK"] for env in envs]
     processes = int(nproc) if nproc and nproc.isdecimal() else 1
     assert {env["WORLD_SIZE"] for env in envs} == {str((workers + 1) * processes)}
+
+
+@given(workers=st.integers(0, 12))
+def test_ranks_of_xgboost_are_exactly_zero_to_world_size(workers: int) -> None:
+    """Over all pods each rank is there once, and the addresses are those of the other pods."""
+    builder = Builder(XGBOOSTJOB)
+    pods = created_pods(builder.plan(builder.job({"Master": 1, "Worker": workers})))
+    envs = [dict(env_of(pod)) for pod in pods.values()]
+    assert sorted(int(env["RANK"]) for env in envs) == list(range(workers + 1))
+    assert {env["WORLD_SIZE"] for env in envs} == {str(workers + 1)}
+    for env in envs:
+        addresses = {env["MASTER_ADDR"], *filter(None, env.get("WORKER_ADDRS", "").split(","))}
+        assert addresses == set(pods)
+
+
+@given(
+    counts=st.fixed_dictionaries(
+        {}, optional={name: st.integers(0, 4) for name in ("Chief", "Evaluator", "PS", "Worker")}
+    ),
+    dynamic=st.booleans(),
+)
+def test_all_pods_of_tensorflow_agree_on_who_is_where(counts: dict[str, int], dynamic: bool) -> None:
+    """Dense, all know the same cluster, which is all pods; sparse, each knows a part of it. All know themselves."""
+    builder = Builder(TFJOB)
+    pods = created_pods(builder.plan(builder.job(counts, spec={"enableDynamicWorker": dynamic})))
+    told = {
+        name: json.loads(dict(env_of(pod))["TF_CONFIG"])
+        for name, pod in pods.items()
+        if "env" in pod["spec"]["containers"][0]
+    }
+    assert len(told) == (0 if len(pods) == 1 else len(pods))
+    for name, config in told.items():
+        task, cluster = config["task"], config["cluster"]
+        assert name == f"train-{task['type']}-{task['index']}"
+        if dynamic:
+            own = cluster["worker"] if task["type"] == "worker" else dict(enumerate(cluster["ps"]))
+            if task["type"] in ("worker", "ps"):
+                assert set(own.values()) == {f"{name}.ns.svc:2222"}
+        else:
+            assert cluster[task["type"]][task["index"]] == f"{name}.ns.svc:2222"
+            assert {host.partition(".")[0] for hosts in cluster.values() for host in hosts} == set(pods)
+
+
+@st.composite
+def any_world(draw: Any) -> tuple[Builder, dict[str, Any], list[dict[str, Any]]]:
+    """Draw a job of another kind, of any spelling and counts, and pods in any state."""
+    kind = draw(st.sampled_from([TFJOB, XGBOOSTJOB]))
+    builder = Builder(kind)
+    types = st.sampled_from([*kind.type_names, "worker", "Helper"])
+    replicas = draw(st.dictionaries(types, st.one_of(st.integers(-1, 3), st.just({}))))
+    spec = draw(
+        st.fixed_dictionaries(
+            {}, optional={"successPolicy": st.text(max_size=3), "enableDynamicWorker": st.booleans()}
+        )
+    )
+    job = builder.job(replicas, draw(POLICIES), spec=spec if kind is TFJOB else {}, **draw(RUN_POLICIES))
+    phases = st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"])
+    states = st.tuples(st.sampled_from(kind.type_names), st.integers(0, 3), phases, EXIT_CODES, st.booleans())
+    pods = [
+        builder.pod(type_, index, phase, exit_code=code, terminating=going)
+        for type_, index, phase, code, going in draw(st.lists(states, max_size=6))
+    ]
+    return builder, job, pods
+
+
+@given(world=any_world())
+def test_no_world_of_any_kind_makes_it_raise_or_plan_a_name_twice(
+    world: tuple[Builder, dict[str, Any], list[dict[str, Any]]],
+) -> None:
+    builder, job, pods = world
+    plan = builder.plan(job, *pods)
+    names = Counter((a.resource, a.object["metadata"]["name"]) for a in plan.actions if isinstance(a, Create))
+    assert max(names.values(), default=1) == 1
+    assert not {pod["metadata"]["name"] for pod in pods} & set(created_pods(plan))
 
 
 @given(job=st.one_of(jobs(), other_jobs()), missing=st.sets(st.integers(0, 3)))
