@@ -21,8 +21,8 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 JOBS = [next(yaml.safe_load_all(path.read_text())) for path in sorted(GOLDEN.glob("*.input.yaml"))]
 
 
-def schema() -> Any:
-    return from_crd(crd(PYTORCHJOB)["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+def schema(kind: str = PYTORCHJOB.name) -> Any:
+    return from_crd(crd(KINDS[kind])["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -30,12 +30,13 @@ def test_the_definition_is_accepted(kind: str) -> None:
     assert validate_crd(crd(KINDS[kind]), None) == []
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job["metadata"]["name"])
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job['kind']}-{job['metadata']['name']}")
 def test_jobs_are_stored_whole(job: Any) -> None:
     """Nothing is pruned, nothing is refused; only the declared defaults are added."""
-    kept, warnings = conform(job, schema(), mode="strict", what="PyTorchJob", builtin=False)
+    own = schema(job["kind"])
+    kept, warnings = conform(job, own, mode="strict", what=job["kind"], builtin=False)
     assert (kept, warnings) == (job, [])
-    assert validate(apply_defaults(kept, schema()), schema()) == []
+    assert validate(apply_defaults(kept, own), own) == []
 
 
 def test_the_server_adds_only_protocol_and_suspend() -> None:
