@@ -454,3 +454,17 @@ async def test_an_unexpected_error_is_a_500(
     error = await world.refused(500, "GET", path)
     assert error["message"] == "Internal error occurred: ZeroDivisionError: oops"
     assert "request failed" in caplog.text
+
+
+async def test_a_long_yaml_document_keeps_nobody_waiting(world: World) -> None:
+    """A hundred kilobytes of YAML take a tenth of a second to read; a request takes its turns meanwhile."""
+    lines = "\n".join(f"  k{i}: v" for i in range(10_000))
+    body = f"metadata: {{name: big}}\ndata:\n{lines}\n".encode()
+    writing = asyncio.create_task(world.raw("POST", CMS, body, content_type="application/yaml", dryRun="All"))
+    turns = 0
+    while not writing.done():
+        await world.ok("GET", "/version")
+        turns += 1
+        await asyncio.sleep(0)
+    assert (await writing).status == 201
+    assert turns > 5

@@ -101,8 +101,8 @@ async def test_updates(world: World) -> None:
     again = await world.ok("PUT", f"{CMS}/a", config_map("a", k="4"))
     assert again["metadata"]["resourceVersion"] == unconditional["metadata"]["resourceVersion"]
     changed = {**unconditional, "metadata": {**unconditional["metadata"], "uid": "other"}}
-    error = await world.refused(422, "PUT", f"{CMS}/a", changed)
-    assert "field is immutable" in error["message"]
+    error = await world.refused(409, "PUT", f"{CMS}/a", changed)
+    assert "Precondition failed: UID in precondition: other" in error["message"]
     leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
     lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}}
     assert (await world.raw("PUT", f"{leases}/l", lease)).status == 201, "a Lease is created by PUT"

@@ -12,16 +12,14 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, processes, until, within
-from trainshed.cluster.sandbox import bootstrap
+from tests.cluster.ordinary_user import python_for_everybody, run_as
+from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, until, within
 from trainshed.cluster.sandbox.api import (
     DnsRecords,
     ExecSpec,
@@ -30,7 +28,6 @@ from trainshed.cluster.sandbox.api import (
     Runtime,
     RuntimeLost,
     RuntimePaths,
-    RuntimeUnavailable,
     SandboxNotFound,
     StartError,
 )
@@ -50,25 +47,6 @@ CLIENT = """
 import socket, sys
 print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).recv(99).decode())
 """
-
-
-@pytest.fixture
-async def boxes(tmp_path: Path) -> AsyncIterator[Sandboxes]:
-    """A runtime in a state directory of its own; afterwards nothing may be left of it."""
-    home = tmp_path / "state"
-    home.mkdir(mode=0o700)
-    runtime = Runtime(RuntimePaths.under(home))
-    try:
-        await runtime.start()
-    except RuntimeUnavailable as reason:
-        pytest.skip(f"no sandboxes here: {reason}; {reason.remedy}")
-    sandboxes = Sandboxes(runtime, home)
-    try:
-        yield sandboxes
-    finally:
-        await sandboxes.close()
-    assert processes(str(home)) == []
-    assert str(home) not in Path("/proc/self/mountinfo").read_text()
 
 
 async def test_two_pods_listen_on_the_same_port_and_reach_each_other(boxes: Sandboxes) -> None:
@@ -662,37 +640,15 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-@pytest.fixture
-def for_everybody() -> Iterator[Path]:
-    """A temporary directory that other users may enter; pytest's own is root's alone."""
-    with tempfile.TemporaryDirectory(prefix="trainshed-test-") as directory:
-        Path(directory).chmod(0o711)
-        yield Path(directory)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user already")
 def test_an_ordinary_user_without_subordinate_ids(for_everybody: Path) -> None:
     """One id only: the container's user stands for the caller, whichever number it has."""
     uid = 54321
-    python = _python_for_everybody(uid)
+    python = python_for_everybody(uid)
     home = for_everybody / "home"
     home.mkdir()
     os.chown(home, uid, uid)
-    source = bootstrap.source_directory()
-    packages = Path(pytest.__file__).parents[1]
-    env = {"PYTHONPATH": f"{source}:{packages}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [python, "-c", textwrap.dedent(USER_SCRIPT), str(home)],
-        user=uid,
-        group=uid,
-        extra_groups=[],
-        env=env,
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_as(uid, python, "-c", textwrap.dedent(USER_SCRIPT), str(home))
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     assert [code for code, _ in results] == [4, 4], log_text(home / "root.log") + log_text(home / "other.log")
@@ -702,27 +658,3 @@ def test_an_ordinary_user_without_subordinate_ids(for_everybody: Path) -> None:
     for name in ("root", "other"):
         assert (home / f"data-{name}" / "out").read_text() == "data\n"
     assert list((home / "pods").iterdir()) == []
-
-
-def _python_for_everybody(uid: int) -> str:
-    """Return an interpreter of this version that `uid` may run."""
-    wanted = "import sys, msgspec; print(sys.version_info[:2])"
-    packages = str(Path(pytest.__file__).parents[1])
-    for python in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}"):
-        try:
-            done = subprocess.run(
-                [python, "-c", wanted],
-                user=uid,
-                group=uid,
-                extra_groups=[],
-                env={"PYTHONPATH": packages},
-                cwd="/",
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        except OSError:
-            continue
-        if done.stdout.strip() == str(tuple(sys.version_info[:2])):
-            return python
-    pytest.skip("no Python of this version that another user may run")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trainshed.cluster.sandbox import bootstrap, wire
+from trainshed.cluster.sandbox import bootstrap, files, wire
 from trainshed.cluster.sandbox.loop import Loop
 
 
@@ -105,3 +105,24 @@ def test_daemons_import_the_standard_library_only(module: str) -> None:
     assert module in ours
     for name in ours:
         importlib.import_module(name)
+
+
+def test_trees_of_any_depth_are_removed(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    current = os.open(tree, os.O_RDONLY)
+    for number in range(3000):
+        os.mkdir("d", dir_fd=current)
+        os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=current))
+        os.symlink("/etc", "link", dir_fd=current)
+        following = os.open("d", os.O_RDONLY, dir_fd=current)
+        if number % 1000 == 0:
+            os.fchmod(current, 0)
+        os.close(current)
+        current = following
+    os.close(current)
+    try:
+        files.remove_tree(str(tree))
+        assert list(tmp_path.iterdir()) == []
+    finally:  # pytest cannot delete it either
+        subprocess.run(["rm", "-rf", str(tree)], check=True)

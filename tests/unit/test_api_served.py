@@ -33,10 +33,10 @@ def test_the_definition_is_accepted(kind: str) -> None:
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job['kind']}-{job['metadata']['name']}")
 def test_jobs_are_stored_whole(job: Any) -> None:
     """Nothing is pruned, nothing is refused; only the declared defaults are added."""
-    own = schema(job["kind"])
-    kept, warnings = conform(job, own, mode="strict", what=job["kind"], builtin=False)
+    served = schema(job["kind"])
+    kept, warnings = conform(job, served, mode="strict", what=job["kind"], builtin=False)
     assert (kept, warnings) == (job, [])
-    assert validate(apply_defaults(kept, own), own) == []
+    assert validate(apply_defaults(kept, served), served) == []
 
 
 def test_the_server_adds_only_protocol_and_suspend() -> None:

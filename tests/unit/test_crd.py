@@ -130,6 +130,10 @@ METADATA_IS_IMPLIED = (
             f"{ROOT}.properties[spec].x-kubernetes-list-map-keys: Required value: must not be empty if",
         ),
         (
+            inside(type="object", **{"x-kubernetes-validations": [{"rule": "self.a +"}]}),
+            f"{ROOT}.properties[spec].x-kubernetes-validations[0].rule: Invalid value: compilation failed: ERROR: ",
+        ),
+        (
             inside(type="object", **{"x-kubernetes-preserve-unknown-fields": False}),
             f"{ROOT}.properties[spec].x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true",
         ),

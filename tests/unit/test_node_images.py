@@ -89,3 +89,21 @@ def test_no_command_says_the_fix(args):
         command_line(make_container(command=[], args=args), HOST_ROOT, {}, is_program=lambda n: False)
     assert caught.value.reason == "CreateContainerError"
     assert "command" in caught.value.message and "trainshed image add" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("kubeflow/kubectl-delivery", True),
+        ("docker.io/mpioperator/kubectl-delivery:v0.2", True),
+        ("kubeflow/kubectl-delivery@sha256:" + "a" * 64, True),
+        ("mirror:5000/kubectl-delivery:1", False),
+    ],
+)
+def test_images_whose_work_is_done_locally_are_there_in_every_version(tmp_path, name, known):
+    registry = ImageRegistry(tmp_path / "images.json")
+    image, registered = image_for(make_container(image=name), registry)
+    assert (bool(image.entrypoint), registered) == (known, known)
+    registry.add(name, Image(entrypoint=("mine",)))
+    assert image_for(make_container(image=name), registry)[0].entrypoint == ("mine",)
+    assert image_for({"image": "kubeflow/other"}, registry) == (HOST_ROOT, False)

@@ -192,6 +192,9 @@ def test_claims(tmp_path):
 def test_sub_paths(tmp_path):
     (tmp_path / "v").mkdir()
     (tmp_path / "v" / "out").symlink_to("/etc")
+    (tmp_path / "v" / "loop").symlink_to("loop")
+    (tmp_path / "v" / "nowhere").symlink_to("gone")
+    (tmp_path / "v" / "file").touch()
     volumes = {"v": Volume(tmp_path / "v"), "ro": Volume(tmp_path / "v", read_only=True)}
 
     def mounts(*declared):
@@ -202,9 +205,15 @@ def test_sub_paths(tmp_path):
         Mount(str(tmp_path / "v"), "/data/deep", False),
     )
     (made,) = mounts({"name": "v", "mountPath": "/d", "subPathExpr": "x/$(POD)"})
-    assert made.source == str(tmp_path / "v/x/p1") and (tmp_path / "v/x/p1").is_dir()
+    assert (made.source, made.sub_path) == (str(tmp_path / "v"), "x/p1") and (tmp_path / "v/x/p1").is_dir()
     for declared, message in (
         ({"subPath": "out"}, "leads out"),
+        ({"subPath": "out/deeper"}, "leads out"),
+        ({"subPath": "loop"}, "[Tt]oo many levels"),
+        ({"subPath": "loop/deeper"}, "[Tt]oo many levels"),
+        ({"subPath": "x" * 300}, "too long"),
+        ({"subPath": "nowhere"}, "link to nowhere"),
+        ({"subPath": "file/below"}, "Not a directory"),
         ({"subPath": "../x"}, "relative path"),
         ({"subPathExpr": "$(NOPE)"}, "no value for NOPE"),
     ):

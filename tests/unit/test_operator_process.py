@@ -15,6 +15,7 @@ from tests.fakes.virtual_time import run_virtual
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.transport import Response
 from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.v1.frameworks.mpi import MPIOptions
 from trainshed.jobs.v1.frameworks.pytorch import PyTorchOptions
 from trainshed.kube.wire.request import Request
 from trainshed.operator import probes
@@ -27,7 +28,9 @@ from trainshed.operator.webhook import review
 
 def test_defaults_are_those_of_the_training_operator() -> None:
     flags = parse([], {})
-    options = OperatorOptions(legacy_labels=True, by_kind={"PyTorchJob": PyTorchOptions()})
+    options = OperatorOptions(
+        legacy_labels=True, by_kind={"PyTorchJob": PyTorchOptions(), "MPIJob": MPIOptions()}
+    )
     assert flags == Flags(jobs=options), "with or without a command line"
     assert (flags.metrics_bind_address, flags.health_probe_bind_address) == (":8080", ":8081")
     assert (flags.leader_elect, flags.controller_threads) == (False, 1)
@@ -35,6 +38,7 @@ def test_defaults_are_those_of_the_training_operator() -> None:
     assert flags.leader_election_id == "1ca428e5.training-operator.kubeflow.org"
     assert flags.operator_namespace == "kubeflow"
     assert flags.jobs.legacy_labels is True
+    assert MPIOptions().image == "kubeflow/kubectl-delivery:latest"
     assert PyTorchOptions().image == "alpine:3.10" and PyTorchOptions().max_tries == 100
 
 

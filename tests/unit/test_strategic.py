@@ -38,7 +38,7 @@ def test_nulls_in_a_new_map_leave_nothing() -> None:
     assert merged({}, {"metadata": {"labels": {"a": None, "b": "1"}}}) == {"metadata": {"labels": {"b": "1"}}}
 
 
-def test_keyed_list_merges_by_key_and_appends() -> None:
+def test_keyed_list_merges_by_key_and_takes_the_order_of_the_patch() -> None:
     target = pod_spec(
         containers=[{"name": "a", "image": "x", "env": [{"name": "E", "value": "1"}]}, {"name": "b"}]
     )
@@ -46,9 +46,9 @@ def test_keyed_list_merges_by_key_and_appends() -> None:
         containers=[{"name": "c"}, {"name": "a", "image": "y", "env": [{"name": "F", "value": "2"}]}]
     )
     assert merged(target, patch)["spec"]["containers"] == [
-        {"name": "a", "image": "y", "env": [{"name": "E", "value": "1"}, {"name": "F", "value": "2"}]},
-        {"name": "b"},
         {"name": "c"},
+        {"name": "a", "image": "y", "env": [{"name": "F", "value": "2"}, {"name": "E", "value": "1"}]},
+        {"name": "b"},
     ]
 
 
@@ -108,7 +108,7 @@ def test_conditions_merge_by_type(group: str, version: str, kind: str) -> None:
     target = {"status": {"conditions": [{"type": "A", "status": "True"}]}}
     patch = {"status": {"conditions": [{"type": "B", "status": "True"}]}}
     result = merged(target, patch, builtin((group, version, kind)))
-    assert [c["type"] for c in result["status"]["conditions"]] == ["A", "B"]
+    assert [c["type"] for c in result["status"]["conditions"]] == ["B", "A"]
 
 
 @pytest.mark.parametrize("field", ["tolerations", "readinessGates"])

@@ -124,10 +124,6 @@ POD = [
         "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver",
     ),
     (
-        {"terminationGracePeriodSeconds": -1},
-        "spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater",
-    ),
-    (
         {"activeDeadlineSeconds": 0},
         "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647",
     ),

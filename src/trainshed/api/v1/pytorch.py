@@ -152,7 +152,11 @@ def validate_pytorchjob(obj: Object, old: Object | None) -> Verdict:
             *_elastic_errors(section(obj, "spec")),
             *rules.replica_errors(obj, PYTORCHJOB),
         ],
-        [*rules.name_warnings(obj, PYTORCHJOB), *_elastic_warnings(section(obj, "spec"))],
+        [
+            *rules.name_warnings(obj, PYTORCHJOB),
+            *rules.scheduling_warnings(obj),
+            *_elastic_warnings(section(obj, "spec")),
+        ],
     )
 
 

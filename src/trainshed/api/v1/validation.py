@@ -16,6 +16,8 @@ from trainshed.kube.meta.objects import Object, name_of, objects, section
 MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 """Who may manage a job. Anything else would leave it without anyone to act on it."""
 
+SCHEDULING_IGNORED = "spec.runPolicy.schedulingPolicy has no effect: no gang scheduler is configured"
+
 _MAX_LABEL_LENGTH = 63
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1035_MESSAGE = (
@@ -60,6 +62,12 @@ def managed_by_errors(obj: Object, old: Object | None) -> Iterator[FieldError]:
         yield FieldError(path, INVALID, "null" if manager is None else str(manager), "field is immutable")
     if manager is not None and manager not in MANAGERS:
         yield FieldError(path, UNSUPPORTED, str(manager), supported(MANAGERS))
+
+
+def scheduling_warnings(obj: Object) -> Iterator[str]:
+    """Warn of a policy that nothing acts upon: no pods are placed together."""
+    if section(obj, "spec", "runPolicy").get("schedulingPolicy"):
+        yield SCHEDULING_IGNORED
 
 
 def replica_errors(obj: Object, kind: JobKind, *, container: str = "") -> Iterator[FieldError]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -132,7 +132,7 @@ class Authenticator:
 
 
 class Authorizer(Protocol):
-    """Decides. Both methods are called once or more per request and must not block."""
+    """Decides. Its methods are called once or more per request and must not block."""
 
     def authorize(self, attributes: Attributes) -> tuple[bool, str]:
         """Return whether the request is allowed, and why."""
@@ -140,6 +140,10 @@ class Authorizer(Protocol):
 
     def rules(self, user: User, namespace: str) -> Object:
         """Return the `status` of a SelfSubjectRulesReview."""
+        ...
+
+    def role_rules(self, namespace: str, name: str) -> list[Any] | None:
+        """Return the rules of a Role, or with an empty namespace of a ClusterRole; None when there is none."""
         ...
 
 
@@ -159,6 +163,9 @@ class RbacAuthorizer:
 
     def rules(self, user: User, namespace: str) -> Object:
         return self._current().rules_for(user.username, user.groups, namespace)
+
+    def role_rules(self, namespace: str, name: str) -> list[Any] | None:
+        return self._current().role_rules(namespace, name)
 
     def _current(self) -> Policy:
         try:

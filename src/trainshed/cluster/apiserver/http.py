@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
 
@@ -13,6 +14,9 @@ from trainshed.kube.wire.request import Query, parse_query
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's limit: 3 MiB (`--max-resource-write-bytes`, etcd's request limit doubled)."""
+
+BODY_SECONDS = 60.0
+"""How long a client may take to send a body: upstream's `--request-timeout`."""
 
 MAX_WARNINGS = 50
 """Python's http.client refuses an answer with more than 100 headers, aiohttp one longer than 8,190 bytes."""
@@ -66,10 +70,18 @@ class Incoming:
         return [_printable(text) for text in texts]
 
     async def body(self) -> bytes:
-        """Return the whole body. Raises `ApiError` 413 beyond `MAX_BODY_BYTES`."""
+        """Return the whole body. Raises `ApiError` 413 beyond `MAX_BODY_BYTES`, 504 after `BODY_SECONDS`."""
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
             raise too_large(MAX_BODY_BYTES)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                return await self._received()
+        except TimeoutError:
+            text = "Timeout: request did not complete within the allotted timeout"
+            raise ApiError(504, "Timeout", text) from None
+
+    async def _received(self) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while True:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 
 from trainshed.cluster.apiserver.admission import mutate_create, mutate_update
+from trainshed.cluster.apiserver.admission.escalation import check_grants
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import names_conflict
 from trainshed.cluster.apiserver.kinds import ServedKind
@@ -78,6 +79,7 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
     obj = _defaulted(kind, obj)
     obj = await mutate_create(core, call, obj)
     check(core, call, obj, None, "")
+    check_grants(core, call, obj, None)
     if resource == CRDS:
         obj = crd.established(obj, call.timestamp, names_conflict=names_conflict(core, obj))
     return _tracked(call, None, obj, options, "")
@@ -97,6 +99,7 @@ def prepare_update(
     new = _defaulted(kind, new)
     new = mutate_update(core, call, old, new, subresource)
     check(core, call, new, old, subresource)
+    check_grants(core, call, new, old)
     if kind.resource == CRDS and subresource != "status":
         new = crd.established(new, call.timestamp, names_conflict=names_conflict(core, new))
     if counts_generations(kind) and spec_changed(kind, old, new):

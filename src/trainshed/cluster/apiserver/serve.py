@@ -15,6 +15,7 @@ from trainshed.cluster.pki import Pki
 
 CONNECTIONS = 2048
 KEEP_ALIVE_SECONDS = 120
+HANDSHAKE_SECONDS = 10.0
 GRACEFUL_SECONDS = 2
 
 
@@ -36,7 +37,25 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        config, loop = self.config, asyncio.get_running_loop()
+
+        def connection() -> asyncio.Protocol:
+            return config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=self.server_state, app_state={}
+            )
+
+        # As uvicorn does, but it leaves asyncio's minute for the handshake, in which nothing bounds a connection.
+        self.servers = [
+            await loop.create_server(
+                connection,
+                sock=listener,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            )
+            for listener in sockets or ()
+        ]
+        self.started = True
         if self._on_started is not None:
             self._on_started()
 

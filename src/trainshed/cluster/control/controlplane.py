@@ -17,6 +17,7 @@ import gc
 import logging
 import os
 import random
+import resource
 import signal
 import socket
 import time
@@ -95,6 +96,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
     Raises:
         CannotStart: with a sentence for the user and a hint.
     """
+    raise_file_limit()
     async with contextlib.AsyncExitStack() as stack:
         _lock(paths, stack)
         try:
@@ -130,6 +132,13 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 "make room there, or set TRAINSHED_HOME to another directory",
             ) from error
         await _serve(paths, options, report, pki, api, client, runtime, nodes)
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may: each connection, watch and pod takes some."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _lock(paths: StatePaths, stack: contextlib.AsyncExitStack) -> None:

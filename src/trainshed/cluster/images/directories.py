@@ -46,6 +46,12 @@ class Image(msgspec.Struct, frozen=True, omit_defaults=True):
 
 HOST_ROOT = Image()
 
+_DELIVERY = Image(
+    entrypoint=("sh", "-c", Path(__file__).with_name("kubectl-delivery.sh").read_text(), "kubectl-delivery")
+)
+BUILT_IN = dict.fromkeys(("kubeflow/kubectl-delivery", "mpioperator/kubectl-delivery"), _DELIVERY)
+"""What is there without being registered, in every version, by its name: images whose work is done locally."""
+
 
 class ImageProblem(Exception):
     """A container cannot be made from its image: `reason` and message of its waiting state."""
@@ -101,8 +107,9 @@ class ImageRegistry:
         return True
 
     def resolve(self, name: str) -> Image | None:
-        """Return the registered image, or None: the container then runs on the host's root."""
-        return self.list().get(normalise(name))
+        """Return the registered or built-in image, or None: the container then runs on the host's root."""
+        normal = normalise(name)
+        return self.list().get(normal) or BUILT_IN.get(re.sub(r"[:@][^/]*$", "", normal))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -10,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
-
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SANDBOX = "sandbox.json"
 """In a pod's `sandbox` directory: what its shim last said of it."""
 
@@ -60,37 +61,81 @@ def make_directory(path: str, mode: int = 0o700) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Delete a directory with everything below, whatever modes a pod gave it; follows no symbolic link."""
+    """Delete a directory with everything below, whatever modes a pod gave it; follows no symbolic link.
+
+    Trees may be deeper than a path is long, a process has descriptors or the interpreter stack: only the directory
+    being emptied is open, and the way back up leads through its `..`.
+    """
     parent, name = os.path.split(path)
     try:
-        directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+        current = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
+    names, above = [name], list[_Level]()
     try:
-        _remove_entry(directory, name)
+        while True:
+            inner = _unlink_files(current, names)
+            if inner:
+                above.append(_Level(inner, os.fstat(current), names))
+                current = _replace(current, _open_writable(current, inner))
+                names = os.listdir(current)
+                continue
+            if not above:
+                return
+            level = above.pop()
+            # Not the descriptor of before: there may be more levels than a process may have open.
+            current = _replace(current, os.open("..", _DIRECTORY, dir_fd=current))
+            if not os.path.samestat(os.fstat(current), level.found):
+                raise OSError(errno.EBUSY, "a directory was moved while it was deleted", path)
+            os.rmdir(level.name, dir_fd=current)
+            names = level.left
     finally:
-        os.close(directory)
+        os.close(current)
 
 
-def _remove_entry(directory: int, name: str) -> None:
+class _Level:
+    """A directory that waits for the directory `name` in it to be emptied; then the names in `left` follow."""
+
+    __slots__ = ("found", "left", "name")
+
+    def __init__(self, name: str, found: os.stat_result, left: list[str]) -> None:
+        self.name = name
+        self.found = found
+        self.left = left
+
+
+def _replace(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def _unlink(directory: int, name: str) -> bool:
+    """Delete what is no directory; return whether it is one."""
     try:
-        mode = os.lstat(name, dir_fd=directory).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(mode):
+        if stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
+            return True
         os.unlink(name, dir_fd=directory)
-        return
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    except FileNotFoundError:
+        pass
+    return False
+
+
+def _unlink_files(directory: int, names: list[str]) -> str:
+    """Delete files off the end of `names` up to the first directory among them, which is returned."""
+    while names:
+        name = names.pop()
+        if _unlink(directory, name):
+            return name
+    return ""
+
+
+def _open_writable(directory: int, name: str) -> int:
+    """Open a directory, giving its owner all rights."""
     try:
-        inner = os.open(name, flags, dir_fd=directory)
+        inner = os.open(name, _DIRECTORY, dir_fd=directory)
     except PermissionError:
         os.chmod(name, 0o700, dir_fd=directory)
-        inner = os.open(name, flags, dir_fd=directory)
-    try:
-        if stat.S_IMODE(mode) & 0o700 != 0o700:
-            os.fchmod(inner, 0o700)
-        for entry in os.listdir(inner):
-            _remove_entry(inner, entry)
-    finally:
-        os.close(inner)
-    os.rmdir(name, dir_fd=directory)
+        inner = os.open(name, _DIRECTORY, dir_fd=directory)
+    if stat.S_IMODE(os.fstat(inner).st_mode) & 0o700 != 0o700:
+        os.fchmod(inner, 0o700)
+    return inner

@@ -16,12 +16,14 @@ import msgspec
 class Mount(msgspec.Struct, frozen=True):
     """A recursive bind mount of the host's `source` (file or directory) at `path`.
 
+    With `sub_path` it is what is there below `source`, whose content may be a pod's: nothing leads out of it.
     Parents of `path` are created in the container's private root.
     """
 
     source: str
     path: str
     read_only: bool = False
+    sub_path: str = ""
 
 
 class Layer(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ import msgspec
 from trainshed.api.verdict import text
 from trainshed.jobs.engine import cleanup, limits, owned, suspend
 from trainshed.jobs.engine import constants as c
-from trainshed.jobs.engine.children import Children, Slot, classify, exit_code, tally
+from trainshed.jobs.engine.children import Children, Slot, classify
 from trainshed.jobs.engine.events import abnormal_pod_events
 from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.model import Observed
@@ -90,7 +90,7 @@ def decide(observed: Observed) -> Plan:
         return draft.plan()
 
     # Runs: converge what is owned, count, judge, and converge the replicas unless that ended the job.
-    tallies = {replica.type: tally(children.of(replica)) for replica in job.replicas}
+    tallies = framework.tallies(job, children)
     seen = Seen(children=children, tallies=tallies, conditions=draft.conditions, owned=observed.owned)
     run = _Run(job, framework, parts, seen, observed)
     try:
@@ -167,12 +167,12 @@ class _Run(msgspec.Struct, frozen=True):
 
     def _failures(self) -> list[Failure]:
         """Return the failed pods that the job still wants, those included whose delete is under way."""
-        container = self.job.kind.container_name
+        framework = self.framework
         return [
             Failure(
                 slot.replica,
                 slot.pod,
-                self.framework.restart(self.job, slot.replica, exit_code(slot.pod, container)),
+                framework.restart(self.job, slot.replica, framework.exit_code(slot.pod)),
             )
             for slot in self.seen.children.slots
             if slot.wanted and slot.pod is not None and pod_phase(slot.pod) == "Failed"
@@ -187,7 +187,7 @@ class _Run(msgspec.Struct, frozen=True):
                 told = self.framework.creation(job, slot.replica, made)
                 yield Create(resource=PODS, object=made, told=told)
             elif not slot.wanted and slot.pod is not None and not is_terminating(slot.pod):
-                yield Delete.of(PODS, slot.pod, POD_EVENTS)
+                yield Delete.of(PODS, slot.pod, self.framework.surplus_told)
 
     def _converge_services(self, slots: Sequence[Slot]) -> Iterator[Action]:
         """Yield what gives every wanted slot of one type its service, if it has one, and the others none."""

@@ -52,7 +52,7 @@ def pod(
     template_metadata = section(template, "metadata")
     if annotations := {**section(template_metadata, "annotations"), **annotations}:
         metadata["annotations"] = annotations
-    if template_metadata.get("finalizers"):
+    if framework.copies_finalizers and template_metadata.get("finalizers"):
         metadata["finalizers"] = template_metadata["finalizers"]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

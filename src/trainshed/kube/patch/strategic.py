@@ -105,9 +105,8 @@ def _list_directive(name: str, value: Any) -> list[Any]:
 def _merge_list(existing: list[Any], patch: list[Any], node: SchemaNode) -> list[Any]:
     key = node.patch_merge_key
     if key is None:
-        return existing + [
-            item for i, item in enumerate(patch) if item not in existing and item not in patch[:i]
-        ]
+        added = [item for i, item in enumerate(patch) if item not in existing and item not in patch[:i]]
+        return _ordered(existing + added, patch, existing, None)
     # An item that holds only `$patch: replace` speaks for the whole list.
     if any(_replaces_list(item) for item in patch):
         return [item for item in patch if not _replaces_list(item)]
@@ -124,7 +123,8 @@ def _merge_list(existing: list[Any], patch: list[Any], node: SchemaNode) -> list
             out.append(_merge_map({}, item, node.items))
         else:
             out[at] = _merge_map(out[at], item, node.items)
-    return out
+    # The patch's items keep its order and go first; an item of the server's stays in front of those that it preceded.
+    return _ordered(out, [item for item in patch if item.get(_DIRECTIVE) != "delete"], existing, key)
 
 
 def _replaces_list(item: Any) -> bool:

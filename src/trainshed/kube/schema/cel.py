@@ -29,6 +29,7 @@ from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import instant, parse_duration
+from trainshed.kube.schema.cel_cost import MAX_RULE_STEPS, MAX_STEPS, steps
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.schema.structural import list_identity
@@ -36,6 +37,8 @@ from trainshed.kube.wire.body import field_path
 
 _OLD_SELF = re.compile(r"\boldSelf\b")
 _TEXT = r"(?:'[^'\\]*'|\"[^\"\\]*\")"
+_ANY_TEXT = re.compile(r"[rR]?(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')")
+_OWN_FIELD = re.compile(r"(?<![\w.])self\.([A-Za-z_]\w*)\b(?!\s*\()")
 _MEMBER = re.compile(rf"\s*self\s+in\s+\[\s*({_TEXT}(?:\s*,\s*{_TEXT})*)\s*\]\s*")
 _UNCHANGED = re.compile(r"\s*(self\s*==\s*oldSelf|oldSelf\s*==\s*self)\s*")
 
@@ -47,15 +50,64 @@ def evaluate_rules(obj: Object, old: Object | None, schema: SchemaNode) -> list[
     """
     found: list[Cause] = []
     if schema.with_rules:
-        _walk(obj, UNSET if old is None else old, schema, "", found)
+        _walk(obj, UNSET if old is None else old, schema, "", found, _Budget())
     return found
 
 
-def _walk(value: Any, old: Any, node: SchemaNode, path: str, found: list[Cause]) -> None:
+def compile_error(rule: str, schema: Object) -> str:
+    """Return why a rule cannot be one of this schema: its syntax, or a field of `self` that is not declared.
+
+    Empty when nothing is known to be wrong, also for the optional syntax, which the engine does not read.
+    """
+    if _UNCHANGED.fullmatch(rule) or _MEMBER.fullmatch(rule):
+        return ""
+    bare = _ANY_TEXT.sub("''", rule)
+    if ".?" not in bare and "[?" not in bare:
+        try:
+            _program(rule)
+        except ValueError as error:
+            shown = str(error)
+            return f"compilation failed: {shown[shown.find('ERROR') :].partition(chr(10))[0]}"
+    fields = schema.get("properties")
+    if not fields or schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("additionalProperties"):
+        return ""
+    known = {escape(name) for name in fields} | {"apiVersion", "kind", "metadata"}
+    for named in _OWN_FIELD.finditer(bare):
+        if named[1] not in known:
+            return f"compilation failed: ERROR: <input>:1:{named.start(1)}: undefined field '{named[1]}'"
+    return ""
+
+
+class _Budget:
+    """The steps that are left to a request; none are once a rule was too costly."""
+
+    def __init__(self) -> None:
+        self.left = MAX_STEPS
+
+    def refusal(self, rule: str, path: str, *values: Any) -> Cause | None:
+        """Pay for a rule; return the cause when it, or all together, cost too much."""
+        cost = steps(rule, *(value for value in values if value is not UNSET))
+        self.left -= cost
+        if cost > MAX_RULE_STEPS:
+            self.left = 0
+            text = f"'{rule.strip()}': no further validation rules will be run due to call cost exceeds limit for rule"
+            return causes.invalid_text(path, f"{text}: {rule.strip()}")
+        if self.left < 0:
+            self.left = 0
+            text = (
+                "validation failed due to running out of cost budget, no further validation rules will be run"
+            )
+            return causes.invalid_text(path, text)
+        return None
+
+
+def _walk(value: Any, old: Any, node: SchemaNode, path: str, found: list[Cause], budget: _Budget) -> None:
     if value is None or not node.with_rules:
         return
     for rule in node.validations:
-        cause = _broken(rule, value, old, node, path)
+        if not budget.left:
+            return
+        cause = _broken(rule, value, old, node, path, budget)
         if cause is not None:
             found.append(cause)
     if isinstance(value, dict):
@@ -63,7 +115,7 @@ def _walk(value: Any, old: Any, node: SchemaNode, path: str, found: list[Cause])
         for key, item in value.items():
             child = node.properties.get(key) or node.additional
             if child is not None and child.with_rules:
-                _walk(item, fields.get(key, UNSET), child, field_path(path, key), found)
+                _walk(item, fields.get(key, UNSET), child, field_path(path, key), found, budget)
     elif isinstance(value, list) and node.items is not None and node.items.with_rules:
         # Only items of map lists have an identity over time; rules about change cannot see the others.
         by_key: dict[str, Any] = {}
@@ -71,10 +123,12 @@ def _walk(value: Any, old: Any, node: SchemaNode, path: str, found: list[Cause])
             by_key = {causes.shown(list_identity(item, node)): item for item in old}
         for index, item in enumerate(value):
             before = by_key.get(causes.shown(list_identity(item, node)), UNSET) if by_key else UNSET
-            _walk(item, before, node.items, f"{path}[{index}]", found)
+            _walk(item, before, node.items, f"{path}[{index}]", found, budget)
 
 
-def _broken(rule: Mapping[str, Any], value: Any, old: Any, node: SchemaNode, path: str) -> Cause | None:
+def _broken(
+    rule: Mapping[str, Any], value: Any, old: Any, node: SchemaNode, path: str, budget: _Budget
+) -> Cause | None:
     text = rule.get("rule", "")
     transition = _OLD_SELF.search(text) is not None
     if transition and old is UNSET and not rule.get("optionalOldSelf"):
@@ -84,6 +138,9 @@ def _broken(rule: Mapping[str, Any], value: Any, old: Any, node: SchemaNode, pat
     elif (member := _MEMBER.fullmatch(text)) is not None:
         holds = value in [quoted[1:-1] for quoted in re.findall(_TEXT, member[1])]
     else:
+        refusal = budget.refusal(text, path, value, old if transition else UNSET)
+        if refusal is not None:
+            return refusal
         variables = {"self": cel_value(value, node)}
         if rule.get("optionalOldSelf"):
             optional = _engine().OptionalValue
@@ -102,7 +159,7 @@ def _broken(rule: Mapping[str, Any], value: Any, old: Any, node: SchemaNode, pat
 def _refusal(rule: Mapping[str, Any], value: Any, node: SchemaNode, path: str) -> Cause:
     message = (rule.get("message") or "").strip()
     expression = rule.get("messageExpression")
-    if expression:
+    if expression and steps(expression, value) <= MAX_RULE_STEPS:
         try:
             computed = _evaluate(expression, {"self": cel_value(value, node)})
         except _RuleError:

@@ -11,6 +11,7 @@ from typing import Any
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.schema.cel import compile_error
 from trainshed.kube.schema.nodes import SchemaNode, from_schema
 from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.schema.structural import validate
@@ -145,6 +146,8 @@ def _place(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     for index, rule in enumerate(get("x-kubernetes-validations") or ()):
         if not (rule.get("rule") or "").strip():
             yield causes.required(f"{path}.x-kubernetes-validations[{index}].rule", "rule is not specified")
+        elif wrong := compile_error(rule["rule"], schema):
+            yield causes.invalid_text(f"{path}.x-kubernetes-validations[{index}].rule", wrong)
     yield from _below(schema, path)
     for logical in _LOGICAL:
         for index, part in enumerate(get(logical) or ()):

@@ -115,6 +115,10 @@ class Policy:
                         paths.append(_only(rule, "verbs", "nonResourceURLs"))
         return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
 
+    def role_rules(self, namespace: str, name: str) -> list[Any] | None:
+        """Return the rules of a Role, or with an empty namespace of a ClusterRole; None when there is none."""
+        return self._rules.get((namespace, name))
+
     def _granted(self, user: str, groups: Sequence[str]) -> Iterator[_Grant]:
         yield from self._grants.get(("User", user), ())
         for group in groups:

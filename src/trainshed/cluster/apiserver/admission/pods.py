@@ -13,7 +13,7 @@ from trainshed.cluster.store import Compacted, keys
 from trainshed.kube.builtin.parts.pod.admission import admit_pod
 from trainshed.kube.meta.errors import forbidden
 from trainshed.kube.meta.objects import Object, section, spec_of
-from trainshed.kube.meta.resources import SERVICEACCOUNTS
+from trainshed.kube.meta.resources import RUNTIMECLASSES, SERVICEACCOUNTS
 
 _AUTOMOUNT = "automountServiceAccountToken"
 MIRROR = "kubernetes.io/config.mirror"
@@ -26,6 +26,7 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
     spec = dict(spec_of(obj))
     obj = {**obj, "spec": spec}
     spec.update(priority.resolve(core, call, obj))
+    _check_runtime_class(core, obj)
     wants_token = MIRROR not in section(obj, "metadata", "annotations")
     if wants_token:
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
@@ -39,6 +40,13 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
     if said is None:
         del out["spec"][_AUTOMOUNT]
     return out
+
+
+def _check_runtime_class(core: Core, obj: Object) -> None:
+    name = obj["spec"].get("runtimeClassName")
+    if name and core.store.get(keys.of(RUNTIMECLASSES, None, name)) is None:
+        why = f'pod rejected: RuntimeClass "{name}" not found'
+        raise forbidden("pods", "", obj["metadata"].get("name", ""), why)
 
 
 async def _account(core: Core, namespace: str, name: str, obj: Object) -> Object:

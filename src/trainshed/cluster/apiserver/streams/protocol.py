@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from trainshed.cluster.apiserver.connections import GuardedProtocol
 
 EXTENSION = "trainshed.upgrade"
 _READ_LIMIT = 64 * 1024
@@ -92,8 +92,8 @@ class Upgrade:
         return self._protocol.switch(self.name, headers)
 
 
-class UpgradeProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 protocol plus raw upgrades."""
+class UpgradeProtocol(GuardedProtocol):
+    """uvicorn's HTTP/1.1 protocol, guarded, plus raw upgrades."""
 
     _reader: asyncio.StreamReader | None = None
     _upgrading = False

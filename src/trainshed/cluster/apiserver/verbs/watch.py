@@ -200,8 +200,26 @@ class _Stream:
         after = event.type != DELETED and self._chosen.matches(self._kind.view(event.stored))
         if not before and not after:
             return b""
+        if previous is not None and not after and event.type != DELETED:
+            return self._left(previous, event.stored)
         type_: EventType = "MODIFIED" if before and after else "ADDED" if after else "DELETED"
         return self._frame(type_, event.stored)
+
+    def _left(self, previous: Stored, now: Stored) -> bytes:
+        """Return the line for an object that is not selected any more: as it was last seen, with its new version."""
+        old = self._kind.view(previous)
+        obj = {**old, "metadata": {**old["metadata"], "resourceVersion": str(now.revision)}}
+        return watchframe.encode("DELETED", self._shown(obj))
+
+    def _shown(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """Return an object in the form that the client asked for."""
+        if self._wanted.form == "table":
+            first, self._first = self._first, False
+            now = self._core.clock()
+            return _row(self._kind, obj, self._wanted, self._include, now, with_columns=first)
+        if self._wanted.form in ("json", "yaml"):
+            return obj
+        return tables.partial(obj, self._wanted.version)
 
     def _frame(self, type_: EventType, stored: Stored) -> bytes:
         now = self._core.clock()

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver import writing
-from trainshed.cluster.apiserver.body import conformed, read_object, typed
+from trainshed.cluster.apiserver.body import conformed, decoded, read_object, typed
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.pipeline import place, prepare_create
 from trainshed.cluster.store import KeyExists
 from trainshed.kube.meta import causes
-from trainshed.kube.meta.errors import ApiError, Cause, bad_request, invalid
+from trainshed.kube.meta.errors import ApiError, Cause, bad_request, conflict, invalid
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch.apply import apply
 from trainshed.kube.patch.jsonpatch import json_patch
 from trainshed.kube.patch.strategic import strategic_merge
 from trainshed.kube.patch.types import APPLY, JSON, MERGE, check_patch_type, merge_patch
-from trainshed.kube.wire.body import decode_body, decode_value
+from trainshed.kube.wire.body import decode_value
 from trainshed.kube.wire.options import CreateOptions, PatchOptions, UpdateOptions
 
 
@@ -33,6 +33,10 @@ async def update(core: Core, call: Call, subresource: str = "") -> Answer:
     options = managed(UpdateOptions.decode(call.request.query), call.request)
     obj = await read_object(call, options.unknown_fields)
     name = call.route.name
+    if not obj["metadata"].get("name"):
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
     check_name(call, obj, name)
     kind = call.kind
     if core.store.get(kind.key(call.route.namespace, name)) is None:
@@ -48,7 +52,15 @@ async def update(core: Core, call: Call, subresource: str = "") -> Answer:
             cause.reason, cause.message.replace("Invalid value: 0:", "Invalid value: 0x0:"), cause.field
         )
         raise invalid(kind.resource.kind, kind.resource.group, name, [cause])
-    written = await writing.modify(core, call, name, lambda old: obj, options, subresource=subresource)
+
+    def replaced(old: Object) -> Object:
+        sent, held = obj["metadata"].get("uid"), old["metadata"].get("uid")
+        if sent and sent != held:
+            why = f"Precondition failed: UID in precondition: {sent}, UID in object meta: {held}"
+            raise conflict(kind.resource.plural, kind.resource.group, name, why)
+        return obj
+
+    written = await writing.modify(core, call, name, replaced, options, subresource=subresource)
     return written.answer(kind)
 
 
@@ -129,7 +141,7 @@ def _check_patch_options(content_type: str, options: PatchOptions) -> None:
 async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, subresource: str) -> Answer:
     """Server-side apply: merge into the object, or create it."""
     kind, name = call.kind, call.route.name
-    raw, duplicates = decode_body(data, "application/yaml", kind=kind.resource.kind)
+    raw, duplicates = await decoded(data, "application/yaml", kind.resource.kind)
     applied = conformed(call, _applied(call, raw), options.unknown_fields, duplicates)
     check_name(call, applied, name)
     metadata = {**applied["metadata"], "name": name}

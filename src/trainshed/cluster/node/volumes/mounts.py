@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from trainshed.cluster.node.volumes.volume import MountError, Volume
+from trainshed.cluster.sandbox.linux.beneath import make_beneath, open_beneath
 from trainshed.cluster.sandbox.model import Mount
 from trainshed.kube.meta.expansion import expand, unresolved
 from trainshed.kube.meta.objects import Object
+
+_SHOWN = 100
+"""Characters of a sub-path in an event."""
 
 
 def container_mounts(
@@ -21,12 +27,11 @@ def container_mounts(
     out = []
     for declared in container.get("volumeMounts") or ():
         volume = volumes[declared["name"]]
-        source = volume.source
         sub_path = _sub_path(declared, variables)
         if sub_path:
-            source = _below(volume, sub_path)
+            _prepare(volume, sub_path)
         read_only = volume.read_only or bool(declared.get("readOnly"))
-        out.append(Mount(str(source), declared["mountPath"], read_only))
+        out.append(Mount(str(volume.source), declared["mountPath"], read_only, sub_path))
     return tuple(sorted(out, key=lambda m: len(PurePosixPath(m.path).parts)))
 
 
@@ -39,17 +44,25 @@ def _sub_path(declared: Object, variables: Mapping[str, str]) -> str:
     return expand(declared["subPathExpr"], variables)
 
 
-def _below(volume: Volume, sub_path: str) -> Path:
-    """Return the sub-path inside the volume; a symbolic link must not lead out of it."""
+def _prepare(volume: Volume, sub_path: str) -> None:
+    """Make the sub-path where it is missing; raise MountError where it cannot be mounted.
+
+    Pods that share the volume may change it at any time, so the sandbox resolves the path again, in the same way.
+    """
     pure = PurePosixPath(sub_path)
     if pure.is_absolute() or ".." in pure.parts:
         raise MountError(f'subPath "{sub_path}" must be a relative path without ".."')
-    root = volume.source.resolve()
-    target = (root / sub_path).resolve()
-    if not target.is_relative_to(root):
-        raise MountError(f'subPath "{sub_path}" leads out of the volume')
-    if not target.exists():
+    try:
+        root = os.open(volume.source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.close(open_beneath(root, sub_path) if volume.read_only else make_beneath(root, sub_path))
+        finally:
+            os.close(root)
+    except FileNotFoundError:
         if volume.read_only:
-            raise MountError(f'subPath "{sub_path}" does not exist in a read-only volume')
-        target.mkdir(parents=True, exist_ok=True, mode=0o755)
-    return target
+            raise MountError(f'subPath "{sub_path}" does not exist in a read-only volume') from None
+        raise MountError(f'subPath "{sub_path}" is a symbolic link to nowhere') from None
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            raise MountError(f'subPath "{sub_path}" leads out of the volume') from None
+        raise MountError(f'subPath "{sub_path[:_SHOWN]}" cannot be mounted: {error.strerror}') from None

@@ -26,6 +26,10 @@ class NobodyListens(RuntimeLost):
     """No process has the socket open: the daemon or shim has ended."""
 
 
+class HungUp(RuntimeLost):
+    """The other end closed the connection before it answered."""
+
+
 class Connection:
     """One connection. Descriptors that arrive belong to the caller."""
 
@@ -52,6 +56,8 @@ class Connection:
         """Send a request. Raises RuntimeLost."""
         try:
             await asyncio.get_running_loop().sock_sendall(self.sock, wire.message_frame(message))
+        except ConnectionError as error:
+            raise HungUp(str(error)) from error
         except OSError as error:
             raise RuntimeLost(str(error)) from error
 
@@ -88,10 +94,10 @@ class Connection:
                 loop.remove_reader(self.sock.fileno())
 
     async def answer(self) -> tuple[Message, list[int]]:
-        """Return the next JSON message. Raises RuntimeLost when the other end has closed."""
+        """Return the next JSON message. Raises HungUp when the other end has closed."""
         frame = await self.receive()
         if frame is None:
-            raise RuntimeLost("the connection was closed")
+            raise HungUp("the connection was closed")
         message: Message = json.loads(frame[1])
         return message, frame[2]
 

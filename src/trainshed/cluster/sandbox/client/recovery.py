@@ -6,12 +6,16 @@ import contextlib
 import fcntl
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainshed.cluster.sandbox import files
+from trainshed.cluster.sandbox import files, pids
 from trainshed.cluster.sandbox.model import ContainerState, RuntimePaths, SandboxState
 from trainshed.cluster.sandbox.net import ipam
+
+if TYPE_CHECKING:
+    from trainshed.cluster.sandbox.wire import Message
 
 SHIM_DIED = "the pod's shim was killed or the machine was restarted; the container ended with it"
 _KILLED = 9
@@ -41,12 +45,13 @@ def read(paths: RuntimePaths, uid: str) -> SandboxState:
 def settle(paths: RuntimePaths, uid: str) -> bool:
     """Record that the shim is gone: containers that ran were killed with it; the address is free again.
 
-    Returns False, having done nothing, while a shim lives.
+    Returns False, having done nothing, while a shim lives, or anything of its containers: the kernel keeps the shim,
+    without its files, until the last of their processes has ended.
     """
     pod = paths.pods / uid
     name = str(pod / "sandbox" / "sandbox.json")
     sandbox = files.read_state(name)
-    if _has_shim(pod):
+    if _has_shim(pod) or (sandbox is not None and _is_ending(sandbox)):
         return False
     if sandbox is None:
         return True
@@ -72,6 +77,11 @@ def _has_shim(pod: Path) -> bool:
     except FileNotFoundError:
         return False
     return False
+
+
+def _is_ending(sandbox: Message) -> bool:
+    ticks = sandbox.get("start_ticks")
+    return ticks is not None and pids.start_ticks(sandbox["pid"]) == ticks
 
 
 def remove(paths: RuntimePaths, uid: str) -> None:

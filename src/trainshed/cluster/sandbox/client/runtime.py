@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -98,11 +97,10 @@ class Runtime:
 
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxState:
         """Return the new sandbox of a pod; the existing one when it is alive."""
-        with contextlib.suppress(NobodyListens):
-            state = await self._shims.ask_state(spec.uid)
+        state = await self._shims.living(spec.uid)
+        if state is not None:
             self._ends.follow(spec.uid)
             return state
-        recovery.settle(self.paths, spec.uid)
         async with self._daemons.sandboxd() as connection:
             answer, _ = await connection.ask({"op": "run", "spec": msgspec.to_builtins(spec)})
         self._ends.follow(spec.uid)
@@ -127,7 +125,7 @@ class Runtime:
         try:
             connection = self._shims.connect(uid)
         except NobodyListens:
-            recovery.settle(self.paths, uid)
+            await self._shims.state(uid)
             return
         try:
             pidfd = open_process(connection.peer_pid)
@@ -137,7 +135,7 @@ class Runtime:
             pass  # it ended meanwhile
         finally:
             connection.close()
-        recovery.settle(self.paths, uid)
+        await self._shims.state(uid)
 
     async def remove_sandbox(self, uid: str) -> None:
         """Stop, then delete the runtime's files of the pod."""

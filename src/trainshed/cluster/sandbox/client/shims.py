@@ -10,13 +10,17 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from trainshed.cluster.sandbox.client import recovery
-from trainshed.cluster.sandbox.client.connection import Connection, NobodyListens, connected
-from trainshed.cluster.sandbox.model import RuntimePaths, SandboxNotFound, SandboxState
+from trainshed.cluster.sandbox.client.connection import Connection, HungUp, NobodyListens, connected
+from trainshed.cluster.sandbox.model import RuntimeLost, RuntimePaths, SandboxNotFound, SandboxState
 
 SETTLE_SECONDS = 0.02
 """Between looks at a shim that closed its sockets and has not let go of its lock yet."""
 _SETTLE_POLLS = 50
 _STATE_SECONDS = 10.0
+
+
+class StillEnding(RuntimeLost):
+    """A shim is gone for its clients, not yet for the kernel."""
 
 
 class Shims:
@@ -53,14 +57,21 @@ class Shims:
 
     async def state(self, uid: str) -> SandboxState:
         """Return what the shim says, or what it left once it has ended."""
+        with contextlib.suppress(StillEnding):
+            if (state := await self.living(uid)) is not None:
+                return state
+        return recovery.read(self._paths, uid)
+
+    async def living(self, uid: str) -> SandboxState | None:
+        """Return what the shim says; None once it has ended with all of its pod. Raises RuntimeLost."""
         for _ in range(_SETTLE_POLLS):
             try:
                 return await self.ask_state(uid)
-            except NobodyListens:
+            except (HungUp, NobodyListens):
                 if recovery.settle(self._paths, uid):
-                    break
+                    return None
                 await asyncio.sleep(SETTLE_SECONDS)  # the shim is ending, or a new one is starting
-        return recovery.read(self._paths, uid)
+        raise StillEnding(f"the shim of pod {uid} was killed, and what ran in it has not ended yet")
 
     async def list(self) -> builtins.list[SandboxState]:
         """Return the state of every pod that has a sandbox, alive or left over on disk."""

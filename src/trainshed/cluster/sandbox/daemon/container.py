@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 
-from trainshed.cluster.sandbox import files, wire
+from trainshed.cluster.sandbox import files, pids, wire
 from trainshed.cluster.sandbox.daemon.crilog import CriLog
 from trainshed.cluster.sandbox.linux import process, syscalls
 from trainshed.cluster.sandbox.loop import READ
@@ -50,6 +50,7 @@ class Container:
         self.spec = spec
         self.directory = directory
         self.pid = 0
+        """The number of process 1 of the container in /proc."""
         self.running = False
         self.attached: list[Peer] = []
         self._early: list[tuple[int, bytes]] | None = [] if spec["stdin_once"] else None
@@ -71,7 +72,8 @@ class Container:
         self._retries = 0
         self._retrying = False
         self._log = CriLog(spec["log_path"])
-        self._pidfd = -1
+        self._recorded = False
+        self.pidfd = -1
         self._start(pod)
 
     @property
@@ -103,8 +105,8 @@ class Container:
         pod = {**pod, "files": mounts}
         self._sync, child_sync = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         inner, outer = self._open_stdio()
-        self.pid = syscalls.clone(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
-        if self.pid == 0:
+        self._child = syscalls.clone(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
+        if self._child == 0:
             process.run_first(spec, self.directory, pod, inner, child_sync)
         child_sync.close()
         for fd in inner:
@@ -115,8 +117,9 @@ class Container:
             self._read_from(outer[2], b"stderr", wire.ERR)
         self._sync.setblocking(False)
         self._loop.watch(self._sync.fileno(), READ, self._sync_ready)
-        self._pidfd = os.pidfd_open(self.pid)
-        self._loop.watch(self._pidfd, READ, self._exited)
+        self.pidfd = os.pidfd_open(self._child)
+        self.pid = pids.pid_of(self.pidfd)
+        self._loop.watch(self.pidfd, READ, self._exited)
 
     def _open_stdio(self) -> tuple[list[int], list[int]]:
         """Return the container's (stdin, stdout, stderr) and the shim's ends (stdin -1 when it is null)."""
@@ -151,10 +154,35 @@ class Container:
             if descriptors:
                 self.terminal = descriptors[0]
                 self._read_from(self.terminal, b"stdout", wire.OUT)
+            elif data == process.READY:
+                self._record_start()
             elif data:
                 self.failure = json.loads(data)
             else:
                 self._settle()
+
+    def _record_start(self) -> None:
+        """Let the process call exec, once it is on disk that it did: whoever comes after us does not run it again."""
+        if self._settled:
+            return
+        self._started_at = time.time()
+        try:
+            files.write_state(f"{self.directory}/{STATE}", self.state())
+        except OSError as error:
+            if self._retries < _MAX_RETRIES:
+                self._retries += 1
+                self._loop.later(_RETRY_SECONDS, self._record_start)
+                return
+            self.failure = {
+                "exit_code": 128,
+                "message": f"cannot record the start: {error.strerror or error}",
+            }
+        self._retries = 0
+        self._recorded = self.failure is None
+        try:
+            self._sync.send(process.GO if self._recorded else process.STOP)
+        except OSError:
+            return  # it has died, which is told by the end of the connection
 
     def _settle(self) -> None:
         """The process has called exec, or died before it."""
@@ -163,9 +191,12 @@ class Container:
         self._sync.close()
         if self.failure is None:
             self.running = True
-            self._started_at = time.time()
-            self._write_state()
+            if not self._recorded:
+                self._started_at = time.time()
+                self._write_state()
             self._on_started(self)
+        elif self._recorded:
+            os.unlink(f"{self.directory}/{STATE}")
 
     def _write_state(self) -> None:
         try:
@@ -239,10 +270,10 @@ class Container:
     # End.
 
     def _exited(self, events: int) -> None:
-        self._loop.forget(self._pidfd)
-        os.close(self._pidfd)
-        self._pidfd = -1
-        _, status = os.waitpid(self.pid, 0)
+        self._loop.forget(self.pidfd)
+        os.close(self.pidfd)
+        self.pidfd = -1
+        _, status = os.waitpid(self._child, 0)
         self._sync_ready(READ)  # the end of `sync` may be in the same round of the loop
         self._finished_at = time.time()
         self._exit_code = os.waitstatus_to_exitcode(status)
@@ -288,9 +319,9 @@ class Container:
 
     def kill(self, number: int) -> None:
         """Signal process 1. Raises ProcessLookupError when it has ended."""
-        if self._pidfd < 0:
+        if self.pidfd < 0:
             raise ProcessLookupError
-        signal.pidfd_send_signal(self._pidfd, number)
+        signal.pidfd_send_signal(self.pidfd, number)
 
     def attach(self, peer: Peer, stdin: bool) -> None:
         """Stream output to `peer` from now on; answer with a descriptor to write to when `stdin`.

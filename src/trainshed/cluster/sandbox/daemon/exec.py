@@ -54,7 +54,7 @@ class ExecProcess:
                 os.close(in_read)
                 inner[0] = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._sync, child_sync = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.pid = _clone_into(container.pid, spec, inner, child_sync)
+        self.pid = _clone_into(container, spec, inner, child_sync)
         child_sync.close()
         for fd in inner:
             os.close(fd)
@@ -118,7 +118,7 @@ class ExecProcess:
             return
 
 
-def _clone_into(target: int, spec: Message, stdio: list[int], sync: socket.socket) -> int:
+def _clone_into(target: Container, spec: Message, stdio: list[int], sync: socket.socket) -> int:
     """Start a process in the namespaces of `target`; return its pid, 0 when that failed.
 
     Two steps, for entering a pid namespace concerns children only. The first child's child is made with
@@ -139,15 +139,15 @@ def _clone_into(target: int, spec: Message, stdio: list[int], sync: socket.socke
     return int(number or b"0")
 
 
-def _enter_and_clone(target: int, spec: Message, stdio: list[int], sync: socket.socket, write: int) -> None:
+def _enter_and_clone(
+    target: Container, spec: Message, stdio: list[int], sync: socket.socket, write: int
+) -> None:
     user = -1
     own = os.stat("/proc/self/ns/user")
-    theirs = os.stat(f"/proc/{target}/ns/user")
+    theirs = os.stat(f"/proc/{target.pid}/ns/user")
     if (own.st_dev, own.st_ino) != (theirs.st_dev, theirs.st_ino):
-        user = os.open(f"/proc/{target}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    pidfd = os.pidfd_open(target)
-    syscalls.setns(pidfd, syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
-    os.close(pidfd)
+        user = os.open(f"/proc/{target.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    syscalls.setns(target.pidfd, syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
     pid = syscalls.clone(syscalls.CLONE_PARENT)
     if pid == 0:
         os.close(write)

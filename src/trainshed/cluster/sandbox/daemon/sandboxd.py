@@ -9,17 +9,19 @@ through a living shim or netd (`adopt`) and goes on in them.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import json
 import os
 import signal
 import socket
+import sys
 
-from trainshed.cluster.sandbox import files, wire
+from trainshed.cluster.sandbox import bootstrap, files, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim
-from trainshed.cluster.sandbox.linux import netlink, syscalls, userns
+from trainshed.cluster.sandbox.linux import interpreter, netlink, syscalls, userns
 from trainshed.cluster.sandbox.loop import Loop, record_crash
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
 
@@ -44,8 +46,13 @@ class LaunchError(Exception):
 
 
 def main(argv: list[str]) -> int:
-    """Launch the daemon: `sandboxd <run directory> <pods directory>`. One line of JSON tells the outcome."""
-    run, pods = argv
+    """Launch the daemon: `sandboxd <run directory> <pods directory>`. One line of JSON tells the outcome.
+
+    With more arguments be the daemon: `_become_daemon` has run the interpreter again.
+    """
+    run, pods, *held = argv
+    if held:
+        _serve(run, pods, [int(number) for number in held])
     to_daemon_read, to_daemon = os.pipe()
     from_daemon, from_daemon_write = os.pipe()
     pid = os.fork()
@@ -73,9 +80,9 @@ def main(argv: list[str]) -> int:
 
 
 def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
-    status = 1
     try:
         os.setsid()
+        _leave_keyring()
         os.umask(0o022)  # the roots of containers are made with it; what is private says so
         syscalls.set_process_name("trainshed-sandboxd")
         lock = os.open(f"{run}/sandboxd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -88,19 +95,68 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
             user, cluster = _make_namespaces(mapped, report)
         else:
             user, cluster = found
-        daemon = Daemon(run, pods, user, cluster, lock)
-        _tell(report, {"pid": os.getpid(), "adopted": found is not None})
-        os.close(report)
-        _detach_stdio()
-        daemon.run()
-        status = 0
+        userns.forbid_cgroup_namespaces()
+        _become_daemon(run, pods, [user, cluster, lock, report, int(found is not None)])
     except LaunchError as error:
         _tell(report, {"step": error.step, "detail": error.detail})
     except BaseException as error:
         record_crash()
         _tell(report, {"step": "start", "detail": str(error)})
     finally:
+        os._exit(1)
+
+
+def _become_daemon(run: str, pods: str, held: list[int]) -> NoReturn:
+    """Go on in `_serve`, in an interpreter that pods cannot write to."""
+    try:
+        program, keeper = interpreter.open_read_only()
+    except OSError as error:
+        os.write(2, f"the interpreter is within reach of pods: {error}\n".encode())
+        _serve(run, pods, [*held, -1])
+    for number in (*held[:-1], keeper.fileno()):
+        os.set_inheritable(number, True)
+    arguments = [str(number) for number in (*held, keeper.fileno())]
+    os.execve(
+        program,
+        [sys.executable, "-I", "-S", bootstrap.__file__, __name__, run, pods, *arguments],
+        dict(os.environ),
+    )
+
+
+def _serve(run: str, pods: str, held: list[int]) -> NoReturn:
+    user, cluster, lock, report, adopted, keeper = held
+    status = 1
+    try:
+        for number in (user, cluster, lock, report):
+            os.set_inheritable(number, False)
+        if keeper >= 0:
+            os.close(keeper)
+            os.wait()
+        syscalls.set_process_name("trainshed-sandboxd")
+        daemon = Daemon(run, pods, user, cluster, lock)
+        _tell(report, {"pid": os.getpid(), "adopted": bool(adopted)})
+        os.close(report)
+        _detach_stdio()
+        daemon.run()
+        status = 0
+    except BaseException as error:
+        record_crash()
+        _tell(report, {"step": "start", "detail": str(error)})
+    finally:
         os._exit(status)
+
+
+def _leave_keyring() -> None:
+    """Let no pod see the keys of the session that started the cluster: tickets, keys of disks."""
+    try:
+        syscalls.join_session_keyring()
+    except OSError as error:
+        if error.errno not in (
+            errno.ENOSYS,
+            errno.EPERM,
+            errno.EACCES,
+        ):  # then no pod can ask for keys either
+            raise LaunchError("start", f"no session keyring of its own: {error.strerror}") from None
 
 
 def _tell(report: int, message: Message) -> None:
@@ -231,11 +287,11 @@ class Daemon:
         else:
             peer.answer({"failure": f"unknown operation {operation!r}"})
 
-    def _fork(self, peer: Peer) -> socket.socket | None:
+    def _fork(self, peer: Peer, fork: Callable[[], int] = os.fork) -> socket.socket | None:
         """Return the connection of `peer` in a new child, None here."""
         sock = peer.release()  # before the fork: both processes share one epoll set
         try:
-            if os.fork():
+            if fork():
                 return None
         except OSError as error:
             wire.send_all(sock, wire.message_frame({"failure": f"cannot fork: {error.strerror}"}))
@@ -311,7 +367,7 @@ class Daemon:
         except OSError as error:
             peer.answer({"failure": str(error)})
             return
-        sock = self._fork(peer)
+        sock = self._fork(peer, lambda: syscalls.clone(syscalls.CLONE_NEWPID))
         if sock is None:
             return
         try:

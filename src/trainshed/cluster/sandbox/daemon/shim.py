@@ -1,8 +1,9 @@
 """The shim: one process per pod, a fork of `sandboxd`, that outlives every other part.
 
 It owns the pod's network, ipc and uts namespaces, serves `<pod>/sandbox/shim.sock`, and keeps on disk what
-a restarted control plane has to know: `sandbox.json`, and `state.json` of every attempt. When it is killed
-its containers are, too (PR_SET_PDEATHSIG): nothing runs that nobody owns.
+a restarted control plane has to know: `sandbox.json`, and `state.json` of every attempt. It is process 1 of a
+pid namespace which those of its containers are below: when it ends, for whatever reason, the kernel kills all
+that is in them before it lets the shim go. Nothing runs that nobody owns.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.sandbox import files
+from trainshed.cluster.sandbox import files, pids
 from trainshed.cluster.sandbox.daemon import podfiles
 from trainshed.cluster.sandbox.daemon.accounting import pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
@@ -83,7 +84,8 @@ class Shim:
 
     def _write(self, stopped: bool) -> None:
         state = {key: self._spec[key] for key in ("uid", "namespace", "name", "host_network")}
-        state |= {"ip": self._ip, "pid": os.getpid(), "stopped": stopped}
+        pid = pids.own_pid()
+        state |= {"ip": self._ip, "pid": pid, "start_ticks": pids.start_ticks(pid), "stopped": stopped}
         files.write_state(f"{self._directory}/{files.SANDBOX}", state)
 
     def _state(self) -> Message:
@@ -91,7 +93,7 @@ class Shim:
         state = {key: self._spec[key] for key in ("uid", "namespace", "name")}
         containers = [*running, *self._ended.values()]
         containers.sort(key=lambda one: (one["name"], -one["attempt"]))
-        return {**state, "ip": self._ip, "pid": os.getpid(), "containers": containers, "alive": True}
+        return {**state, "ip": self._ip, "pid": pids.own_pid(), "containers": containers, "alive": True}
 
     def _request(self, peer: Peer, message: Message) -> None:
         operations = {
@@ -251,7 +253,7 @@ class Shim:
         self._loop.watch(sock.fileno(), WRITE, finish)
 
     def _on_usage(self, peer: Peer, message: Message) -> None:
-        cpu, memory = pod_usage([one.pid for one in self._containers.values()], os.getpid())
+        cpu, memory = pod_usage([one.pid for one in self._containers.values()], pids.own_pid())
         peer.answer({"cpu_seconds": cpu, "memory_bytes": memory})
 
     def _on_namespaces(self, peer: Peer, message: Message) -> None:

@@ -1,7 +1,8 @@
 """What a container's first process does between clone and exec, and one that joins it.
 
 It runs in a copy of the shim and never returns: it becomes the command, or reports why not over `sync`
-(a SEQPACKET socket, close-on-exec) and exits. End of file without a report means that the command runs.
+(a SEQPACKET socket, close-on-exec) and exits. End of file without a report means that the command runs. Process 1
+says READY when only exec is left, and waits for GO.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import stat
 import termios
 
 from trainshed.cluster.sandbox.linux import credentials, pseudofs, syscalls
+from trainshed.cluster.sandbox.linux.beneath import open_beneath
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem, by_fd
 from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_PRIVATE, MS_REC
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+READY, GO, STOP = b"ready", b"1", b"0"
 OOM_SCORE = 500  # the kernel ends pods before the control plane
 _HOST = "/.host"
 
@@ -41,8 +44,10 @@ def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync:
         if spec["tty"]:
             _take_terminal(_open_terminal(sync), console=True)
         _become(spec, -1)
-        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-        _exec(spec["argv"], dict(spec["env"]))
+        env = dict(spec["env"])
+        file = find_command(spec["argv"][0], env.get("PATH"))
+        _wait_for_leave(sync)
+        _exec(file, spec["argv"], env)
     except BaseException as error:
         _report(sync, error)
     os._exit(128)
@@ -61,7 +66,8 @@ def run_joined(spec: Message, user_namespace: int, stdio: list[int], sync: socke
         except OSError as error:
             raise CommandError(128, f"chdir to cwd ({spec['cwd']!r}): {_reason(error)}") from None
         _become(spec, user_namespace)
-        _exec(spec["argv"], dict(spec["env"]))
+        env = dict(spec["env"])
+        _exec(find_command(spec["argv"][0], env.get("PATH")), spec["argv"], env)
     except BaseException as error:
         _report(sync, error)
     os._exit(128)
@@ -115,7 +121,7 @@ def _take_terminal(slave: int, console: bool) -> None:
 def _build_root(spec: Message, private: str, pod: Message) -> None:
     syscalls.mount("none", "/", "", MS_REC | MS_PRIVATE)
     # Sources are opened while the host's root is the root, and before the state directory is masked.
-    sources = [(_open_source(mount["source"]), mount) for mount in _ordered(pod["files"] + spec["mounts"])]
+    sources = [(_open_source(mount), mount) for mount in _ordered(pod["files"] + spec["mounts"])]
     layers = [(layer["path"], layer["source"]) for layer in spec["layers"]]
     for path, source in layers:
         if not os.path.isdir(source):
@@ -148,9 +154,17 @@ def _ordered(mounts: list[Message]) -> list[Message]:
     return sorted(mounts, key=lambda mount: os.path.normpath(mount["path"]).count("/"))
 
 
-def _open_source(path: str) -> int:
+def _open_source(mount: Message) -> int:
+    """Return a descriptor, by which the source is bound later: other pods may change what its path leads to."""
+    path, sub_path = mount["source"], mount.get("sub_path")
     try:
-        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        if not sub_path:
+            return fd
+        try:
+            return open_beneath(fd, sub_path)
+        finally:
+            os.close(fd)
     except OSError as error:
         raise CommandError(128, f"cannot mount {path}: {_reason(error)}") from None
 
@@ -202,8 +216,14 @@ def _become(spec: Message, user_namespace: int) -> None:
         credentials.rejoin(user_namespace, uid, gid, groups, capabilities, spec["no_new_privs"])
 
 
-def _exec(argv: list[str], env: dict[str, str]) -> None:
-    file = find_command(argv[0], env.get("PATH"))
+def _wait_for_leave(sync: socket.socket) -> None:
+    """Wait until the shim has recorded that the command runs."""
+    sync.send(READY)
+    if sync.recv(1) != GO:
+        os._exit(128)
+
+
+def _exec(file: str, argv: list[str], env: dict[str, str]) -> None:
     for number in range(1, signal.NSIG):
         try:
             signal.signal(number, signal.SIG_DFL)  # the interpreter ignores SIGPIPE and SIGXFSZ

@@ -40,10 +40,10 @@ def mount_proc(root: str, privileged: bool) -> None:
         syscalls.mount("proc", target, "proc", _SAFE)
     except PermissionError:
         syscalls.mount("/proc", target, "", MS_BIND | MS_REC)
-    if privileged:
-        return
     for name in _PROC_READ_ONLY:
         _protect(f"{target}/{name}")
+    if privileged:
+        return
     for name in _PROC_MASKED:
         mask(f"{target}/{name}")
 

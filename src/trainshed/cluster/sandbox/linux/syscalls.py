@@ -35,10 +35,16 @@ PR_SET_NAME = 15
 PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
 
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_BENEATH = 0x08
+
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
+_SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442  # the same on every architecture (numbers above 423 are)
+_SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -127,6 +133,35 @@ def make_read_only(target: str, recursive: bool = True) -> None:
     kept = found & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME)
     kept |= MS_RELATIME if found & os.ST_RELATIME else 0
     mount("none", target, "", MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
+    """openat2(2), Linux 5.6: open an existing file, with restrictions on how its path is resolved."""
+    how = _OpenHow(flags, 0, resolve)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_OPENAT2),
+        ctypes.c_int(directory),
+        os.fsencode(path),
+        ctypes.byref(how),
+        ctypes.c_size_t(ctypes.sizeof(how)),
+    )
+    return _check(int(result), path)
+
+
+def join_session_keyring() -> None:
+    """Leave the session keyring of whoever started this process for a new, empty one (keyctl(2))."""
+    number = _SYS_KEYCTL[os.uname().machine]
+    _check(
+        int(
+            _libc.syscall(
+                ctypes.c_long(number), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), ctypes.c_long(0)
+            )
+        )
+    )
 
 
 def prctl(option: int, value: int = 0) -> None:

@@ -44,6 +44,22 @@ def write_maps(pid: int) -> None:
     _write(pid, "gid_map", f"0 {os.getegid()} 1")
 
 
+def forbid_cgroup_namespaces() -> None:
+    """Let nothing in this user namespace make a cgroup namespace; say so in the log where that cannot be done.
+
+    The owner of one may mount the hierarchies of the machine's cgroups, whose files belong to the user that pods run
+    as: `cgroup.kill` there ends whatever the user runs. Without one the kernel refuses the mount, for the namespace
+    that it is done in is the machine's.
+    """
+    try:
+        with open("/proc/sys/user/max_cgroup_namespaces", "w") as file:
+            file.write("0")
+    except FileNotFoundError:
+        return  # a kernel without cgroups
+    except OSError as error:  # a read-only /proc/sys of an outer container
+        os.write(2, f"pods may make cgroup namespaces: {error}\n".encode())
+
+
 def _write(pid: int, name: str, text: str) -> None:
     try:
         fd = os.open(f"/proc/{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC)

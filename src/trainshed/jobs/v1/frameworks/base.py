@@ -21,14 +21,14 @@ import msgspec
 
 from trainshed.api.v1.common import JobKind
 from trainshed.jobs.engine import constants as c
-from trainshed.jobs.engine.children import Children, Tally
+from trainshed.jobs.engine.children import Children, Tally, exit_code, tally
 from trainshed.jobs.engine.events import exit_events
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.owned import POD_EVENTS, Grant, Owned, Owns
 from trainshed.jobs.v1 import restart
 from trainshed.kube.meta.objects import Object, name_of, objects, section
-from trainshed.kube.meta.plan import Event, Told
+from trainshed.kube.meta.plan import Event, Tells, Told
 from trainshed.kube.meta.pods import container_named, port_named
 from trainshed.kube.meta.resources import Resource
 
@@ -149,6 +149,10 @@ class Framework(Phase):
 
     kind: ClassVar[JobKind]
     flags: tuple[Flag, ...] = ()
+    surplus_told: ClassVar[Tells | None] = POD_EVENTS
+    """How the deletion of pods above the replica count is told; None for silence."""
+    copies_finalizers: ClassVar[bool] = True
+    """Pods have the finalizers of their template."""
 
     def options(self, values: Mapping[str, Any]) -> msgspec.Struct | None:
         """Return what the flags of the kind say, by the name of each; `options.by_kind` then has it.
@@ -179,6 +183,10 @@ class Framework(Phase):
 
     # Judgement.
 
+    def tallies(self, job: Job, children: Children) -> dict[str, Tally]:
+        """Return how the pods of each replica type are doing."""
+        return {replica.type: tally(children.of(replica)) for replica in job.replicas}
+
     def judge(self, job: Job, seen: Seen) -> Judgement:
         """Return what the children mean for the job: by default, the leader's type decides."""
         leader = self.leader(job)
@@ -203,8 +211,12 @@ class Framework(Phase):
                 message = self.failing_message(job, replica, tally.failed, restarts)
                 yield Failing(replica.type, tally.failed, restarts, message)
 
+    def exit_code(self, pod: Object) -> int | None:
+        """Return how the program of a pod ended, None where that was not recorded."""
+        return exit_code(pod, self.kind.container_name)
+
     def restart(self, job: Job, replica: Replica, exit_code: int | None) -> restart.Restart:
-        """Return what becomes of a failed pod; `exit_code` is that of the training container, if recorded."""
+        """Return what becomes of a failed pod; `exit_code` is that of its program, if recorded."""
         return restart.by_policy(replica.restart_policy, exit_code)
 
     # Words.

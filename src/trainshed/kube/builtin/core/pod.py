@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainshed.kube.builtin.kind import ALL, STATUS, Builtin, proxy, row
 from trainshed.kube.builtin.parts.pod import table
 from trainshed.kube.builtin.parts.pod.changes import change_causes
-from trainshed.kube.builtin.parts.pod.defaults import pod_spec_defaults, setdefault
+from trainshed.kube.builtin.parts.pod.defaults import live_pod_defaults, setdefault
 from trainshed.kube.builtin.parts.pod.rules import pod_spec_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
@@ -40,7 +40,7 @@ _FIELDS = (
 
 
 def _defaults(obj: Object) -> None:
-    pod_spec_defaults(setdefault(obj, "spec", {}))
+    live_pod_defaults(setdefault(obj, "spec", {}))
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:

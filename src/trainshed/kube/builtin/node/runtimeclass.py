@@ -7,7 +7,7 @@ from typing import Any
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.meta.objects import Object, name_of
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import RUNTIMECLASSES
 
 
 def _row(obj: Object, now: float) -> list[Any]:
@@ -16,7 +16,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 KIND = Builtin(
     info=row(
-        Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False),
+        RUNTIMECLASSES,
         create_on_update=True,
         unconditional_update=False,
     ),

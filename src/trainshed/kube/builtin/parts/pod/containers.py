@@ -352,3 +352,18 @@ def security_causes(security: Object, path: str) -> Iterator[Cause]:
             text = "must be between 0 and 2147483647, inclusive"
             yield causes.invalid(f"{path}.supplementalGroups[{index}]", group, text)
     yield from one_of(security, path, "fsGroupChangePolicy", ("Always", "OnRootMismatch"))
+    yield from _seccomp(section(security, "seccompProfile"), f"{path}.seccompProfile")
+
+
+def _seccomp(profile: Object, path: str) -> Iterator[Cause]:
+    if not profile:
+        return
+    kind, local = profile.get("type"), profile.get("localhostProfile")
+    yield from one_of(profile, path, "type", ("Localhost", "RuntimeDefault", "Unconfined"))
+    if not kind:
+        yield causes.required(f"{path}.type", "type is required when seccompProfile is set")
+    if kind == "Localhost" and not local:
+        yield causes.required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
+    if kind != "Localhost" and local:
+        text = "can only be set when seccomp type is Localhost"
+        yield causes.invalid(f"{path}.localhostProfile", local, text)

@@ -1,4 +1,4 @@
-"""Defaults of a pod spec, the same for pods and templates.
+"""Defaults of a pod spec: those of pods and templates, and those of pods alone.
 
 Source: `pkg/apis/core/v1/defaults.go` of Kubernetes. Every function fills its argument in place.
 """
@@ -24,14 +24,22 @@ def setdefault(owner: Object, key: str, value: Any) -> Any:
     return held
 
 
+def live_pod_defaults(spec: Object) -> None:
+    """Fill in the spec of a pod, with what a template leaves open: it speaks of pods to come."""
+    spec.setdefault("enableServiceLinks", True)
+    pod_spec_defaults(spec)
+    for field in ("initContainers", "containers"):
+        for container in spec.get(field) or ():
+            _requests(container)
+
+
 def pod_spec_defaults(spec: Object) -> None:
-    """Fill in a pod spec."""
+    """Fill in what pods and templates have in common."""
     setdefault(spec, "restartPolicy", "Always")
     setdefault(spec, "dnsPolicy", "ClusterFirst")
     setdefault(spec, "schedulerName", "default-scheduler")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("securityContext", {})
-    spec.setdefault("enableServiceLinks", True)
     # The older name is kept equal, as upstream's conversion does.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
@@ -65,11 +73,6 @@ def _container(container: Object, host_network: bool) -> None:
     setdefault(container, "terminationMessagePolicy", "File")
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = image_pull_policy(container.get("image") or "")
-    resources = container.get("resources")
-    if resources and resources.get("limits"):
-        requests = setdefault(resources, "requests", {})
-        for name, amount in resources["limits"].items():
-            requests.setdefault(name, amount)
     for port in container.get("ports") or ():
         setdefault(port, "protocol", "TCP")
         if host_network and port.get("containerPort") and not port.get("hostPort"):
@@ -88,6 +91,15 @@ def _container(container: Object, host_network: bool) -> None:
             setdefault(source["resourceFieldRef"], "divisor", "0")
     if section(container, "securityContext").get("procMount") == "":
         del container["securityContext"]["procMount"]
+
+
+def _requests(container: Object) -> None:
+    """Request what is limited and not requested."""
+    resources = container.get("resources")
+    if resources and resources.get("limits"):
+        requests = setdefault(resources, "requests", {})
+        for name, amount in resources["limits"].items():
+            requests.setdefault(name, amount)
 
 
 def _probe(probe: Object) -> None:

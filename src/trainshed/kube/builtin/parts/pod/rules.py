@@ -13,7 +13,7 @@ from trainshed.kube.builtin.parts.pod.containers import container_causes, securi
 from trainshed.kube.builtin.parts.pod.scheduling import scheduling_causes
 from trainshed.kube.builtin.parts.pod.volumes import volume_causes
 from trainshed.kube.meta import causes, names
-from trainshed.kube.meta.causes import non_negative, one_of
+from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.schema.metadata import annotations_causes, labels_causes
@@ -51,7 +51,9 @@ def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
     if get("dnsPolicy") == "None" and not section(spec, "dnsConfig").get("nameservers"):
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
         yield causes.required(f"{path}.dnsConfig.nameservers", text)
-    yield from non_negative(spec, path, "terminationGracePeriodSeconds")
+    yield from one_of(section(spec, "os"), f"{path}.os", "name", ("linux", "windows"))
+    if "os" in spec and not section(spec, "os").get("name"):
+        yield causes.required(f"{path}.os.name")
     deadline = get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2147483647:
         text = "must be between 1 and 2147483647, inclusive"
@@ -96,3 +98,18 @@ def _containers(spec: Object, path: str, volumes: set[str]) -> Iterator[Cause]:
             if name and name in seen:
                 yield causes.duplicate(f"{at}.name", name)
             seen.add(name or "")
+    yield from _host_ports(spec, path)
+
+
+def _host_ports(spec: Object, path: str) -> Iterator[Cause]:
+    """Yield the ports of the host that two containers would take; init containers run one by one."""
+    taken: set[tuple[str, str, int]] = set()
+    for index, container in enumerate(spec.get("containers") or ()):
+        for number, port in enumerate(container.get("ports") or ()):
+            if not port.get("hostPort"):
+                continue
+            place = (port.get("protocol", ""), port.get("hostIP", ""), port["hostPort"])
+            if place in taken:
+                shown = "/".join(str(part) for part in place)
+                yield causes.duplicate(f"{path}.containers[{index}].ports[{number}].hostPort", shown)
+            taken.add(place)

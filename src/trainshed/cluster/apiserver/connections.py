@@ -1,0 +1,173 @@
+"""HTTP/1.1 connections that cost little until they have asked for something.
+
+Anybody who reaches the socket may connect, so what a connection may hold before its request is known is bounded: the
+bytes and the number of headers of a request head, the time that it takes, the body of a request that was answered
+already, and the connections of one address.
+
+Source of the figures: net/http and kube-apiserver (`DefaultMaxHeaderBytes`, `ReadHeaderTimeout`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD_BYTES = 1024 * 1024
+MAX_HEADERS = 1_000
+HEAD_SECONDS = 32.0
+"""How long a request head may take from the first byte, or on a new connection from its start."""
+MAX_UNREAD_BYTES = 256 * 1024
+"""How much more of a body is read, and thrown away, once its request is answered."""
+PER_PEER = 2_048
+_LINGER_SECONDS = 1.0
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: 35\r\nconnection: close\r\n\r\n431 Request Header Fields Too Large"
+)
+
+
+class Peers:
+    """The connections of each address. At most `limit` of them: one more takes the place of the one that has been
+    idle for longest, or is refused when all are at work."""
+
+    def __init__(self, limit: int = PER_PEER) -> None:
+        self._limit = limit
+        self._count: dict[str, int] = {}
+        self._idle: dict[str, dict[GuardedProtocol, None]] = {}
+
+    def opened(self, connection: GuardedProtocol) -> None:
+        """Count a new connection, which is idle, and hang up on one when there are too many."""
+        peer = connection.peer
+        self._count[peer] = self._count.get(peer, 0) + 1
+        idle = self._idle.setdefault(peer, {})
+        if self._count[peer] > self._limit:
+            next(iter(idle), connection).transport.abort()
+        idle[connection] = None
+
+    def closed(self, connection: GuardedProtocol) -> None:
+        """Forget a connection."""
+        peer = connection.peer
+        self.working(connection)
+        self._count[peer] -= 1
+        if not self._count[peer]:
+            del self._count[peer], self._idle[peer]
+
+    def working(self, connection: GuardedProtocol) -> None:
+        """Note that a connection has asked for something."""
+        self._idle[connection.peer].pop(connection, None)
+
+    def idle(self, connection: GuardedProtocol) -> None:
+        """Note that a connection has its answer."""
+        self._idle[connection.peer][connection] = None
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 protocol with bounds on what it holds for a peer that has not asked yet."""
+
+    peer = ""
+    _peers: Peers | None = None
+    _in_head = True
+    _begun = False
+    _head_bytes = 0
+    _refused = False
+    _unread = 0
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.peer = self.client[0] if self.client else ""
+        self._peers = _peers_of(self.server_state)
+        self._peers.opened(self)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_arrived()
+        if self._peers is not None:
+            self._peers.closed(self)
+            self._peers = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused or self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse()
+            elif self._head_bytes or self._begun:
+                self._expect_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._begun = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if len(self.headers) > MAX_HEADERS:
+            self._refused = True
+            raise ValueError  # for the parser, which then has `send_400_response` called
+
+    def on_headers_complete(self) -> None:
+        self._in_head = self._begun = False
+        self._head_bytes = self._unread = 0
+        self._head_arrived()
+        if self._peers is not None:
+            self._peers.working(self)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle is not None and self.cycle.response_complete:
+            self._unread += len(body)
+            if self._unread > MAX_UNREAD_BYTES:
+                self.transport.abort()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        self._head_bytes = 0
+        if self.cycle is not None and self.cycle.response_complete:
+            self._head_arrived()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._peers is None or self.transport.is_closing() or not self.cycle.response_complete:
+            return
+        self._peers.idle(self)
+        if not self._in_head:  # the rest of a body that nobody wants any more
+            self._expect_head()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._refused:
+            self._refuse()
+        else:
+            super().send_400_response(msg)
+
+    def _expect_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _head_arrived(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _refuse(self) -> None:
+        """Answer 431 and hang up, also on a peer that goes on sending."""
+        self._refused = True
+        self.headers = []
+        self.transport.write(_TOO_LARGE)
+        self.transport.close()
+        self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+
+def _peers_of(server_state: Any) -> Peers:
+    """Return the addresses that a server knows; all its listeners share them."""
+    peers: Peers | None = getattr(server_state, "trainshed_peers", None)
+    if peers is None:
+        peers = server_state.trainshed_peers = Peers()
+    return peers

@@ -1,0 +1,49 @@
+"""Opening paths that a pod may change while they are resolved: nothing leads out of the directory they start in.
+
+The kernel checks every step of the resolution (openat2, RESOLVE_BENEATH); a check of our own before or after it would
+look at another path than the one that is opened. What is opened is used by its descriptor, never by its name again.
+"""
+
+from __future__ import annotations
+
+import os
+
+from trainshed.cluster.sandbox.linux import syscalls
+
+_PATH = os.O_PATH | os.O_CLOEXEC
+_RESOLVE = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS
+_ATTEMPTS = 64
+
+
+def open_beneath(root: int, path: str) -> int:
+    """Return an O_PATH descriptor of `path` below the directory `root`; symbolic links are followed within it.
+
+    Raises OSError; EXDEV where the path leads out.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return syscalls.openat2(root, path, _PATH, _RESOLVE)
+        except BlockingIOError:
+            continue  # something was renamed meanwhile, and the kernel could not be sure
+    return syscalls.openat2(root, path, _PATH, _RESOLVE)
+
+
+def make_beneath(root: int, path: str) -> int:
+    """As `open_beneath`; directories that are missing are made."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    current = os.open(".", _PATH | os.O_DIRECTORY, dir_fd=root)
+    for number, part in enumerate(parts, start=1):
+        place = "/".join(parts[:number])
+        try:
+            try:
+                following = open_beneath(root, place)
+            except FileNotFoundError:
+                try:
+                    os.mkdir(part, 0o755, dir_fd=current)
+                except FileExistsError:
+                    pass  # made by another pod meanwhile; a link to nowhere is told by the next line
+                following = open_beneath(root, place)
+        finally:
+            os.close(current)
+        current = following
+    return current

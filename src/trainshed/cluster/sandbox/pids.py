@@ -1,0 +1,33 @@
+"""Which process is which, across pid namespaces and over time."""
+
+from __future__ import annotations
+
+import os
+
+
+def own_pid() -> int:
+    """Return this process's number in the pid namespace of /proc, the host's: a shim is process 1 in its own."""
+    return int(os.readlink("/proc/self"))
+
+
+def pid_of(pidfd: int) -> int:
+    """Return the number, in the pid namespace of /proc, of the process that a pidfd refers to.
+
+    Raises ProcessLookupError when it has ended. Format: pidfd_open(2), "Pid" in fdinfo.
+    """
+    with open(f"/proc/self/fdinfo/{pidfd}") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name == "Pid" and int(value) > 0:
+                return int(value)
+    raise ProcessLookupError
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot (proc(5), field 22); None when it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])

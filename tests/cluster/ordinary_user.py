@@ -1,0 +1,54 @@
+"""Running things as an ordinary user of the machine, which takes root."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainshed.cluster.sandbox import bootstrap
+
+
+def run_as(uid: int, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that may import the package and the tests' libraries, as the user `uid`."""
+    source = bootstrap.source_directory()
+    packages = Path(pytest.__file__).parents[1]
+    env = {"PYTHONPATH": f"{source}:{packages}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        command,
+        user=uid,
+        group=uid,
+        extra_groups=[],
+        env=env,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def python_for_everybody(uid: int) -> str:
+    """Return an interpreter of this version that `uid` may run."""
+    wanted = "import sys, msgspec; print(sys.version_info[:2])"
+    packages = str(Path(pytest.__file__).parents[1])
+    for python in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}"):
+        try:
+            done = subprocess.run(
+                [python, "-c", wanted],
+                user=uid,
+                group=uid,
+                extra_groups=[],
+                env={"PYTHONPATH": packages},
+                cwd="/",
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except OSError:
+            continue
+        if done.stdout.strip() == str(tuple(sys.version_info[:2])):
+            return python
+    pytest.skip("no Python of this version that another user may run")

@@ -1,0 +1,146 @@
+"""Answers that kube-apiserver 1.33 gives, one row each, where the two once differed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.api_world import MERGE, World, config_map, pod
+from trainshed.kube.meta.objects import Object
+
+NS = "/api/v1/namespaces/default"
+INGRESSES = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+STRATEGIC = "application/strategic-merge-patch+json"
+HTTP_PORT = {"containerPort": 80, "hostPort": 8080}
+
+
+def two_of(port: Object) -> list[Object]:
+    return [{"name": name, "image": "i:1", "ports": [port]} for name in ("a", "b")]
+
+
+def ingress(path: Object) -> Object:
+    return {"metadata": {"name": "i"}, "spec": {"rules": [{"http": {"paths": [path]}}]}}
+
+
+BACKEND = {"service": {"name": "s", "port": {"number": 80}}}
+PATHS = "spec.rules[0].http.paths[0]"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "causes"),
+    [
+        (
+            f"{NS}/pods",
+            pod("p", containers=two_of(HTTP_PORT)),
+            [("spec.containers[1].ports[0].hostPort", 'Duplicate value: "TCP//8080"')],
+        ),
+        (
+            f"{NS}/pods",
+            pod("p", securityContext={"seccompProfile": {"type": "X"}}),
+            [
+                (
+                    "spec.securityContext.seccompProfile.type",
+                    'Unsupported value: "X": supported values: "Localhost", "RuntimeDefault", "Unconfined"',
+                )
+            ],
+        ),
+        (
+            f"{NS}/pods",
+            pod("p", os={"name": "plan9"}),
+            [("spec.os.name", 'Unsupported value: "plan9": supported values: "linux", "windows"')],
+        ),
+        (
+            INGRESSES,
+            ingress({"path": "/", "backend": BACKEND}),
+            [(f"{PATHS}.pathType", "Required value: pathType must be specified")],
+        ),
+        (
+            INGRESSES,
+            ingress({"path": "/", "pathType": "Prefix", "backend": {}}),
+            [(f"{PATHS}.backend", "Required value: resource or service backend is required")],
+        ),
+        (
+            INGRESSES,
+            ingress({"path": "x", "pathType": "Exact", "backend": BACKEND}),
+            [(f"{PATHS}.path", 'Invalid value: "x": must be an absolute path')],
+        ),
+    ],
+)
+async def test_refused(world: World, path: str, body: Object, causes: list[tuple[str, str]]) -> None:
+    error = await world.refused(422, "POST", path, body)
+    assert [(cause["field"], cause["message"]) for cause in error["details"]["causes"]] == causes
+
+
+async def test_taken(world: World) -> None:
+    made = await world.ok("POST", f"{NS}/pods", pod("p", terminationGracePeriodSeconds=-1))
+    assert made["spec"]["terminationGracePeriodSeconds"] == -1
+    other = two_of(HTTP_PORT)
+    other[1]["ports"] = [{**HTTP_PORT, "protocol": "UDP"}]
+    await world.ok("POST", f"{NS}/pods", pod("q", containers=other))
+    await world.ok("POST", INGRESSES, ingress({"pathType": "ImplementationSpecific", "backend": BACKEND}))
+
+
+async def test_a_runtime_class_has_to_exist(world: World) -> None:
+    error = await world.refused(403, "POST", f"{NS}/pods", pod("p", runtimeClassName="kata"))
+    assert error["message"] == 'pods "p" is forbidden: pod rejected: RuntimeClass "kata" not found'
+    classes = "/apis/node.k8s.io/v1/runtimeclasses"
+    await world.ok("POST", classes, {"metadata": {"name": "kata"}, "handler": "kata"})
+    await world.ok("POST", f"{NS}/pods", pod("p", runtimeClassName="kata"))
+
+
+async def test_a_put_names_its_object(world: World) -> None:
+    await world.ok("POST", f"{NS}/configmaps", config_map("a"))
+    error = await world.refused(400, "PUT", f"{NS}/configmaps/a", {"data": {"k": "v"}})
+    assert error["message"] == (
+        "the name of the object (a based on URL) was undeterminable: name must be provided"
+    )
+    body = config_map("a")
+    body["metadata"]["uid"] = "other"
+    error = await world.refused(409, "PUT", f"{NS}/configmaps/a", body)
+    assert "Precondition failed: UID in precondition: other, UID in object meta: " in error["message"]
+
+
+def deployment(name: str) -> Object:
+    container = {"name": "main", "image": "i:1", "resources": {"limits": {"cpu": "1"}}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    }
+
+
+async def test_a_template_gets_no_defaults_of_pods(world: World) -> None:
+    """Requests follow limits, and services are in the environment, when a pod is made of it."""
+    made = await world.ok("POST", DEPLOYMENTS, deployment("d"))
+    spec = made["spec"]["template"]["spec"]
+    assert "enableServiceLinks" not in spec
+    assert spec["containers"][0]["resources"] == {"limits": {"cpu": "1"}}
+    made = await world.ok("POST", f"{NS}/pods", {"metadata": {"name": "p"}, "spec": spec})
+    assert made["spec"]["enableServiceLinks"] is True
+    assert made["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
+
+
+async def test_a_strategic_merge_puts_new_items_first(world: World) -> None:
+    await world.ok("POST", DEPLOYMENTS, deployment("d"))
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "sidecar", "image": "s:1"}]}}}}
+    made = await world.ok("PATCH", f"{DEPLOYMENTS}/d", patch, content_type=STRATEGIC)
+    assert [c["name"] for c in made["spec"]["template"]["spec"]["containers"]] == ["sidecar", "main"]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json;as=Table;v=v1;g=meta.k8s.io"])
+async def test_an_object_leaves_a_selection_as_it_was(world: World, accept: str) -> None:
+    made = await world.ok("POST", f"{NS}/configmaps", config_map("a", {"x": "y"}))
+    since = made["metadata"]["resourceVersion"]
+    change = {"metadata": {"labels": {"x": "z"}}}
+    left = await world.ok("PATCH", f"{NS}/configmaps/a", change, content_type=MERGE)
+    lines = world.lines(
+        f"{NS}/configmaps", accept=accept, resourceVersion=since, labelSelector="x=y", includeObject="Object"
+    )
+    async with lines:
+        event: Any = await lines.next()
+    shown = event["object"]["rows"][0]["object"] if "Table" in accept else event["object"]
+    assert event["type"] == "DELETED"
+    assert shown["metadata"]["labels"] == {"x": "y"}
+    assert shown["metadata"]["resourceVersion"] == left["metadata"]["resourceVersion"]

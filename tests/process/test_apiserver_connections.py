@@ -1,0 +1,232 @@
+"""What an anonymous connection may cost the API server, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from trainshed.client.asgi import AsgiTransport
+from trainshed.client.client import Client
+from trainshed.cluster.apiserver import connections, http
+from trainshed.cluster.apiserver import serve as serving
+from trainshed.cluster.apiserver.app import ApiServer
+from trainshed.cluster.apiserver.bootstrap import bootstrap
+from trainshed.cluster.apiserver.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_UNREAD_BYTES
+from trainshed.cluster.apiserver.serve import serve
+from trainshed.cluster.pki import ensure_pki
+from trainshed.cluster.store import Store
+
+SECONDS = 10.0
+VERSION = b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+class Peer:
+    """One TLS connection, written to as raw bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def send(self, data: bytes) -> None:
+        """Send; a peer that was hung up on does not notice here."""
+        try:
+            self.writer.write(data)
+            await self.writer.drain()
+        except ConnectionError:
+            pass
+
+    async def status(self) -> int:
+        """Return the status of the next answer and read it to its end; 0 when the server hung up instead."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+                length = int(head.partition(b"content-length: ")[2].split(b"\r\n")[0])
+                await self.reader.readexactly(length)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return 0
+        return int(head.split()[1])
+
+    async def gone(self) -> None:
+        """Wait until the server has hung up."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                while await self.reader.read(65536):
+                    pass
+        except ConnectionError:
+            pass
+
+
+class Server:
+    """An API server on loopback."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.port, self.token = port, token
+        self._tls = ssl.create_default_context()
+        self._tls.check_hostname = False
+        self._tls.verify_mode = ssl.CERT_NONE
+        self._peers: list[Peer] = []
+
+    async def connect(self) -> Peer:
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", self.port, ssl=self._tls))
+        self._peers.append(peer)
+        return peer
+
+    async def answers(self) -> None:
+        """Fail unless another client is served."""
+        other = await self.connect()
+        await other.send(VERSION)
+        assert await other.status() == 200
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.writer.transport.abort()
+
+
+@asynccontextmanager
+async def running(tmp_path: Path) -> AsyncIterator[Server]:
+    """Yield an API server whose anonymous clients may read /version."""
+    pki = ensure_pki(tmp_path / "pki")
+    store = await Store.open(tmp_path / "store.db")
+    api = ApiServer.secured(store, pki)
+    client = Client(AsgiTransport(api, "test", ["system:masters"]))
+    await bootstrap(client)
+    listener = socket.create_server(("127.0.0.1", 0))
+    started, stopping = asyncio.Event(), asyncio.Event()
+    server = Server(listener.getsockname()[1], pki.admin_token)
+    task = asyncio.create_task(serve(api, [listener], pki, stopping, started=started.set))
+    await asyncio.wait_for(started.wait(), SECONDS)
+    try:
+        yield server
+    finally:
+        server.close()
+        stopping.set()
+        await asyncio.gather(task, return_exceptions=True)
+        await client.close()
+        await store.close()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with running(tmp_path) as server:
+        yield server
+
+
+async def test_a_head_without_end_is_a_431(server: Server) -> None:
+    peer = await server.connect()
+    await peer.send(b"GET /version HTTP/1.1\r\nx: ")
+    for _ in range(8):
+        await peer.send(b"a" * (MAX_HEAD_BYTES // 4))
+    assert await peer.status() == 431
+    await peer.gone()
+    await server.answers()
+
+
+async def test_many_headers_are_a_431(server: Server) -> None:
+    peer = await server.connect()
+    await peer.send(b"GET /version HTTP/1.1\r\n" + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n")
+    assert await peer.status() == 431
+    await peer.gone()
+    most = await server.connect()
+    await most.send(b"GET /version HTTP/1.1\r\n" + b"a: b\r\n" * MAX_HEADERS + b"\r\n")
+    assert await most.status() == 200
+
+
+async def test_large_bodies_and_pipelines_are_no_heads(server: Server) -> None:
+    peer = await server.connect()
+    head = b"POST /api/v1/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
+    for _ in range(8):
+        await peer.send(head % 200_000 + b"x" * 200_000)
+        assert await peer.status() == 403
+    await peer.send(VERSION * 3)
+    assert [await peer.status() for _ in range(3)] == [200, 200, 200]
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /ver", b"GET /version HTTP/1.1\r\nx: y", VERSION + b"GET /a"])
+async def test_a_head_has_to_come_in_time(
+    server: Server, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    peer = await server.connect()
+    await peer.send(sent)
+    await peer.gone()
+
+
+async def test_a_connection_that_was_served_may_rest(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the head has a deadline; between requests the keep-alive time counts."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    served, silent = await server.connect(), await server.connect()
+    await served.send(VERSION)
+    assert await served.status() == 200
+    await silent.gone()
+    await served.send(VERSION)
+    assert await served.status() == 200
+
+
+async def test_nobody_reads_the_body_of_a_refused_request(server: Server) -> None:
+    peer = await server.connect()
+    await peer.send(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n")
+    assert await peer.status() == 403
+    for _ in range(16):
+        await peer.send(b"x" * (MAX_UNREAD_BYTES // 8))
+    await peer.gone()
+
+
+async def test_the_rest_of_a_refused_body_has_to_come_in_time(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    peer = await server.connect()
+    await peer.send(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: 3000\r\n\r\nx")
+    assert await peer.status() == 403
+    await peer.gone()
+
+
+async def test_a_body_has_to_come_in_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "BODY_SECONDS", 0.3)
+    peer = await server.connect()
+    reviews = b"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    await peer.send(
+        b"POST %b HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\ncontent-length: 3000\r\n\r\n{"
+        % (reviews, server.token.encode())
+    )
+    assert await peer.status() == 504
+
+
+async def test_idle_connections_give_way_to_new_ones(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections.Peers.__init__, "__defaults__", (8,))
+    first = await server.connect()
+    rest = [await server.connect() for _ in range(7)]
+    await rest[0].send(VERSION)
+    assert await rest[0].status() == 200
+    await server.answers()
+    await first.gone()
+    await rest[0].send(VERSION)
+    assert await rest[0].status() == 200
+
+
+async def test_a_handshake_has_to_come_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HANDSHAKE_SECONDS", 0.3)
+    async with running(tmp_path) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        assert await asyncio.wait_for(reader.read(), SECONDS) == b""
+        writer.close()
+        await server.answers()
+
+
+def test_the_control_plane_opens_as_many_files_as_it_may() -> None:
+    program = (
+        "import resource\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
+        "from trainshed.cluster.control.controlplane import raise_file_limit\n"
+        "raise_file_limit()\n"
+        "assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
