@@ -85,7 +85,6 @@ def test_no_other_file_names_a_kind(kind: Kind) -> None:
         str(file.relative_to(SRC)): places
         for file in FILES
         if file not in allowed and (places := naming(file.read_text(), pattern_in(file, kind)))
-        if file not in allowed and (places := naming(file.read_text(), pattern_in(file, kind)))
     }
     assert found == {}
 
