@@ -13,6 +13,7 @@ from trainshed.api.v1.tensorflow import TFJOB, default_tfjob, validate_tfjob
 from trainshed.api.verdict import text
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.plan import Plan
+from trainshed.jobs.v1.frameworks.tensorflow import TensorFlowOptions
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Delete
 from trainshed.kube.meta.times import format_time
@@ -116,10 +117,8 @@ def test_the_domain_of_the_cluster_comes_from_the_operators_environment(dynamic:
     job = TF.job({"Worker": 2, "PS": 1}, spec={"enableDynamicWorker": dynamic})
     options = parse([], {"CUSTOM_CLUSTER_DOMAIN": "cluster.local"}).jobs
     assert '"ps":["train-ps-0.ns.svc.cluster.local:2222"]' in (configs(job, options)["train-worker-0"] or "")
-    assert (
-        parse(["--tf-cluster-domain=a.b"], {"CUSTOM_CLUSTER_DOMAIN": "c"}).jobs.by_kind["TFJob"].domain
-        == "a.b"
-    )  # type: ignore[attr-defined]
+    flags = parse(["--tf-cluster-domain=a.b"], {"CUSTOM_CLUSTER_DOMAIN": "c"})
+    assert flags.jobs.by_kind["TFJob"] == TensorFlowOptions(domain="a.b")
 
 
 # Which pod speaks for the job.
