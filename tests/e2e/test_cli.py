@@ -138,7 +138,9 @@ def test_a_state_directory_that_is_a_file(idle: Cluster) -> None:
 def test_jobs_that_are_not_there(cluster: Cluster) -> None:
     scope = ("-n", cluster.namespace)
     cluster.trainshed("follow", "nosuch", *scope).failed(f'no job "nosuch" in namespace {cluster.namespace}')
-    cluster.trainshed("suspend", "tfjob/x", *scope).failed('no job kind "tfjob"', "one of: ", "PyTorchJob")
+    cluster.trainshed("suspend", "horovodjob/x", *scope).failed(
+        'no job kind "horovodjob"', "one of: ", "PyTorchJob"
+    )
 
 
 def test_run_without_a_training_job_applies_nothing(cluster: Cluster) -> None:

@@ -12,24 +12,33 @@ from tests.fakes.api import FakeApi
 from trainshed.client.transport import Response, Stream, Transport, TransportError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.wire.request import Request
+from trainshed.testing.builders import JOB_KINDS, make_pod_spec, make_replica
 from trainshed.testing.builders import make_job as build_job
-from trainshed.testing.builders import make_pod_spec, make_replica
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs"
 PODS = "/api/v1/namespaces/ns/pods"
 
 
-def make_job(*, workers: int = 2, master: bool = True, **run_policy: Any) -> Object:
-    """Return a PyTorchJob with one master and `workers` workers."""
+def make_job(
+    *,
+    kind: str = "PyTorchJob",
+    policy: str = "OnFailure",
+    workers: int = 2,
+    master: bool = True,
+    **run_policy: Any,
+) -> Object:
+    """Return a job of a kind that has masters, with one of them and `workers` workers."""
+    declared = JOB_KINDS[kind]
+    counts = {"Master": int(master), "Worker": workers}
 
     def replica(count: int) -> Object:
-        spec = make_pod_spec(name="pytorch", image="train:1", command=["python", "train.py"])
-        return make_replica(count, spec, restart_policy="OnFailure")
+        spec = make_pod_spec(name=declared.container_name, image="train:1", command=["python", "train.py"])
+        return make_replica(count, spec, restart_policy=policy)
 
     return build_job(
         "job",
-        replica(1) if master else None,
-        replica(workers) if workers else None,
+        *(replica(counts[name]) if counts.get(name) else None for name in declared.type_names),
+        kind=kind,
         namespace="ns",
         metadata={"creationTimestamp": "2026-01-01T00:00:00Z"},
         **run_policy,
@@ -67,20 +76,22 @@ class FakeKubelet:
                     self.runs.append(name)
                     due[uid] = loop.time() + (5.0 if self._failures.get(name) else self._seconds)
                     spec = {**pod.get("spec", {}), "nodeName": "node"}
-                    await self._api.put(path, spec=spec, status=_status("Running"))
+                    await self._api.put(path, spec=spec, status=_status(pod, "Running"))
                 elif phase == "Running" and loop.time() >= due[uid]:
                     failing = self._failures.get(name, 0) > 0
                     if failing:
                         self._failures[name] -= 1
-                    await self._api.put(path, status=_status("Failed" if failing else "Succeeded"))
+                    await self._api.put(path, status=_status(pod, "Failed" if failing else "Succeeded"))
             await asyncio.sleep(0.5)
 
 
-def _status(phase: str) -> Object:
+def _status(pod: Object, phase: str) -> Object:
+    """Return a status; a container that fails was killed, so that every policy but Never starts it again."""
     state: Object = {"running": {}}
     if phase != "Running":
-        state = {"terminated": {"exitCode": 1 if phase == "Failed" else 0}}
-    return {"phase": phase, "containerStatuses": [{"name": "pytorch", "restartCount": 0, "state": state}]}
+        state = {"terminated": {"exitCode": 137 if phase == "Failed" else 0}}
+    name = pod["spec"]["containers"][0]["name"]
+    return {"phase": phase, "containerStatuses": [{"name": name, "restartCount": 0, "state": state}]}
 
 
 class KillingTransport:
@@ -130,9 +141,8 @@ class FlakyTransport:
         self._inner = inner
         self._choose = choose
         self._loss = choose.choice([0.0, 0.1, 0.4])
-        self._lag = {
-            name: choose.choice([0.0, 0.0, 2.0, 9.0]) for name in ("pods", "services", "pytorchjobs")
-        }
+        plurals = ("pods", "services", *(kind.plural for kind in JOB_KINDS.values()))
+        self._lag = {name: choose.choice([0.0, 0.0, 2.0, 9.0]) for name in plurals}
 
     async def request(self, request: Request) -> Response:
         await asyncio.sleep(self._choose.choice([0.0, 0.01, 0.5]))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import copy
 from itertools import count
 
-from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide
+from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.kube.meta.objects import Object, controller_uid, name_of, uid_of
 from trainshed.kube.meta.plan import Action, Apply, Create, Delete
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES
@@ -24,6 +24,7 @@ class World:
     """One job, its children, and the time."""
 
     def __init__(self, job: Object, now: float) -> None:
+        self.kind = FRAMEWORKS[job["kind"]].kind
         self.job: Object | None = copy.deepcopy(job)
         self.pods: dict[str, Object] = {}
         self.services: dict[str, Object] = {}
@@ -95,7 +96,7 @@ class World:
                 self.hpa = self._stored(hpa)
             case Delete(resource=resource) if resource == HORIZONTALPODAUTOSCALERS:
                 self.hpa = None
-            case Delete(resource=resource) if resource == PYTORCHJOB.resource:
+            case Delete(resource=resource) if resource == self.kind.resource:
                 self.job = None
             case _:
                 raise AssertionError(f"unknown action {action}")
@@ -116,7 +117,7 @@ class World:
         if pod is not None and pod["status"]["phase"] == "Pending" and not self.is_terminating(name):
             pod["status"] = {
                 "phase": "Running",
-                "containerStatuses": [{"name": "pytorch", "restartCount": 0}],
+                "containerStatuses": [{"name": self.kind.container_name, "restartCount": 0}],
             }
 
     def end(self, name: str, exit_code: int | None) -> None:

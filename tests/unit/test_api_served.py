@@ -30,7 +30,7 @@ def test_the_definition_is_accepted(kind: str) -> None:
     assert validate_crd(crd(KINDS[kind]), None) == []
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job["metadata"]["name"])
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job['kind']}-{job['metadata']['name']}")
 def test_jobs_are_stored_whole(job: Any) -> None:
     """Nothing is pruned, nothing is refused; only the declared defaults are added."""
     known = schema(job["kind"])

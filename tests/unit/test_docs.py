@@ -136,7 +136,7 @@ def test_commands_of_the_docs_exist(page: Path) -> None:
                 assert used in known, f"line {block.line}: trainshed {used}"
 
 
-@pytest.mark.parametrize("word", ["TFJob", "TrainJob", "notebooks", "pipelines", "Katib", "KServe"])
+@pytest.mark.parametrize("word", ["TrainJob", "notebooks", "pipelines", "Katib", "KServe"])
 def test_what_of_kubeflow_is_missing_is_found_by_its_name(word: str) -> None:
     """Who looks for a part searches for its name, in the README and in the limits."""
     for page in (ROOT / "README.md", DOCS / "reference/limits.md"):

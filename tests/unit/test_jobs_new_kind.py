@@ -330,7 +330,7 @@ def test_the_webhook_asks_the_kind() -> None:
 
 
 def test_its_flags_are_flags_of_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
-    assert parse([], {}).kinds == tuple(KINDS)
+    assert parse([], {}).kinds == tuple(KINDS) and "LaunchJob" in KINDS
     assert parse(["--enable-scheme=launchjob"], {}).kinds == ("LaunchJob",)
     assert parse([], {"LAUNCH_IMAGE": "d:2"}).jobs.by_kind["LaunchJob"] == LaunchOptions("d:2")
     options = parse(["--launch-delivery-image=d:3"], {"LAUNCH_IMAGE": "d:2"}).jobs

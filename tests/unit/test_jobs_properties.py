@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
@@ -10,8 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.jobs_builders import NOW, created_pods, env_of, make_job, plan_for
+from tests.unit.jobs_kinds import Builder
 from tests.unit.jobs_world import World
+from trainshed.api.v1.common import JobKind
+from trainshed.api.v1.tensorflow import TFJOB
+from trainshed.api.v1.xgboost import XGBOOSTJOB
 from trainshed.jobs.v1.decide import decide
+from trainshed.kube.meta.plan import Create
 from trainshed.kube.meta.resources import PODS
 
 POLICIES = st.sampled_from(["OnFailure", "Always", "ExitCode", "Never"])
@@ -45,10 +52,27 @@ def jobs(draw: Any, *, policy: Any = POLICIES, run_policy: Any = RUN_POLICIES) -
     )
 
 
+SHAPES: list[tuple[JobKind, dict[str, Any], dict[str, Any]]] = [
+    (TFJOB, {"Worker": 2}, {}),
+    (TFJOB, {"Worker": 2, "PS": 1}, {"successPolicy": "AllWorkers"}),
+    (TFJOB, {"Chief": 1, "Worker": 1, "Evaluator": 1}, {}),
+    (TFJOB, {"Worker": 2, "PS": 1}, {"enableDynamicWorker": True}),
+    (XGBOOSTJOB, {"Master": 1}, {}),
+    (XGBOOSTJOB, {"Master": 1, "Worker": 2}, {}),
+]
+
+
+@st.composite
+def other_jobs(draw: Any) -> dict[str, Any]:
+    """Draw a valid job of a kind other than PyTorchJob."""
+    kind, replicas, spec = draw(st.sampled_from(SHAPES))
+    return Builder(kind).job(replicas, draw(POLICIES), spec=spec, **draw(RUN_POLICIES))
+
+
 class AnyHistory(RuleBasedStateMachine):
     """Users, node, clock and faults act in any order. Left out: two operators at once, foreign objects."""
 
-    @initialize(job=jobs())
+    @initialize(job=st.one_of(jobs(), other_jobs()))
     def begin(self, job: dict[str, Any]) -> None:
         self.world = World(job, NOW)
         self.ended: str | None = None
@@ -121,12 +145,17 @@ class AnyHistory(RuleBasedStateMachine):
         self.world.excuse_all()
         self.world.job["spec"].setdefault("runPolicy", {})["suspend"] = suspend
 
-    @precondition(lambda self: self.alive() and "Worker" in self.world.job["spec"]["pytorchReplicaSpecs"])
+    def specs(self) -> dict[str, Any]:
+        assert self.world.job is not None
+        specs: dict[str, Any] = self.world.job["spec"][self.world.kind.replica_specs_field]
+        return specs
+
+    @precondition(lambda self: self.alive() and "Worker" in self.specs())
     @rule(replicas=st.integers(1, 4))
     def scale(self, replicas: int) -> None:
         assert self.world.job is not None
         self.world.excuse_all()
-        self.world.job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = replicas
+        self.specs()["Worker"]["replicas"] = replicas
 
     @invariant()
     def conditions_are_legal(self) -> None:
@@ -258,7 +287,81 @@ def test_ranks_are_exactly_zero_to_world_size(workers: int, nproc: str | None) -
     assert {env["WORLD_SIZE"] for env in envs} == {str((workers + 1) * processes)}
 
 
-@given(job=jobs(), missing=st.sets(st.integers(0, 3)))
+@given(workers=st.integers(0, 12))
+def test_ranks_of_xgboost_are_exactly_zero_to_world_size(workers: int) -> None:
+    """Over all pods each rank is there once, and the addresses are those of the other pods."""
+    builder = Builder(XGBOOSTJOB)
+    pods = created_pods(builder.plan(builder.job({"Master": 1, "Worker": workers})))
+    envs = [dict(env_of(pod)) for pod in pods.values()]
+    assert sorted(int(env["RANK"]) for env in envs) == list(range(workers + 1))
+    assert {env["WORLD_SIZE"] for env in envs} == {str(workers + 1)}
+    for env in envs:
+        addresses = {env["MASTER_ADDR"], *filter(None, env.get("WORKER_ADDRS", "").split(","))}
+        assert addresses == set(pods)
+
+
+@given(
+    counts=st.fixed_dictionaries(
+        {}, optional={name: st.integers(0, 4) for name in ("Chief", "Evaluator", "PS", "Worker")}
+    ),
+    dynamic=st.booleans(),
+)
+def test_all_pods_of_tensorflow_agree_on_who_is_where(counts: dict[str, int], dynamic: bool) -> None:
+    """Dense, all know the same cluster, which is all pods; sparse, each knows a part of it. All know themselves."""
+    builder = Builder(TFJOB)
+    pods = created_pods(builder.plan(builder.job(counts, spec={"enableDynamicWorker": dynamic})))
+    told = {
+        name: json.loads(dict(env_of(pod))["TF_CONFIG"])
+        for name, pod in pods.items()
+        if "env" in pod["spec"]["containers"][0]
+    }
+    assert len(told) == (0 if len(pods) == 1 else len(pods))
+    for name, config in told.items():
+        task, cluster = config["task"], config["cluster"]
+        assert name == f"train-{task['type']}-{task['index']}"
+        if dynamic:
+            own = cluster["worker"] if task["type"] == "worker" else dict(enumerate(cluster["ps"]))
+            if task["type"] in ("worker", "ps"):
+                assert set(own.values()) == {f"{name}.ns.svc:2222"}
+        else:
+            assert cluster[task["type"]][task["index"]] == f"{name}.ns.svc:2222"
+            assert {host.partition(".")[0] for hosts in cluster.values() for host in hosts} == set(pods)
+
+
+@st.composite
+def any_world(draw: Any) -> tuple[Builder, dict[str, Any], list[dict[str, Any]]]:
+    """Draw a job of another kind, of any spelling and counts, and pods in any state."""
+    kind = draw(st.sampled_from([TFJOB, XGBOOSTJOB]))
+    builder = Builder(kind)
+    types = st.sampled_from([*kind.type_names, "worker", "Helper"])
+    replicas = draw(st.dictionaries(types, st.one_of(st.integers(-1, 3), st.just({}))))
+    spec = draw(
+        st.fixed_dictionaries(
+            {}, optional={"successPolicy": st.text(max_size=3), "enableDynamicWorker": st.booleans()}
+        )
+    )
+    job = builder.job(replicas, draw(POLICIES), spec=spec if kind is TFJOB else {}, **draw(RUN_POLICIES))
+    phases = st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"])
+    states = st.tuples(st.sampled_from(kind.type_names), st.integers(0, 3), phases, EXIT_CODES, st.booleans())
+    pods = [
+        builder.pod(type_, index, phase, exit_code=code, terminating=going)
+        for type_, index, phase, code, going in draw(st.lists(states, max_size=6))
+    ]
+    return builder, job, pods
+
+
+@given(world=any_world())
+def test_no_world_of_any_kind_makes_it_raise_or_plan_a_name_twice(
+    world: tuple[Builder, dict[str, Any], list[dict[str, Any]]],
+) -> None:
+    builder, job, pods = world
+    plan = builder.plan(job, *pods)
+    names = Counter((a.resource, a.object["metadata"]["name"]) for a in plan.actions if isinstance(a, Create))
+    assert max(names.values(), default=1) == 1
+    assert not {pod["metadata"]["name"] for pod in pods} & set(created_pods(plan))
+
+
+@given(job=st.one_of(jobs(), other_jobs()), missing=st.sets(st.integers(0, 3)))
 def test_a_view_without_some_pods_repeats_their_creation_unchanged(
     job: dict[str, Any], missing: set[int]
 ) -> None:
@@ -273,7 +376,7 @@ def test_a_view_without_some_pods_repeats_their_creation_unchanged(
     assert again == {name: first[name] for name in gone}
 
 
-@given(job=jobs())
+@given(job=st.one_of(jobs(), other_jobs()))
 def test_decide_changes_nothing_that_it_is_given(job: dict[str, Any]) -> None:
     """Objects come from shared caches."""
     world = World(job, NOW)

@@ -38,6 +38,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Delete
 from trainshed.kube.wire.request import Request
 from trainshed.operator.manager import Operator
+from trainshed.testing.builders import JOB_KINDS
 
 
 def now() -> float:
@@ -48,7 +49,9 @@ def now() -> float:
 class World:
     """An API, a kubelet, and an operator that can be replaced."""
 
-    def __init__(self, **kubelet: Any) -> None:
+    def __init__(self, kind: str = "PyTorchJob", **kubelet: Any) -> None:
+        self.kind = JOB_KINDS[kind]
+        self.path = f"/apis/kubeflow.org/v1/namespaces/ns/{self.kind.plural}/job"
         self.api = FakeApi(now)
         self.kubelet = FakeKubelet(self.api, **kubelet)
         self._kubelet_task = asyncio.create_task(self.kubelet.run())
@@ -78,7 +81,7 @@ class World:
 
     @property
     def job(self) -> Object:
-        return self.api.objects.get(f"{JOBS}/job", {})
+        return self.api.objects.get(self.path, {})
 
     def names(self, plural: str) -> list[str]:
         return sorted(p.rpartition("/")[2] for p in self.api.objects if f"/{plural}/" in p)
@@ -120,14 +123,19 @@ def test_a_job_runs_to_its_end() -> None:
     run_virtual(main())
 
 
-def run_killed_at(number: int, after: bool) -> bool:
+KINDS = pytest.mark.parametrize(
+    ("kind", "policy"), [("PyTorchJob", "OnFailure"), ("TFJob", "ExitCode"), ("XGBoostJob", "ExitCode")]
+)
+
+
+def run_killed_at(number: int, after: bool, kind: str, policy: str) -> bool:
     """Kill the operator at its `number`th request, start another; return whether it got that far."""
 
     async def main() -> bool:
-        world = World(seconds=60.0, failures={"job-worker-1": 1})
+        world = World(kind, seconds=60.0, failures={"job-worker-1": 1})
         transport = KillingTransport(world.api, kill_at=number, after=after)
         await world.start(transport)
-        await world.api.put(f"{JOBS}/job", **make_job(cleanPodPolicy="All"))
+        await world.api.put(world.path, **make_job(kind=kind, policy=policy, cleanPodPolicy="All"))
 
         def done() -> bool:
             cleaned = not world.names("pods") and not world.names("services")
@@ -151,9 +159,12 @@ def run_killed_at(number: int, after: bool) -> bool:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["unsent", "unanswered"])
-def test_killed_at_every_request_it_converges_and_runs_no_pod_twice(after: bool) -> None:
+@KINDS
+def test_killed_at_every_request_it_converges_and_runs_no_pod_twice(
+    after: bool, kind: str, policy: str
+) -> None:
     number = 1
-    while run_killed_at(number, after):
+    while run_killed_at(number, after, kind, policy):
         number += 1
     assert number > 20, f"only {number} requests: the test no longer covers the whole run"
 
@@ -163,19 +174,21 @@ def test_killed_at_every_request_it_converges_and_runs_no_pod_twice(after: bool)
     [
         {"pods": 7.0},
         {"services": 7.0},
-        {"pytorchjobs": 7.0},
-        {"pods": 3.0, "pytorchjobs": 11.0},
-        {"pods": 11.0, "services": 2.0, "pytorchjobs": 3.0},
+        {"jobs": 7.0},
+        {"pods": 3.0, "jobs": 11.0},
+        {"pods": 11.0, "services": 2.0, "jobs": 3.0},
     ],
     ids=lambda lag: "+".join(lag),
 )
-def test_stale_caches_cause_no_duplicates(lag: dict[str, float]) -> None:
+@KINDS
+def test_stale_caches_cause_no_duplicates(lag: dict[str, float], kind: str, policy: str) -> None:
     """Each watch shows the world seconds late, and differently late: no pod twice, no event twice."""
 
     async def main() -> None:
-        world = World(seconds=120.0, failures={"job-worker-1": 1})
-        await world.start(LaggingTransport(world.api, lag))
-        await world.api.put(f"{JOBS}/job", **make_job(cleanPodPolicy="All"))
+        world = World(kind, seconds=120.0, failures={"job-worker-1": 1})
+        lags = {world.kind.plural if name == "jobs" else name: seconds for name, seconds in lag.items()}
+        await world.start(LaggingTransport(world.api, lags))
+        await world.api.put(world.path, **make_job(kind=kind, policy=policy, cleanPodPolicy="All"))
         await world.until(
             "success and clean-up",
             lambda: ("Succeeded", "True") in conditions(world.job) and not world.names("pods"),
@@ -191,7 +204,7 @@ def test_stale_caches_cause_no_duplicates(lag: dict[str, float]) -> None:
         assert events[("SuccessfulDeletePod", "Deleted pod: job-worker-0")] == 1
         assert world.operator is not None
         for word in ("created", "restarted", "successful"):
-            counted = world.operator.metrics.jobs(word, "ns", "pytorch")
+            counted = world.operator.metrics.jobs(word, "ns", world.kind.framework)
             assert counted == 1, f"{word}: counted once"
         await world.close()
 
@@ -199,8 +212,9 @@ def test_stale_caches_cause_no_duplicates(lag: dict[str, float]) -> None:
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 2**32))
-def test_converges_in_a_bad_world(seed: int) -> None:
+@KINDS
+@given(seed=st.integers(0, 2**32))
+def test_converges_in_a_bad_world(seed: int, kind: str, policy: str) -> None:
     """Lost requests and answers, server errors, lagging caches, broken and compacted watches, kills: at random.
 
     In the end the job has succeeded, its pods are gone, and each ran as often as it should.
@@ -208,9 +222,10 @@ def test_converges_in_a_bad_world(seed: int) -> None:
 
     async def main() -> None:
         choose = random.Random(seed)
-        world = World(seconds=choose.choice([30.0, 200.0]), failures={"job-worker-1": 1, "job-worker-0": 2})
+        failures = {"job-worker-1": 1, "job-worker-0": 2}
+        world = World(kind, seconds=choose.choice([30.0, 200.0]), failures=failures)
         await world.start(FlakyTransport(world.api, choose))
-        await world.api.put(f"{JOBS}/job", **make_job(cleanPodPolicy="All"))
+        await world.api.put(world.path, **make_job(kind=kind, policy=policy, cleanPodPolicy="All"))
         for _ in range(choose.randrange(12)):
             await asyncio.sleep(choose.uniform(0, 20))
             match choose.randrange(3):

@@ -8,12 +8,16 @@ from trainshed.api.v1.mpi import MPIJOB
 from trainshed.api.v1.mx import MXJOB
 from trainshed.api.v1.paddle import PADDLEJOB
 from trainshed.api.v1.pytorch import PYTORCHJOB
+from trainshed.api.v1.tensorflow import TFJOB
+from trainshed.api.v1.xgboost import XGBOOSTJOB
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         PYTORCHJOB,
+        TFJOB,
         MPIJOB,
+        XGBOOSTJOB,
         PADDLEJOB,
         JAXJOB,
         MXJOB,

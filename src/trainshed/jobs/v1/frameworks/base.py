@@ -192,7 +192,7 @@ class Framework(Phase):
         """Return what the children mean for the job: by default, the leader's type decides."""
         leader = self.leader(job)
         if leader is None:
-            return Judgement()
+            return Judgement(failing=tuple(self.failing(job, seen)))
         running = self.running_message(job) if seen.tallies[leader.type].active > 0 else None
         # No replicas at all (scaled to zero) is waiting, not success.
         if leader.count > 0 and self.has_succeeded(job, leader, seen):
