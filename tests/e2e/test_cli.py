@@ -28,12 +28,14 @@ COMMANDS = (
     "resume",
     "delete",
     "check",
+    "render",
     "up",
     "down",
     "status",
     "doctor",
     "kubeconfig",
     "image",
+    "notebook",
 )
 EXAMPLE = Path(__file__).parents[2] / "examples/fashion-mnist/pytorchjob.yaml"
 CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}, "data": {"a": "b"}}

@@ -34,10 +34,11 @@ def render(
         Literal["yaml", "json"], typer.Option("--output", "-o", help="How objects are written.")
     ] = "yaml",
 ) -> None:
-    """Print the objects that the operator would create for jobs: pods, services and what else the kind needs.
+    """Print the objects that the operator would create.
 
-    Needs no cluster and changes nothing. The objects are those of the first start; the uid of the job, which only a
-    server gives, is left out of their owner references. JSON is one List.
+    Pods, services and what else the kind of the job needs. Needs no cluster and changes nothing. The objects are
+    those of the first start; the uid of the job, which only a server gives, is left out of their owner references.
+    JSON is one List.
     """
     from trainshed.sdk.render import render_all
 
