@@ -47,9 +47,9 @@ def test_all_workers_have_to_end_well() -> None:
     [
         ("Never", 1, "Failed", "JAXJob train is failed because 1 Worker replica(s) failed."),
         ("Never", 137, "Failed", "JAXJob train is failed because 1 Worker replica(s) failed."),
-        ("OnFailure", 1, "Restarting", "job train is restarting because Worker replica(s) failed."),
-        ("Always", 1, "Restarting", "job train is restarting because Worker replica(s) failed."),
-        ("ExitCode", 128, "Restarting", "job train is restarting because Worker replica(s) failed."),
+        ("OnFailure", 1, "Restarting", "JAXJob train is restarting because 1 Worker replica(s) failed."),
+        ("Always", 1, "Restarting", "JAXJob train is restarting because 1 Worker replica(s) failed."),
+        ("ExitCode", 128, "Restarting", "JAXJob train is restarting because 1 Worker replica(s) failed."),
         ("ExitCode", 127, "Failed", 'job "train" is failing because "Worker" replica(s) failed.'),
     ],
 )

@@ -98,7 +98,7 @@ def test_without_a_scheduler_only_a_single_worker_decides(
         ("Never", 137, "Failed", "mxjob train is failed because 1 Worker replica(s) failed."),
         ("OnFailure", 1, "Failed", "mxjob train is failed because 1 Worker replica(s) failed."),
         ("Always", 1, "Failed", "mxjob train is failed because 1 Worker replica(s) failed."),
-        ("ExitCode", 128, "Restarting", "job train is restarting because Worker replica(s) failed."),
+        ("ExitCode", 128, "Restarting", "mxjob train is restarting because 1 Worker replica(s) failed."),
         ("ExitCode", 127, "Failed", 'job "train" is failing because "Worker" replica(s) failed.'),
     ],
 )

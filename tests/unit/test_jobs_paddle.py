@@ -90,9 +90,9 @@ def test_without_a_master_all_workers_have_to_end_well() -> None:
     ("policy", "code", "condition", "message"),
     [
         ("Never", 1, "Failed", "PaddleJob train is failed because 1 Worker replica(s) failed."),
-        ("OnFailure", 1, "Restarting", "job train is restarting because Worker replica(s) failed."),
-        ("Always", 137, "Restarting", "job train is restarting because Worker replica(s) failed."),
-        ("ExitCode", 128, "Restarting", "job train is restarting because Worker replica(s) failed."),
+        ("OnFailure", 1, "Restarting", "PaddleJob train is restarting because 1 Worker replica(s) failed."),
+        ("Always", 137, "Restarting", "PaddleJob train is restarting because 1 Worker replica(s) failed."),
+        ("ExitCode", 128, "Restarting", "PaddleJob train is restarting because 1 Worker replica(s) failed."),
         ("ExitCode", 127, "Failed", 'job "train" is failing because "Worker" replica(s) failed.'),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_failed_worker_by_policy_and_exit_code(policy: str, code: int | None, 
     if outcome == "Restarting":
         message = "job train is restarting because Worker replica(s) failed."
         second = "XGBoostJob train is restarting because 1 Worker replica(s) failed."
-        assert conditions(plan)[1:] == [("Restarting", "True", message)]
+        assert conditions(plan)[1:] == [("Restarting", "True", second)]
         assert words == [("Warning", "XGBoostJobRestarting", m) for m in (message, second)]
         assert plan.counters == ("created", "restarted")
     elif outcome == "Permanent":

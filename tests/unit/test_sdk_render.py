@@ -18,7 +18,10 @@ from trainshed.sdk.errors import UserError
 from trainshed.sdk.render import render, render_all
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-CASES = sorted(path for path in GOLDEN.glob("*.input.yaml") if "---" not in path.read_text())
+REFUSED = GOLDEN / "xgboost-no-master.input.yaml"
+CASES = sorted(
+    path for path in GOLDEN.glob("*.input.yaml") if "---" not in path.read_text() and path != REFUSED
+)
 CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
 
@@ -52,6 +55,12 @@ def test_it_is_what_the_operator_creates(path: Path) -> None:
     documents = yaml.safe_load_all(path.with_name(path.name.replace(".input.", ".output.")).read_text())
     expected = [identity(document) for document in documents if "kind" in document]
     assert [identity(obj) for obj in render(job).objects] == expected
+
+
+def test_a_job_that_cannot_run_is_refused_as_the_webhook_does() -> None:
+    (job,) = yaml.safe_load_all(REFUSED.read_text())
+    with pytest.raises(ApiError, match=r"spec\.xgbReplicaSpecs\[Master\]: Required value: must be present"):
+        render(job)
 
 
 def test_what_waits_for_another_object_is_there_too() -> None:
