@@ -114,7 +114,7 @@ class LeaderElector:
             return False
 
     def _abandoned(self, holder: str, spec: Object) -> bool:
-        """Whether the holder has not renewed for a whole lease, by our own clock."""
+        """Return whether the holder has not renewed for a whole lease, by our own clock."""
         now = asyncio.get_running_loop().time()
         seen = (holder, str(spec.get("renewTime")))
         if seen != self._seen:

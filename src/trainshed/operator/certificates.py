@@ -90,7 +90,7 @@ def make_certificates(host: str, now: datetime) -> dict[str, str]:
 
 
 def is_usable(pems: Mapping[str, str], host: str, now: datetime) -> bool:
-    """Say whether `pems` hold a certificate for `host` that its authority signed and that lasts long enough."""
+    """Return whether `pems` hold a certificate for `host` that its authority signed and that lasts long enough."""
     if any(not pems.get(key) for key in _KEYS):
         return False
     authority, certificate = Pair(pems["ca.crt"], pems["ca.key"]), pems["tls.crt"]

@@ -199,7 +199,7 @@ class Executor:
 
 
 def _goes_with_its_namespace(error: ApiError) -> bool:
-    """Say whether nothing can be made because the namespace is being deleted, and the job with it: no use to retry."""
+    """Return whether nothing can be made since the namespace is being deleted, and the job with it: no use to retry."""
     return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 

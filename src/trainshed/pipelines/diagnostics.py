@@ -147,7 +147,7 @@ def diagnostic(
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
-    """Say whether any finding stops the compilation."""
+    """Return whether any finding stops the compilation."""
     return any(d.severity == Severity.ERROR for d in diagnostics)
 
 

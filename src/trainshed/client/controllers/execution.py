@@ -115,7 +115,7 @@ class Executor(Generic[K]):
         self._tell(owner, action.succeeded(name))
 
     async def _stays(self, owner: Object) -> bool:
-        """Whether the owner is there to stay: the mirror may not show yet that it goes and leaves orphans."""
+        """Return whether the owner is there to stay: the mirror may not show yet that it goes and leaves orphans."""
         try:
             live = await self._client.get(self._owners.resource, name_of(owner), namespace_of(owner))
         except ApiError as error:

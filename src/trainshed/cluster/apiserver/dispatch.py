@@ -42,7 +42,7 @@ _PARTS_OF_OBJECT = frozenset({"status", "approval", "ephemeralcontainers", "resi
 
 
 def _fits_path(found: Route) -> bool:
-    """Whether a verb is for a collection or an item, as its path is."""
+    """Return whether a verb is for a collection or an item, as its path is."""
     if found.verb == "create":
         return not found.name
     return bool(found.name) or found.verb not in ("update", "patch")

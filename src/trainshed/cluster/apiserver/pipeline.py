@@ -108,12 +108,12 @@ def prepare_update(
 
 
 def counts_generations(kind: ServedKind) -> bool:
-    """Whether the server keeps `metadata.generation` for this kind."""
+    """Return whether the server keeps `metadata.generation` for this kind."""
     return kind.info.has_generation or kind.info.crd
 
 
 def spec_changed(kind: ServedKind, old: Object, new: Object) -> bool:
-    """Whether anything but metadata and (isolated) status differs."""
+    """Return whether anything but metadata and (isolated) status differs."""
     ignored = {"metadata", "apiVersion", "kind"}
     if kind.info.has_status:
         ignored.add("status")

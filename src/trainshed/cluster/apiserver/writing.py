@@ -139,7 +139,7 @@ def _with_fields_of(new: Object, applied: Object) -> Object:
 
 
 def deletion_complete(obj: Object) -> bool:
-    """Whether nothing holds a deleted object back any more."""
+    """Return whether nothing holds a deleted object back any more."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False

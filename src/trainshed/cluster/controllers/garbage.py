@@ -157,7 +157,7 @@ class GarbageCollector(Controller[str]):
         await self._patch(stored, without_finalizer(stored.obj, FOREGROUND))
 
     def _waits_for_itself(self, stored: Stored) -> bool:
-        """Whether blocking dependents that wait for theirs lead back to the object.
+        """Return whether blocking dependents that wait for theirs lead back to the object.
 
         The last one to be deleted of such a circle sees it whole: its own change brings it here.
         """

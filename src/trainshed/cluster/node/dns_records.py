@@ -103,7 +103,7 @@ def _select(
 
 
 def _is_published(pod: Object, unready: bool) -> bool:
-    """Say whether the pod's address is given out: it has one, is not at its end, and is ready (or need not be)."""
+    """Return whether the pod's address is given out: it has one, is not at its end, and is ready (or need not be)."""
     status = pod.get("status") or {}
     if not status.get("podIP") or is_finished(pod):
         return False

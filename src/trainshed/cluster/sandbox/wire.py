@@ -163,7 +163,7 @@ def listen(path: str) -> socket.socket:
 
 
 def is_same_user(sock: socket.socket) -> bool:
-    """Whether the peer runs as the user of this process (uids as seen from this user namespace)."""
+    """Return whether the peer runs as the user of this process (uids as seen from this user namespace)."""
     size = struct.calcsize("3i")
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return bool(uid == os.geteuid())

@@ -22,7 +22,7 @@ def find(conditions: list[Object], type_: str) -> Object | None:
 
 
 def is_true(conditions: list[Object], type_: str) -> bool:
-    """Say whether the condition of this type holds."""
+    """Return whether the condition of this type holds."""
     condition = find(conditions, type_)
     return condition is not None and condition.get("status") == "True"
 

@@ -74,18 +74,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_terminating(self) -> bool:
-        """Say whether the job is being deleted; its children then go with the garbage collector."""
+        """Whether the job is being deleted; its children then go with the garbage collector."""
         return is_terminating(self.document)
 
     @property
     def is_managed_elsewhere(self) -> bool:
-        """Say whether another controller was named; an empty name is another one too."""
+        """Whether another controller was named; an empty name is another one too."""
         manager = self.run_policy.managed_by
         return manager is not None and manager != c.MANAGED_BY_OPERATOR
 
     @property
     def is_suspended(self) -> bool:
-        """Say whether the job must not run now."""
+        """Whether the job must not run now."""
         return bool(self.run_policy.suspend)
 
     @property

@@ -36,7 +36,7 @@ def deadline_left(job: Job, draft: Draft) -> float | None:
 
 
 def ended(job: Job, draft: Draft) -> bool:
-    """Say whether a limit is what the job failed by: then no pod outlives it, whatever cleanPodPolicy says."""
+    """Return whether a limit is what the job failed by: then no pod outlives it, whatever cleanPodPolicy says."""
     failed = find(draft.conditions, c.FAILED) or {}
     return failed.get("message") in (_backoff_message(job), _deadline_message(job))
 

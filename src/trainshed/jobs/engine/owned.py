@@ -139,7 +139,7 @@ def _is_as_wanted(live: Object, wanted: Object) -> bool:
 
 
 def _says(live: Any, wanted: Any) -> bool:
-    """Say whether `live` holds all of `wanted`: a server adds defaults and rewrites quantities."""
+    """Return whether `live` holds all of `wanted`: a server adds defaults and rewrites quantities."""
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(_says(live.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):

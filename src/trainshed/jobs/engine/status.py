@@ -47,7 +47,7 @@ class Draft(msgspec.Struct):
         )
 
     def is_true(self, type_: str) -> bool:
-        """Say whether the condition of this type holds."""
+        """Return whether the condition of this type holds."""
         return is_true(self.conditions, type_)
 
     def set(
@@ -136,7 +136,7 @@ class Draft(msgspec.Struct):
         return {**unknown, **{k: v for k, v in parts.items() if v}}
 
     def changed(self) -> bool:
-        """Say whether the status differs from the stored one."""
+        """Return whether the status differs from the stored one."""
         return self.to_object() != {k: v for k, v in self.job.status.items() if v not in (None, [], {})}
 
     def plan(self, actions: Iterable[Action] = (), requeue_after: float | None = None) -> Plan:

@@ -27,7 +27,7 @@ def suspend(job: Job, children: Children, draft: Draft) -> list[Action]:
 
 
 def is_held_by_previous_run(children: Children, draft: Draft) -> bool:
-    """Say whether a job that is to be resumed still has pods."""
+    """Return whether a job that is to be resumed still has pods."""
     return draft.is_true(c.SUSPENDED) and bool(children.pods)
 
 

@@ -28,7 +28,7 @@ Restart: TypeAlias = Literal["replace", "fail", "leave"]
 
 
 def is_retryable(exit_code: int | None) -> bool:
-    """Say whether a program that ended so may do better next time."""
+    """Return whether a program that ended so may do better next time."""
     return exit_code is None or exit_code >= FIRST_RETRYABLE_EXIT_CODE
 
 

@@ -288,7 +288,7 @@ def _condition(kind: str, holds: bool, reason: str, message: str) -> Object:
 
 
 def is_established(obj: Object) -> bool:
-    """Whether the resources of a CRD are served."""
+    """Return whether the resources of a CRD are served."""
     return is_true(obj, "Established")
 
 

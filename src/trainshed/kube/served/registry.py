@@ -77,7 +77,7 @@ class Registry:
         return self._infos.get((group, version, plural))
 
     def has_group(self, group: str) -> bool:
-        """Whether any resource of the group is served."""
+        """Return whether any resource of the group is served."""
         return any(key[0] == group for key in self._infos)
 
     def groups(self) -> list[str]:

@@ -78,7 +78,7 @@ def _decode_json(data: bytes) -> Any:
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether lists and objects are nested more than `MAX_DEPTH` levels. Does not recurse."""
+    """Return whether lists and objects are nested more than `MAX_DEPTH` levels. Does not recurse."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):
         level = [
@@ -91,12 +91,12 @@ def is_too_deep(value: Any) -> bool:
 
 
 def is_yaml(content_type: str) -> bool:
-    """Whether a media type, parameters allowed, announces YAML: `application/yaml`, `apply-patch+yaml`."""
+    """Return whether a media type, parameters allowed, announces YAML: `application/yaml`, `apply-patch+yaml`."""
     return content_type.partition(";")[0].strip().lower().endswith("yaml")
 
 
 def _is_json(data: bytes) -> bool:
-    """Whether a YAML document is JSON, too, as most clients write it: that reader is a hundred times faster."""
+    """Return whether a YAML document is JSON, too, as most clients write it: that reader is a hundred times faster."""
     if not data.lstrip().startswith((b"{", b"[")):
         return False
     try:

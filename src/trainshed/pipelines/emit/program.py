@@ -33,7 +33,7 @@ def too_large(pipeline: Pipeline, largest: int = _LARGEST) -> list[Diagnostic]:
 
 
 def is_exposed(parameter: Parameter) -> bool:
-    """Say whether a run may set the parameter: not when its default looks like a variable of Tekton."""
+    """Return whether a run may set the parameter: not when its default looks like a variable of Tekton."""
     return not (isinstance(parameter.default, str) and "$(" in parameter.default)
 
 

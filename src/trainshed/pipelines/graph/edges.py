@@ -120,7 +120,7 @@ class Edges:
         return [other for other in self._ancestors[step.name] if self._mentions[other].get(name, -1) >= least]
 
     def _has(self, step: str, name: str) -> bool:
-        """Say whether a step has the name at its end."""
+        """Return whether a step has the name at its end."""
         usage = self._steps[step].usage
         if name in usage.deleted:
             return False

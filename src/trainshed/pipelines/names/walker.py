@@ -692,7 +692,7 @@ class Walker:
 
 
 def _is_constant(node: ast.expr) -> bool:
-    """Say whether a value is a number, a text or a tuple of these, which nothing can change."""
+    """Return whether a value is a number, a text or a tuple of these, which nothing can change."""
     if isinstance(node, ast.UnaryOp):
         return _is_constant(node.operand)
     if isinstance(node, ast.Tuple):

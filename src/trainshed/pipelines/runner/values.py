@@ -23,7 +23,7 @@ class Backend(ABC):
 
     @abstractmethod
     def takes(self, value: object) -> bool:
-        """Say whether the object comes back from this backend as it was."""
+        """Return whether the object comes back from this backend as it was."""
 
     @abstractmethod
     def save(self, value: Any, file: Path) -> None:

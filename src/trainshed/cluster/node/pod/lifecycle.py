@@ -163,7 +163,7 @@ def restart_at(attempts: Sequence[Attempt]) -> float:
 
 
 def is_settled(pod: Object, seen: SeenPod) -> bool:
-    """Say whether the pod has come to its own end: every main container ended for good, or an init
+    """Return whether the pod has come to its own end: every main container ended for good, or an init
     container failed for good."""
     policy = pod["spec"].get("restartPolicy", "Always")
     for container in init_containers(pod):

@@ -264,5 +264,5 @@ def _duration(seconds: float) -> str:
 
 
 def changed(old: Any, new: Object) -> bool:
-    """Say whether writing `new` over the status `old` would change anything."""
+    """Return whether writing `new` over the status `old` would change anything."""
     return any((old or {}).get(key) != value for key, value in new.items())

@@ -113,7 +113,7 @@ class StatusWriter:
 
 
 def is_bland(status: Object) -> bool:
-    """Say whether the status tells no more than that the pod is on its way: nothing failed, nothing was
+    """Return whether the status tells no more than that the pod is on its way: nothing failed, nothing was
     repeated, and no main container has started."""
     inits, mains = status.get("initContainerStatuses") or (), status.get("containerStatuses") or ()
     return status.get("phase") == "Pending" and all(

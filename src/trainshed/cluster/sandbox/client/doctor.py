@@ -50,7 +50,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def is_linux() -> bool:
-    """Whether this is Linux, WSL included. A function, for a type checker takes `sys.platform` as known."""
+    """Return whether this is Linux, WSL included. A function, for a type checker takes `sys.platform` as known."""
     return sys.platform.startswith("linux")
 
 

@@ -68,7 +68,7 @@ def settle(paths: RuntimePaths, uid: str) -> bool:
 
 
 def _has_shim(pod: Path) -> bool:
-    """Whether a shim lives, one that does not listen yet included: it holds the lock until it ends."""
+    """Return whether a shim lives, one that does not listen yet included: it holds the lock until it ends."""
     try:
         with (pod / "sandbox" / "lock").open("r") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -92,7 +92,7 @@ def _bits(names: list[str]) -> int:
 
 
 def is_mapped(number: int, kind: str) -> bool:
-    """Whether this user namespace has uid or gid `number`; `kind` is uid or gid."""
+    """Return whether this user namespace has uid or gid `number`; `kind` is uid or gid."""
     with open(f"/proc/self/{kind}_map") as file:
         for line in file:
             first, _, count = (int(field) for field in line.split())

@@ -130,5 +130,5 @@ class NetworkNamespace:
 
 
 def is_unsupported(error: OSError) -> bool:
-    """Whether the kernel lacks the kind of interface that was asked for."""
+    """Return whether the kernel lacks the kind of interface that was asked for."""
     return error.errno in (errno.EOPNOTSUPP, errno.ENODEV)

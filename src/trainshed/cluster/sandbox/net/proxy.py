@@ -152,12 +152,12 @@ def _authority(raw: bytes, default: int) -> tuple[str, int]:
 
 
 def is_inside(address: str) -> bool:
-    """Whether pods reach the IPv4 address by themselves: a pod's, or the API's, but not the gateway's."""
+    """Return whether pods reach the IPv4 address by themselves: a pod's, or the API's, but not the gateway's."""
     return address == API_ADDRESS or (is_pod(address) and address != GATEWAY)
 
 
 def is_forbidden(address: str) -> bool:
-    """Whether the proxy may not go there from the host: its loopback, link-local, the cluster's networks."""
+    """Return whether the proxy may not go there from the host: its loopback, link-local, the cluster's networks."""
     address = address.removeprefix("::ffff:").lower()
     return is_cluster(address) or is_local(address)
 

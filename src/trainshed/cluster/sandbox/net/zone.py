@@ -34,7 +34,7 @@ class Zone:
                 self._names.setdefault(address, name)
 
     def covers(self, name: str) -> bool:
-        """Whether this zone answers for `name`; anything else is asked upstream."""
+        """Return whether this zone answers for `name`; anything else is asked upstream."""
         if name == DOMAIN or name.endswith(f".{DOMAIN}"):
             return True
         address = _reversed_address(name)
@@ -54,7 +54,7 @@ class Zone:
         return () if self.covers(name) else None
 
     def must_wait(self, question: Question) -> bool:
-        """Whether an address may arrive soon: the name is known and has none yet."""
+        """Return whether an address may arrive soon: the name is known and has none yet."""
         if question.kind not in (dnswire.TYPE_A, dnswire.TYPE_ANY):
             return False
         return question.name in self._pending and not self._services.get(question.name)

@@ -125,7 +125,7 @@ class Phase:
     """Permissions that the owned objects hand on."""
 
     def is_enabled(self, options: OperatorOptions) -> bool:
-        """Say whether the operator was started with this part."""
+        """Return whether the operator was started with this part."""
         return True
 
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
@@ -137,7 +137,7 @@ class Phase:
         return ()
 
     def holds(self, job: Job, seen: Seen, options: OperatorOptions) -> bool:
-        """Say whether pods have to wait for something that is owned."""
+        """Return whether pods have to wait for something that is owned."""
         return False
 
     def patch(self, job: Job, replica: Replica, index: int, options: OperatorOptions) -> PodPatch:
@@ -169,7 +169,7 @@ class Framework(Phase):
         return job.replicas[0] if job.replicas else None
 
     def is_master(self, job: Job, replica: Replica, index: int) -> bool:
-        """Say whether this pod speaks for the job: its logs are the ones to show."""
+        """Return whether this pod speaks for the job: its logs are the ones to show."""
         leader = self.leader(job)
         return leader is not None and replica.type == leader.type and index == 0
 
@@ -200,7 +200,7 @@ class Framework(Phase):
         return Judgement(running=running, failing=tuple(self.failing(job, seen)))
 
     def has_succeeded(self, job: Job, leader: Replica, seen: Seen) -> bool:
-        """Say whether the job is done: by default, when all of the leader's type ended well."""
+        """Return whether the job is done: by default, when all of the leader's type ended well."""
         return seen.tallies[leader.type].succeeded >= leader.count
 
     def failing(self, job: Job, seen: Seen) -> Iterator[Failing]:

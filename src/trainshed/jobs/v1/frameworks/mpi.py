@@ -293,7 +293,7 @@ def _rules(job: Job) -> list[Object]:
 
 
 def _runs_anew(job: Job, seen: Seen) -> bool:
-    """Say whether launcher and all workers run, and the stored counts do not know it yet."""
+    """Return whether launcher and all workers run, and the stored counts do not know it yet."""
     stored = section(job.status, "replicaStatuses")
     counts = [(replica, count_in(section(stored, replica.type), "active")) for replica in job.replicas]
     all_run = all(seen.tallies[replica.type].active >= replica.count for replica, _ in counts)
@@ -317,7 +317,7 @@ def _phases(children: Children, type_: str) -> list[str]:
 
 
 def _has_gpus(job: Job) -> bool:
-    """Say whether the launcher asked for GPUs: then it is one of the hosts."""
+    """Return whether the launcher asked for GPUs: then it is one of the hosts."""
     launcher = job.replica(LAUNCHER)
     containers = objects(section({} if launcher is None else launcher.template, "spec"), "containers")
     names = [name for one in containers for name in section(one, "resources", "limits")]

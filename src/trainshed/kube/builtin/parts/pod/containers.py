@@ -249,7 +249,7 @@ def resource_causes(resources: Object, path: str) -> Iterator[Cause]:
 
 
 def _extended(name: str) -> bool:
-    """Whether a resource cannot be overcommitted: huge pages and everything from outside kubernetes.io."""
+    """Return whether a resource cannot be overcommitted: huge pages and everything from outside kubernetes.io."""
     if name.startswith("hugepages-"):
         return True
     domain, slash, _ = name.partition("/")
