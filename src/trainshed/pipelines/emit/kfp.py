@@ -1,7 +1,7 @@
 """Kubeflow Pipelines v2, made with `kfp` itself.
 
 A step is a container component; each name that crosses is an artifact, each metric an output parameter. What the pod
-gets besides (claims, secrets, labels) is set with `kfp-kubernetes` when that is installed, and reported otherwise.
+gets besides (claims, secrets, labels) cannot be said there; it is left out with a warning.
 """
 
 from __future__ import annotations
