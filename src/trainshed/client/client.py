@@ -20,7 +20,7 @@ import msgspec
 
 from trainshed.client.transport import Response, Transport
 from trainshed.client.watching import decode_events, status_error
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of
 from trainshed.kube.meta.resources import PODS, SERVICEACCOUNTS, Resource
 from trainshed.kube.patch.types import APPLY, MERGE
 from trainshed.kube.wire.options import (
@@ -96,7 +96,7 @@ class Client:
             continue_token=continue_token,
         )
         document = await self._object(Request("GET", resource.path(namespace), options.encode()))
-        metadata = document.get("metadata") or {}
+        metadata = metadata_of(document)
         items: list[Object] = document.get("items") or []
         for item in items:
             # Built-in items come without their type: add it so that an object always says what it is.
@@ -287,7 +287,7 @@ class Client:
     def _write_namespace(self, resource: Resource, obj: Object, namespace: str | None) -> str | None:
         if not resource.namespaced:
             return None
-        return (obj.get("metadata") or {}).get("namespace") or namespace or self.namespace
+        return metadata_of(obj).get("namespace") or namespace or self.namespace
 
     async def _object(self, request: Request) -> Object:
         response = await self._send(request)

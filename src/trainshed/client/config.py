@@ -21,6 +21,7 @@ import msgspec
 
 from trainshed.client.client import Client
 from trainshed.client.credentials import Credentials, ExecPlugin, StaticToken, TokenFile
+from trainshed.kube.meta.objects import section
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -225,11 +226,11 @@ def _merge(files: list[Path]) -> tuple[_Entries, _Entries, dict[str, dict[str, A
             document = yaml.safe_load(file.read_text()) or {}
             directory = file.absolute().parent
             for entry in document.get("clusters") or ():
-                clusters.setdefault(entry["name"], (entry.get("cluster") or {}, directory))
+                clusters.setdefault(entry["name"], (section(entry, "cluster"), directory))
             for entry in document.get("users") or ():
-                users.setdefault(entry["name"], (entry.get("user") or {}, directory))
+                users.setdefault(entry["name"], (section(entry, "user"), directory))
             for entry in document.get("contexts") or ():
-                contexts.setdefault(entry["name"], entry.get("context") or {})
+                contexts.setdefault(entry["name"], section(entry, "context"))
             current = current or document.get("current-context") or ""
         except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"cannot read kubeconfig {file}: {error}") from error

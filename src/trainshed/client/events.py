@@ -24,7 +24,7 @@ import msgspec
 from trainshed.client.client import Client, ObjectList
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import EVENTS
 from trainshed.kube.meta.times import format_time
 
@@ -234,7 +234,7 @@ class EventRecorder:
             self._earlier[uid] = {
                 _identity(event): event
                 for event in found.items
-                if (event.get("source") or {}).get("component") == self._component
+                if section(event, "source").get("component") == self._component
             }
             if len(self._earlier) > REMEMBERED:
                 self._earlier.popitem(last=False)
@@ -245,7 +245,7 @@ class EventRecorder:
 
 
 def _identity(event: Object) -> Identity:
-    involved = event.get("involvedObject") or {}
+    involved = section(event, "involvedObject")
     uid = involved.get("uid") or involved.get("name", "")
     return uid, event.get("type", ""), event.get("reason", ""), event.get("message", "")
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, spec_of
 from trainshed.kube.meta.resources import LEASES
 from trainshed.kube.meta.times import format_micro_time
 
@@ -103,7 +103,7 @@ class LeaderElector:
                     raise
                 await self._client.create(LEASES, self._lease(None))
                 return True
-            spec = lease.get("spec") or {}
+            spec = spec_of(lease)
             holder = spec.get("holderIdentity") or ""
             if holder and holder != self._identity and not self._abandoned(holder, spec):
                 return False
@@ -123,7 +123,7 @@ class LeaderElector:
 
     def _lease(self, old: Object | None) -> Object:
         now = format_micro_time(time.time())
-        before = (old or {}).get("spec") or {}
+        before = spec_of(old or {})
         mine = before.get("holderIdentity") == self._identity
         transitions = int(before.get("leaseTransitions") or 0)
         metadata = old["metadata"] if old else {"name": self._name, "namespace": self._namespace}

@@ -17,7 +17,7 @@ from trainshed import certificates
 from trainshed.certificates import Pair
 from trainshed.client.client import Client
 from trainshed.client.http import load_pem_pair
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import SECRETS, Resource
 
 WEBHOOK_CONFIGURATIONS = Resource(
@@ -54,12 +54,12 @@ class CertificateKeeper:
     async def renew(self, context: ssl.SSLContext) -> None:
         """Load the current certificate into `context`, making a new one if the old one ends soon."""
         secret = await self._client.get(SECRETS, self._secret, self._namespace)
-        pems = _decode(secret.get("data") or {})
+        pems = _decode(section(secret, "data"))
         if not is_usable(pems, self._host, datetime.now(UTC)):
             pems = make_certificates(self._host, datetime.now(UTC))
             data = {key: base64.b64encode(text.encode()).decode() for key, text in pems.items()}
             # A Conflict means that another replica was faster: the caller tries again and finds its work.
-            await self._client.update(SECRETS, {**secret, "data": {**(secret.get("data") or {}), **data}})
+            await self._client.update(SECRETS, {**secret, "data": {**section(secret, "data"), **data}})
         load_pem_pair(context, pems["tls.crt"], pems["tls.key"])
         await self._announce(pems["ca.crt"])
 
@@ -72,10 +72,10 @@ class CertificateKeeper:
         bundle = base64.b64encode(authority.encode()).decode()
         configuration: Object = await self._client.get(WEBHOOK_CONFIGURATIONS, CONFIGURATION_NAME)
         entries: list[Any] = configuration.get("webhooks") or []
-        if all((entry.get("clientConfig") or {}).get("caBundle") == bundle for entry in entries):
+        if all(section(entry, "clientConfig").get("caBundle") == bundle for entry in entries):
             return
         changed = [
-            {**entry, "clientConfig": {**(entry.get("clientConfig") or {}), "caBundle": bundle}}
+            {**entry, "clientConfig": {**section(entry, "clientConfig"), "caBundle": bundle}}
             for entry in entries
         ]
         await self._client.update(WEBHOOK_CONFIGURATIONS, {**configuration, "webhooks": changed})

@@ -21,7 +21,7 @@ from trainshed.api.verdict import text
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.operator.certificates import CertificateKeeper
 from trainshed.operator.flags import Flags
 
@@ -41,7 +41,7 @@ def review(kind: Kind, body: bytes) -> Object:
         raise ValueError(f"not an AdmissionReview: {error}") from error
     response: dict[str, Any] = {"uid": uid, "allowed": True}
     if request.get("operation") in ("CREATE", "UPDATE"):
-        verdict = kind.validate(request.get("object") or {}, request.get("oldObject"))
+        verdict = kind.validate(section(request, "object"), request.get("oldObject"))
         if verdict.warnings:
             response["warnings"] = list(verdict.warnings)
         if verdict.errors:

@@ -8,7 +8,7 @@ import msgspec
 
 from trainshed.client.client import Client
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, name_of
+from trainshed.kube.meta.objects import Object, name_of, section, spec_of
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.apply import Kinds, try_one
 from trainshed.sdk.errors import Explanation, UserError, explain
@@ -77,17 +77,15 @@ def _pod_templates(obj: Object) -> list[tuple[str, Object]]:
         return [("", obj)]
     found = [
         (f"{field}[{kind}].template.", spec["template"])
-        for field, specs in (obj.get("spec") or {}).items()
+        for field, specs in spec_of(obj).items()
         if field.endswith("ReplicaSpecs") and jobstate.replica_specs(obj) is specs
         for kind, spec in specs.items()
         if isinstance(spec, dict) and isinstance(spec.get("template"), dict)
     ]
-    spec = obj.get("spec") or {}
+    spec = spec_of(obj)
     others = {
         "spec.template.": spec.get("template"),
-        "spec.jobTemplate.spec.template.": ((spec.get("jobTemplate") or {}).get("spec") or {}).get(
-            "template"
-        ),
+        "spec.jobTemplate.spec.template.": section(spec, "jobTemplate", "spec").get("template"),
     }
     return [
         *((f"spec.{path}", t) for path, t in found),

@@ -15,7 +15,7 @@ from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
 from trainshed.jobs.engine.constants import ERR_RESOURCE_EXISTS, FAILED_VALIDATION, LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.resources import EVENTS, PODS, Resource
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.logs import follow_container, last_lines
@@ -159,9 +159,9 @@ class Follower:
             return
         pod, ended = found
         previous = not any(
-            (entry.get("state") or {}).get("terminated")
+            section(entry, "state").get("terminated")
             for kind in ("initContainerStatuses", "containerStatuses")
-            for entry in (pod.get("status") or {}).get(kind) or ()
+            for entry in status_of(pod).get(kind) or ()
             if entry["name"] == ended["container"]
         )
         lines = await last_lines(
@@ -195,7 +195,7 @@ class Follower:
                     else "the API server answers again"
                 )
             waited = time.time() - self._started_at
-            unnoticed = self._job is not None and not (self._job.get("status") or {}).get("conditions")
+            unnoticed = self._job is not None and not status_of(self._job).get("conditions")
             if unnoticed and not self._obstructed and not asked and not lost and waited > _UNNOTICED_SECONDS:
                 asked = True
                 self._view.event(await self._about_operator())
@@ -223,7 +223,7 @@ class Follower:
             self._finished.set()
             return
         self._job = new
-        for condition in (new.get("status") or {}).get("conditions") or ():
+        for condition in status_of(new).get("conditions") or ():
             if condition["status"] == "True":
                 self._tell(
                     f"{condition['type']}: {condition.get('message', '')}", condition["lastUpdateTime"]
@@ -234,7 +234,7 @@ class Follower:
 
     def _event_changed(self, change: str, old: Object | None, new: Object) -> None:
         """Say why the operator cannot do something. Conditions say the rest."""
-        about = new.get("involvedObject") or {}
+        about = section(new, "involvedObject")
         reason = str(new.get("reason", ""))
         obstacle = reason.startswith(_OBSTACLES) or reason.endswith(FAILED_VALIDATION)
         if about.get("uid") == self._uid and change != "DELETED" and obstacle and not self._finished.is_set():

@@ -9,6 +9,7 @@ import yaml
 
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.sandbox.model import Layer
+from trainshed.kube.meta.objects import section
 from trainshed.sdk.errors import UserError
 
 FILE_NAME = "images.yaml"
@@ -61,7 +62,7 @@ def _image(entry: dict[str, Any], file: Path) -> Image:
     )
     return Image(
         layers=layers,
-        env={str(k): str(v) for k, v in (entry.get("env") or {}).items()},
+        env={str(k): str(v) for k, v in section(entry, "env").items()},
         entrypoint=tuple(map(str, entry.get("entrypoint") or ())),
         cmd=tuple(map(str, entry.get("cmd") or ())),
         workdir=str(entry.get("workdir") or ""),

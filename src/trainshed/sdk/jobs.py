@@ -10,7 +10,7 @@ import msgspec
 from trainshed.client.client import Client
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, uid_of
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, namespace_of, objects, section, uid_of
 from trainshed.kube.meta.resources import EVENTS, PODS, Resource
 from trainshed.kube.meta.times import time_or_none
 from trainshed.kube.wire.options import LogOptions
@@ -130,7 +130,7 @@ async def pods_of(client: Client, job: Object) -> list[Object]:
 
 def owned_by(obj: Object, uid: str) -> bool:
     """Return whether the object with this uid is among the object's owners."""
-    return any(owner.get("uid") == uid for owner in objects(section(obj, "metadata"), "ownerReferences"))
+    return any(owner.get("uid") == uid for owner in objects(metadata_of(obj), "ownerReferences"))
 
 
 async def events_of(client: Client, job: Object, pods: Sequence[Object]) -> list[Event]:
@@ -145,7 +145,7 @@ def _event(event: Object) -> Event:
     involved = section(event, "involvedObject")
     when = event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
     return Event(
-        time=str(when or section(event, "metadata").get("creationTimestamp") or ""),
+        time=str(when or metadata_of(event).get("creationTimestamp") or ""),
         type=str(event.get("type") or ""),
         reason=str(event.get("reason") or ""),
         message=str(event.get("message") or ""),

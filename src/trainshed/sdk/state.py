@@ -13,7 +13,7 @@ from trainshed.jobs.engine.constants import (
     LABEL_REPLICA_INDEX,
     LABEL_REPLICA_TYPE,
 )
-from trainshed.kube.meta.objects import Object, labels_of, objects, section
+from trainshed.kube.meta.objects import Object, labels_of, objects, section, status_of
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.progress import epochs_of
 
@@ -86,7 +86,7 @@ def conditions_of(job: Object) -> list[Condition]:
             str(c.get("message") or ""),
             str(c.get("lastTransitionTime") or ""),
         )
-        for c in objects(section(job, "status"), "conditions")
+        for c in objects(status_of(job), "conditions")
     ]
 
 
@@ -117,14 +117,14 @@ def is_training_job(obj: Object) -> bool:
 
 def true_condition(job: Object) -> Mapping[str, Any]:
     """Return the last condition that holds; empty before the first."""
-    conditions = (job.get("status") or {}).get("conditions") or ()
+    conditions = status_of(job).get("conditions") or ()
     holding = [c for c in conditions if c.get("status") == "True"]
     return holding[-1] if holding else {}
 
 
 def condition(job: Object, kind: str) -> Mapping[str, Any] | None:
     """Return the condition of that type if it holds."""
-    for entry in (job.get("status") or {}).get("conditions") or ():
+    for entry in status_of(job).get("conditions") or ():
         if entry.get("type") == kind and entry.get("status") == "True":
             return dict(entry)
     return None
@@ -137,7 +137,7 @@ def is_finished(job: Object) -> bool:
 
 def replica_name(pod: Object) -> str:
     """Return `worker-0` for a replica's pod, the pod's name for any other."""
-    labels = pod["metadata"].get("labels") or {}
+    labels = section(pod["metadata"], "labels")
     if LABEL_REPLICA_TYPE in labels and LABEL_REPLICA_INDEX in labels:
         return f"{labels[LABEL_REPLICA_TYPE]}-{labels[LABEL_REPLICA_INDEX]}"
     return str(pod["metadata"]["name"])
@@ -145,7 +145,7 @@ def replica_name(pod: Object) -> str:
 
 def replica(pod: Object) -> Replica:
     """Return how the pod is doing, with the reason when it waits or failed."""
-    status = pod.get("status") or {}
+    status = status_of(pod)
     state, detail, restarts = str(status.get("phase", "Pending")), "", 0
     for entry in status.get("conditions") or ():
         if entry["type"] == "PodScheduled" and entry["status"] == "False":
@@ -154,8 +154,8 @@ def replica(pod: Object) -> Replica:
         state = "Terminating"
     for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         restarts += int(entry.get("restartCount", 0))
-        waiting = (entry.get("state") or {}).get("waiting") or {}
-        ended = (entry.get("state") or {}).get("terminated") or {}
+        waiting = section(entry, "state", "waiting")
+        ended = section(entry, "state", "terminated")
         if waiting.get("reason") and waiting["reason"] not in ("PodInitializing", "ContainerCreating"):
             state, detail = waiting["reason"], waiting.get("message", "")
         elif ended.get("exitCode"):
@@ -181,8 +181,8 @@ def rank_order(pods: Sequence[Object]) -> list[Object]:
 def started_instances(pod: Object) -> list[tuple[str, int]]:
     """Return (container, restart count) of every container instance whose log exists."""
     found = []
-    for entry in (pod.get("status") or {}).get("containerStatuses") or ():
-        state = entry.get("state") or {}
+    for entry in status_of(pod).get("containerStatuses") or ():
+        state = section(entry, "state")
         if "running" in state or "terminated" in state:
             found.append((entry["name"], int(entry.get("restartCount", 0))))
     return found
@@ -197,10 +197,10 @@ def first_failure(pods: Sequence[Object]) -> tuple[Object, Mapping[str, Any]] | 
     """
     ended: list[tuple[str, int, int, Object, Mapping[str, Any]]] = []
     for position, pod in enumerate(rank_order(pods)):
-        status = pod.get("status") or {}
+        status = status_of(pod)
         for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
             for where in ("state", "lastState"):
-                terminated = (entry.get(where) or {}).get("terminated")
+                terminated = section(entry, where).get("terminated")
                 if terminated and terminated.get("exitCode"):
                     ended.append(
                         (

@@ -10,7 +10,7 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.duration import elapsed
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 from trainshed.kube.meta.times import parse_time
 from trainshed.sdk import state as jobstate
@@ -137,7 +137,7 @@ async def claimed_directories(client: Client, outcome: Outcome) -> list[tuple[st
     found: dict[str, Path] = {}
     for pod in outcome.pods:
         for volume in pod["spec"].get("volumes") or ():
-            claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            claim = section(volume, "persistentVolumeClaim").get("claimName")
             if claim and claim not in found:
                 directory = await _directory(client, claim, pod["metadata"]["namespace"])
                 if directory is not None and directory.is_dir():
@@ -166,7 +166,7 @@ def checkpoints(directory: Path, since: float) -> list[Path]:
 
 
 def _took(job: Object) -> float | None:
-    status = job.get("status") or {}
+    status = status_of(job)
     if not status.get("startTime") or not status.get("completionTime"):
         return None
     return parse_time(status["completionTime"]) - parse_time(status["startTime"])

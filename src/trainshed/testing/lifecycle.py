@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainshed.kube.meta.objects import Object, labels_of, objects, section, texts
+from trainshed.kube.meta.objects import Object, labels_of, metadata_of, objects, spec_of, texts
 from trainshed.kube.meta.times import format_time
 
 
@@ -43,7 +43,7 @@ class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def is_for(self, pod: Object) -> bool:
         """Return whether the pod has the labels and annotations."""
-        annotations = texts(section(pod, "metadata"), "annotations")
+        annotations = texts(metadata_of(pod), "annotations")
         return self.labels.items() <= labels_of(pod).items() and (
             self.annotations.items() <= annotations.items()
         )
@@ -97,7 +97,7 @@ def status_at(pod: Object, stage: Stage, *, started_at: float, now: float, addre
                 "restartCount": stage.restarts,
                 "state": _state(stage, started, stamp),
             }
-            for container in objects(section(pod, "spec"), "containers")
+            for container in objects(spec_of(pod), "containers")
         ],
     }
     return status

@@ -18,7 +18,14 @@ from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of, uid_of
+from trainshed.kube.meta.objects import (
+    Object,
+    is_terminating,
+    name_of,
+    namespace_of,
+    status_of,
+    uid_of,
+)
 from trainshed.kube.meta.resources import NODES, PODS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.patch.types import STRATEGIC
@@ -115,7 +122,7 @@ class FakeNodes:
             if is_terminating(pod):
                 self._end("play", uid)
                 self._once("remove", uid, self._remove, pod)
-            elif (pod.get("status") or {}).get("phase", "Pending") == "Pending":
+            elif status_of(pod).get("phase", "Pending") == "Pending":
                 self._once("play", uid, self._play, pod)
 
     def _once(self, what: str, uid: str, work: Work, pod: Object) -> None:

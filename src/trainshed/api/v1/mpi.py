@@ -15,7 +15,7 @@ from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.verdict import FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED, FieldError, Verdict
-from trainshed.kube.meta.objects import Object, copy_tree, name_of, objects, section
+from trainshed.kube.meta.objects import Object, copy_tree, name_of, objects, section, spec_of
 
 LAUNCHER = "Launcher"
 WORKER = "Worker"
@@ -78,7 +78,7 @@ class Sentence(FieldError, frozen=True):
 def default_mpijob(obj: Object) -> Object:
     """Return a copy of the MPIJob with every default filled in."""
     merged = copy_tree(obj)
-    spec = section(merged, "spec")
+    spec = spec_of(merged)
     old = spec.get("cleanPodPolicy")
     if old is not None and section(spec, "runPolicy").get("cleanPodPolicy") is None:
         spec["runPolicy"] = {**section(spec, "runPolicy"), "cleanPodPolicy": old}
@@ -91,7 +91,7 @@ def validate_mpijob(obj: Object, old: Object | None) -> Verdict:
     """Return every problem of an MPIJob as sent by a client; `old` is the stored one on an update."""
     return rules.verdict(
         [*_name_errors(obj), *rules.managed_by_errors(obj, old), *_replica_errors(obj)],
-        [*rules.scheduling_warnings(obj), *_policy_warnings(section(obj, "spec"))],
+        [*rules.scheduling_warnings(obj), *_policy_warnings(spec_of(obj))],
     )
 
 
@@ -103,7 +103,7 @@ def _name_errors(obj: Object) -> Iterator[FieldError]:
 
 
 def _replica_errors(obj: Object) -> Iterator[FieldError]:
-    spec, path = section(obj, "spec"), f"spec.{MPIJOB.replica_specs_field}"
+    spec, path = spec_of(obj), f"spec.{MPIJOB.replica_specs_field}"
     specs = spec.get(MPIJOB.replica_specs_field)
     if not isinstance(specs, dict):
         yield Sentence(path, REQUIRED, None, "MPIReplicaSpecs is not valid")

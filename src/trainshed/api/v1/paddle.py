@@ -15,7 +15,7 @@ from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.verdict import Verdict
-from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.objects import Object, spec_of
 
 MASTER = "Master"
 WORKER = "Worker"
@@ -100,7 +100,7 @@ def validate_paddlejob(obj: Object, old: Object | None) -> Verdict:
 
 
 def _elastic_warnings(obj: Object) -> Iterator[str]:
-    if isinstance(section(obj, "spec").get("elasticPolicy"), dict):
+    if isinstance(spec_of(obj).get("elasticPolicy"), dict):
         yield ELASTIC_IGNORED
 
 

@@ -15,7 +15,7 @@ from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.verdict import FORBIDDEN, REQUIRED, FieldError, Verdict
-from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.objects import Object, section, spec_of
 
 MASTER = "Master"
 WORKER = "Worker"
@@ -145,13 +145,13 @@ def validate_pytorchjob(obj: Object, old: Object | None) -> Verdict:
         [
             *rules.name_errors(obj),
             *rules.managed_by_errors(obj, old),
-            *_elastic_errors(section(obj, "spec")),
+            *_elastic_errors(spec_of(obj)),
             *rules.replica_errors(obj, PYTORCHJOB),
         ],
         [
             *rules.name_warnings(obj, PYTORCHJOB),
             *rules.scheduling_warnings(obj),
-            *_elastic_warnings(section(obj, "spec")),
+            *_elastic_warnings(spec_of(obj)),
         ],
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from trainshed.api.v1.common import JobKind
 from trainshed.api.verdict import FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED, FieldError, Verdict, supported
-from trainshed.kube.meta.objects import Object, name_of, objects, section
+from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 
 MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 """Who may manage a job. Anything else would leave it without anyone to act on it."""
@@ -50,7 +50,7 @@ def name_errors(obj: Object) -> Iterator[FieldError]:
 def name_warnings(obj: Object, kind: JobKind) -> Iterator[str]:
     """Warn of a name that is legal for a job and too long for its children: they could never be created."""
     name = name_of(obj)
-    for key, replica in _replicas(section(obj, "spec"), kind):
+    for key, replica in _replicas(spec_of(obj), kind):
         count = replica.get("replicas")
         last = f"{name}-{key.lower()}-{max((count if isinstance(count, int) else 1) - 1, 0)}"
         if len(name) <= _MAX_LABEL_LENGTH < len(last):
@@ -78,7 +78,7 @@ def replica_errors(obj: Object, kind: JobKind, *, container: str = "") -> Iterat
 
     `container` is how a missing training container is named, where that is not its plain name.
     """
-    spec, path = section(obj, "spec"), f"spec.{kind.replica_specs_field}"
+    spec, path = spec_of(obj), f"spec.{kind.replica_specs_field}"
     if not isinstance(spec.get(kind.replica_specs_field), dict):
         yield FieldError(path, REQUIRED, None, "must be required")
     for key, replica in _replicas(spec, kind):

@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from trainshed.client.informer import Informer
-from trainshed.kube.meta.objects import Object, is_terminating, section, uid_of
+from trainshed.kube.meta.objects import Object, is_terminating, metadata_of, uid_of
 
 K = TypeVar("K", bound=Hashable)
 
@@ -65,7 +65,7 @@ class OwnWrites(Generic[K]):
 
         `informer` mirrors the resource. A `Status` has no version and is no reason to wait.
         """
-        version = _number(section(answer, "metadata").get("resourceVersion"))
+        version = _number(metadata_of(answer).get("resourceVersion"))
         if version:
             versions = self._of(key).versions
             versions[informer] = max(version, versions.get(informer, 0))

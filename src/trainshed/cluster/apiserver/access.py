@@ -112,9 +112,9 @@ class Authenticator:
             if hmac.compare_digest(known, digest):
                 return user
         claims = self._issuer.verify(token, audiences=audiences, now=now)
-        bound = claims.get("kubernetes.io") or {}
+        bound = section(claims, "kubernetes.io")
         namespace = str(bound.get("namespace", ""))
-        account = bound.get("serviceaccount") or {}
+        account = section(bound, "serviceaccount")
         if not self._exists(SERVICEACCOUNTS, namespace, account):
             raise InvalidToken("the service account is gone")
         extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims.get('jti', '')}",)}

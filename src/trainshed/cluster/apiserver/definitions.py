@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import DELETED, Compacted, KeyMissing, RevisionMismatch, Stored, keys
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import CRDS
 from trainshed.kube.schema import crd
 
@@ -127,7 +127,7 @@ def check_served(core: Core, call: Call) -> None:
 def names_conflict(core: Core, obj: Object) -> str:
     """Return why the names of a definition cannot be accepted, empty when they can."""
     spec = obj["spec"]
-    names = spec.get("names") or {}
+    names = section(spec, "names")
     own = obj["metadata"].get("name", "")
     wanted = {names.get("plural", ""), names.get("singular", ""), *(names.get("shortNames") or ())}
     for info in core.kinds.registry:

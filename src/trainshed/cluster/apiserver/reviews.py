@@ -12,7 +12,7 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
 from trainshed.kube.meta.causes import required
 from trainshed.kube.meta.errors import bad_request, invalid
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.served.rbac import Attributes
 
 
@@ -88,11 +88,11 @@ async def create(core: Core, call: Call) -> Answer:
     """Answer a review: the question comes back with its status."""
     resource = call.kind.resource
     review = await read_object(call, "ignore")
-    spec = review.get("spec") or {}
+    spec = spec_of(review)
     out = {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
-        "metadata": {"creationTimestamp": None, **(review.get("metadata") or {})},
+        "metadata": {"creationTimestamp": None, **metadata_of(review)},
         "spec": spec,
         "status": _status(core, call, spec),
     }

@@ -13,7 +13,7 @@ from trainshed.cluster.apiserver.pipeline import place, prepare_create, prepare_
 from trainshed.cluster.store import KeyExists, KeyMissing, RevisionMismatch, Stored
 from trainshed.kube.meta.errors import already_exists, conflict
 from trainshed.kube.meta.names import generated_name
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.patch.managedfields import same_but_times
 from trainshed.kube.wire.options import WriteOptions
 
@@ -125,7 +125,7 @@ async def modify(
 
 
 def _check_version(kind: ServedKind, name: str, old: Object, wanted: Object) -> None:
-    sent = (wanted.get("metadata") or {}).get("resourceVersion")
+    sent = metadata_of(wanted).get("resourceVersion")
     if sent and sent != old["metadata"]["resourceVersion"]:
         raise conflict(kind.resource.plural, kind.resource.group, name)
 
@@ -145,4 +145,4 @@ def deletion_complete(obj: Object) -> bool:
         return False
     if metadata.get("deletionGracePeriodSeconds"):
         return False
-    return not (obj.get("kind") == "Namespace" and (obj.get("spec") or {}).get("finalizers"))
+    return not (obj.get("kind") == "Namespace" and spec_of(obj).get("finalizers"))

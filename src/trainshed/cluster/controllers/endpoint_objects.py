@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.pods import FINISHED, is_ready, phase
 
@@ -30,16 +30,16 @@ def is_managed(service: Object | None) -> bool:
 
 def selected(service: Object, pods: Sequence[Object]) -> list[Object]:
     """Return those of `pods` that the Service selects, that have an address and still run, by name."""
-    wanted: dict[str, str] = service["spec"].get("selector") or {}
+    wanted: dict[str, str] = section(service["spec"], "selector")
     namespace = service["metadata"]["namespace"]
     found = [
         pod
         for pod in pods
         if wanted
         and pod["metadata"]["namespace"] == namespace
-        and (pod.get("status") or {}).get("podIP")
+        and status_of(pod).get("podIP")
         and phase(pod) not in FINISHED
-        and wanted.items() <= (pod["metadata"].get("labels") or {}).items()
+        and wanted.items() <= section(pod["metadata"], "labels").items()
     ]
     return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
@@ -79,7 +79,7 @@ def same(existing: Object, desired: Object) -> bool:
     if have.get("ownerReferences") != want["ownerReferences"]:
         return False
     for field in ("labels", "annotations"):
-        if not (want.get(field) or {}).items() <= (have.get(field) or {}).items():
+        if not section(want, field).items() <= section(have, field).items():
             return False
     return all((existing.get(f) or []) == desired.get(f, []) for f in ("subsets", "endpoints", "ports"))
 
@@ -89,8 +89,8 @@ def updated(existing: Object, desired: Object) -> Object:
     have, want = existing["metadata"], desired["metadata"]
     metadata = {**have, "ownerReferences": want["ownerReferences"]}
     for field in ("labels", "annotations"):
-        merged = {**(have.get(field) or {}), **(want.get(field) or {})}
-        if field == "annotations" and OVER_CAPACITY not in (want.get(field) or {}):
+        merged = {**section(have, field), **section(want, field)}
+        if field == "annotations" and OVER_CAPACITY not in section(want, field):
             merged.pop(OVER_CAPACITY, None)
         if merged:
             metadata[field] = merged
@@ -102,7 +102,7 @@ def _metadata(service: Object, labels: dict[str, str]) -> Object:
     return {
         "namespace": metadata["namespace"],
         "name": metadata["name"],
-        "labels": {**(metadata.get("labels") or {}), **labels},
+        "labels": {**section(metadata, "labels"), **labels},
         "ownerReferences": [controller_reference({"apiVersion": "v1", "kind": "Service", **service})],
     }
 

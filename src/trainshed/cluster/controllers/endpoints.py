@@ -17,7 +17,7 @@ from trainshed.cluster.controllers.endpoint_objects import (
     updated,
 )
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import is_ready, phase
 from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES
 
@@ -51,7 +51,7 @@ class EndpointsController(Controller[Key]):
         return [key] if self._services.get(*key) is not None else []
 
     def _selecting(self, pod: Object) -> list[Key]:
-        labels = pod["metadata"].get("labels") or {}
+        labels = section(pod["metadata"], "labels")
         return [
             key_of(service)
             for group in _labels(pod)
@@ -88,7 +88,7 @@ def _pairs(namespace: str, labels: dict[str, str]) -> list[str]:
 
 
 def _labels(pod: Object) -> list[str]:
-    return _pairs(pod["metadata"]["namespace"], pod["metadata"].get("labels") or {})
+    return _pairs(pod["metadata"]["namespace"], section(pod["metadata"], "labels"))
 
 
 def _first_of_selector(service: Object) -> list[str]:
@@ -100,7 +100,7 @@ def _first_of_selector(service: Object) -> list[str]:
 
 def _relevant(pod: Object) -> tuple[Any, ...]:
     return (
-        (pod.get("status") or {}).get("podIP"),
+        status_of(pod).get("podIP"),
         phase(pod),
         is_ready(pod),
         pod["metadata"].get("labels"),

@@ -13,7 +13,7 @@ from trainshed.cluster.controllers.namespace_status import deletion_conditions
 from trainshed.cluster.controllers.storedobjects import contents, resource_of
 from trainshed.cluster.store import Store, Stored, keys
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, spec_of, status_of
 from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Resource
 from trainshed.kube.meta.times import format_time
 
@@ -102,8 +102,8 @@ class NamespaceController(Controller[str]):
             await self._explain(namespace, remaining, failures)
             round_ = self._rounds[name] = self._rounds.get(name, -1) + 1
             return float(min(FIRST_ROUND_SECONDS * 2 ** min(round_, 10), MAX_ROUND_SECONDS))
-        left = [f for f in (namespace.get("spec") or {}).get("finalizers") or () if f != FINALIZER]
-        body = {**namespace, "spec": {**(namespace.get("spec") or {}), "finalizers": left}}
+        left = [f for f in spec_of(namespace).get("finalizers") or () if f != FINALIZER]
+        body = {**namespace, "spec": {**spec_of(namespace), "finalizers": left}}
         try:
             await self._client.update(NAMESPACES, body, subresource="finalize")
         except ApiError as error:
@@ -136,7 +136,7 @@ class NamespaceController(Controller[str]):
         return [str(failure) for failure in failures]
 
     async def _explain(self, namespace: Object, remaining: list[Stored], failures: list[str]) -> None:
-        status = namespace.get("status") or {}
+        status = status_of(namespace)
         stamp = format_time(self._now())
         conditions = deletion_conditions(
             ((resource_of(stored).group_resource, stored.obj) for stored in remaining),

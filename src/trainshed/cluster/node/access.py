@@ -11,7 +11,7 @@ from trainshed.cluster.node.pod.observed import Attempt
 from trainshed.cluster.node.pod.worker import PodWorker
 from trainshed.cluster.sandbox.api import ExecSpec, Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.errors import ApiError, bad_request, internal
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.pods import find_container
 
 
@@ -106,7 +106,7 @@ class NodeAccess:
         for key in ("initContainerStatuses", "containerStatuses"):
             for written in status.get(key) or ():
                 if written["name"] == name:
-                    waiting: Object | None = (written.get("state") or {}).get("waiting")
+                    waiting: Object | None = section(written, "state").get("waiting")
                     return waiting
         return {"reason": "ContainerCreating"}
 

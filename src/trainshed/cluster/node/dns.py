@@ -12,7 +12,7 @@ import logging
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.node.dns_records import dns_records
 from trainshed.cluster.sandbox.api import DnsRecords, Runtime, RuntimeLost
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import is_finished, is_ready
 from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES
 
@@ -110,13 +110,13 @@ class DnsController:
 
 def _is_users(endpoint_slice: Object) -> bool:
     """Return whether a user made the slice. Those of the controller say no more than the pods do."""
-    labels = endpoint_slice["metadata"].get("labels") or {}
+    labels = section(endpoint_slice["metadata"], "labels")
     return labels.get(CONTROLLER_LABEL) != CONTROLLER_NAME
 
 
 def _relevant(pod: Object) -> tuple[object, ...]:
     """Return what the records depend on."""
-    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+    metadata, spec, status = pod["metadata"], pod["spec"], status_of(pod)
     return (
         metadata.get("labels"),
         bool(metadata.get("deletionTimestamp")),

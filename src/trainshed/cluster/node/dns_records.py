@@ -16,7 +16,7 @@ from typing import Any
 
 from trainshed.cluster.sandbox.addresses import DOMAIN
 from trainshed.cluster.sandbox.model import DnsRecords
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import is_finished, is_ready
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
@@ -42,7 +42,7 @@ def dns_records(
         fqdn = f"{name}.{namespace}.svc.{domain}"
         names.add(fqdn)
         unready = bool(spec.get("publishNotReadyAddresses"))
-        selector: Mapping[str, str] = spec.get("selector") or {}
+        selector: Mapping[str, str] = section(spec, "selector")
         if selector:
             matching = _select(by_label, namespace, selector)
             addresses = {pod["status"]["podIP"] for pod in matching if _is_published(pod, unready)}
@@ -82,7 +82,7 @@ def _index(
     by_subdomain: dict[tuple[str, str], list[Object]] = {}
     for pod in pods:
         metadata = pod["metadata"]
-        for label, value in (metadata.get("labels") or {}).items():
+        for label, value in section(metadata, "labels").items():
             by_label.setdefault((metadata["namespace"], label, value), []).append(pod)
         subdomain = pod["spec"].get("subdomain")
         if subdomain:
@@ -104,7 +104,7 @@ def _select(
 
 def _is_published(pod: Object, unready: bool) -> bool:
     """Return whether the pod's address is given out: it has one, is not at its end, and is ready (or need not be)."""
-    status = pod.get("status") or {}
+    status = status_of(pod)
     if not status.get("podIP") or is_finished(pod):
         return False
     if unready:
@@ -123,10 +123,10 @@ def _manual_addresses(endpoint_slices: Iterable[Object]) -> dict[tuple[str, str]
     out: dict[tuple[str, str], list[str]] = {}
     for item in endpoint_slices:
         metadata = item["metadata"]
-        service = (metadata.get("labels") or {}).get(SERVICE_NAME_LABEL)
+        service = section(metadata, "labels").get(SERVICE_NAME_LABEL)
         if not service or item.get("addressType", "IPv4") != "IPv4":
             continue
         for endpoint in item.get("endpoints") or ():
-            if (endpoint.get("conditions") or {}).get("ready", True) is not False:
+            if section(endpoint, "conditions").get("ready", True) is not False:
                 out.setdefault((metadata["namespace"], service), []).extend(endpoint.get("addresses") or ())
     return out

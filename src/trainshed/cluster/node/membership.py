@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from trainshed.client.client import Client
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import NODES, PODS
 
 RUNTIME = "trainshed://"
@@ -58,5 +58,5 @@ async def _delete(client: Client, obj: Object, name: str, namespace: str | None)
 
 
 def _is_ours(node: Object) -> bool:
-    info = (node.get("status") or {}).get("nodeInfo") or {}
+    info = section(node, "status", "nodeInfo")
     return str(info.get("containerRuntimeVersion", "")).startswith(RUNTIME)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 _SUBSCRIPT = re.compile(r"^metadata\.(annotations|labels)\['(.*)'\]$")
 _DEFAULT_DIVISOR = "1"
@@ -39,7 +39,7 @@ def field_value(pod: Object, path: str, node: NodeFacts, pod_ip: str) -> str:
     metadata, spec = pod["metadata"], pod["spec"]
     subscript = _SUBSCRIPT.match(path)
     if subscript:
-        return str((metadata.get(subscript[1]) or {}).get(subscript[2], ""))
+        return str(section(metadata, subscript[1]).get(subscript[2], ""))
     plain: dict[str, Any] = {
         "metadata.name": metadata["name"],
         "metadata.namespace": metadata.get("namespace", ""),
@@ -54,7 +54,7 @@ def field_value(pod: Object, path: str, node: NodeFacts, pod_ip: str) -> str:
     if path in plain:
         return str(plain[path])
     if path in ("metadata.labels", "metadata.annotations"):
-        pairs = metadata.get(path.partition(".")[2]) or {}
+        pairs = section(metadata, path.partition(".")[2])
         return "\n".join(f"{key}={_quoted(str(value))}" for key, value in sorted(pairs.items()))
     raise FieldError(f"unsupported fieldPath: {path}")
 
@@ -65,8 +65,8 @@ def resource_value(container: Object, reference: Mapping[str, Any], node: NodeFa
     kind, _, name = resource.partition(".")
     if kind not in ("limits", "requests") or not name:
         raise FieldError(f"unsupported container resource : {resource}")
-    resources = container.get("resources") or {}
-    amount = (resources.get(kind) or {}).get(name)
+    resources = section(container, "resources")
+    amount = section(resources, kind).get(name)
     if amount is None and kind == "limits":
         amount = node.allocatable.get(name)
     divisor = quantity.parse(reference.get("divisor") or _DEFAULT_DIVISOR) or Decimal(1)
@@ -75,7 +75,7 @@ def resource_value(container: Object, reference: Mapping[str, Any], node: NodeFa
 
 def configmap_bytes(obj: Object) -> dict[str, bytes]:
     """Return the keys of a ConfigMap: text as UTF-8, and binaryData."""
-    out = {key: str(value).encode() for key, value in (obj.get("data") or {}).items()}
+    out = {key: str(value).encode() for key, value in section(obj, "data").items()}
     out.update(_decoded(obj.get("binaryData")))
     return out
 

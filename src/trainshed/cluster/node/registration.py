@@ -14,7 +14,7 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node.devices import gpu
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, status_of
 from trainshed.kube.meta.resources import LEASES, NODES
 from trainshed.kube.meta.times import format_micro_time, format_time
 
@@ -170,7 +170,7 @@ class Registration:
             labels = {"metadata": {"labels": wanted["metadata"]["labels"]}}
             node = await self._client.patch(NODES, self._name, None, labels)
         status = node_status(
-            self._name, self._host_ip, self._amounts, node_info(), node.get("status") or {}, self._now()
+            self._name, self._host_ip, self._amounts, node_info(), status_of(node), self._now()
         )
         node = await self._client.patch(NODES, self._name, None, {"status": status}, subresource="status")
         taints = node["spec"].get("taints") or []

@@ -11,7 +11,7 @@ import msgspec
 from trainshed.cluster.scheduler.predicates import allocatable, unmet
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.plan import Action, Event, Plan
 from trainshed.kube.meta.pods import claim_names
 from trainshed.kube.meta.resources import PODS
@@ -69,7 +69,7 @@ def decide(observed: Observed) -> Plan:
 
 def _waiting(pod: Object, reason: str, message: str, now: float) -> Object | None:
     """Return the status to write, or None when the pod says so already."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
+    conditions = status_of(pod).get("conditions") or ()
     before: Object = next((c for c in conditions if c["type"] == "PodScheduled"), {})
     if before.get("message") == message:
         return None
@@ -88,11 +88,11 @@ def _waiting(pod: Object, reason: str, message: str, now: float) -> Object | Non
 def unregarded_fields(pod: Object) -> list[str]:
     """Return the fields that placement does not look at; `preferred` rules are hints and may be passed over."""
     spec, required = pod["spec"], "requiredDuringSchedulingIgnoredDuringExecution"
-    affinity = spec.get("affinity") or {}
+    affinity = section(spec, "affinity")
     fields = [
         f"spec.affinity.{name}"
         for name in ("podAffinity", "podAntiAffinity")
-        if (affinity.get(name) or {}).get(required)
+        if section(affinity, name).get(required)
     ]
     spread = spec.get("topologySpreadConstraints") or ()
     if any(c.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for c in spread):
@@ -138,7 +138,7 @@ def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
             return f'persistentvolumeclaim "{name}" not found'
         if claim["metadata"].get("deletionTimestamp"):
             return f'persistentvolumeclaim "{name}" is being deleted'
-        phase = (claim.get("status") or {}).get("phase")
+        phase = status_of(claim).get("phase")
         if phase == "Lost":
             return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume'
         if phase != "Bound":

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from trainshed.cluster.scheduler.requests import Resources, parse_all, pod_requests
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, spec_of, status_of
 
 
 def unmet(pod: Object, node: Object, used: Mapping[str, Decimal]) -> list[str]:
@@ -24,20 +24,18 @@ def unmet(pod: Object, node: Object, used: Mapping[str, Decimal]) -> list[str]:
 
 
 def _unschedulable(pod: Object, node: Object) -> Iterator[str]:
-    if (node.get("spec") or {}).get("unschedulable"):
+    if spec_of(node).get("unschedulable"):
         taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-        if not tolerated(taint, (pod.get("spec") or {}).get("tolerations") or ()):
+        if not tolerated(taint, spec_of(pod).get("tolerations") or ()):
             yield "node(s) were unschedulable"
-    ready = next(
-        (c for c in (node.get("status") or {}).get("conditions") or () if c["type"] == "Ready"), None
-    )
+    ready = next((c for c in status_of(node).get("conditions") or () if c["type"] == "Ready"), None)
     if ready is None or ready.get("status") != "True":
         yield "node(s) were not ready"
 
 
 def _taints(pod: Object, node: Object) -> Iterator[str]:
-    tolerations = (pod.get("spec") or {}).get("tolerations") or ()
-    for taint in (node.get("spec") or {}).get("taints") or ():
+    tolerations = spec_of(pod).get("tolerations") or ()
+    for taint in spec_of(node).get("taints") or ():
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations):
             yield f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
 
@@ -57,11 +55,11 @@ def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
 
 
 def _selector(pod: Object, node: Object) -> Iterator[str]:
-    spec = pod.get("spec") or {}
-    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
-    wanted = spec.get("nodeSelector") or {}
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    spec = spec_of(pod)
+    labels: Mapping[str, str] = section(node["metadata"], "labels")
+    wanted = section(spec, "nodeSelector")
+    affinity = section(spec, "affinity", "nodeAffinity")
+    required = section(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
     terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or ()
     fields = {"metadata.name": node["metadata"]["name"]}
     matches_terms = not terms or any(
@@ -106,4 +104,4 @@ def _resources(pod: Object, node: Object, used: Mapping[str, Decimal]) -> Iterat
 
 def allocatable(node: Object) -> Resources:
     """Return what the node offers to pods."""
-    return parse_all((node.get("status") or {}).get("allocatable") or {})
+    return parse_all(section(node, "status", "allocatable"))

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, spec_of, status_of
 
 Resources = dict[str, Decimal]
 """Resource name to amount in base units (cores, bytes, devices)."""
@@ -19,7 +19,7 @@ def pod_requests(pod: Object) -> Resources:
     Regular and sidecar containers run together and add up; ordinary init containers run one at a time
     before them, so only their largest counts (Kubernetes docs, "Resource sharing within containers").
     """
-    spec = pod.get("spec") or {}
+    spec = spec_of(pod)
     running: Resources = {}
     peak_of_init: Resources = {}
     for container in spec.get("initContainers") or ():
@@ -34,15 +34,15 @@ def pod_requests(pod: Object) -> Resources:
     for container in spec.get("containers") or ():
         add(running, container_requests(container))
     raise_to(running, peak_of_init)
-    add(running, parse_all(spec.get("overhead") or {}))
+    add(running, parse_all(section(spec, "overhead")))
     running["pods"] = Decimal(1)
     return running
 
 
 def container_requests(container: Mapping[str, Any]) -> Resources:
     """Return the container's requests; a limit without a request stands for it."""
-    resources = container.get("resources") or {}
-    return parse_all({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    resources = section(container, "resources")
+    return parse_all({**section(resources, "limits"), **section(resources, "requests")})
 
 
 def parse_all(amounts: Mapping[str, Any]) -> Resources:
@@ -66,6 +66,6 @@ def used_by(pods: Iterable[Object]) -> Resources:
     """Return what the pods hold together; finished pods hold nothing."""
     total: Resources = {}
     for pod in pods:
-        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+        if status_of(pod).get("phase") not in ("Succeeded", "Failed"):
             add(total, pod_requests(pod))
     return total

@@ -20,7 +20,7 @@ from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Bind, Observed, decide
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, uid_of
+from trainshed.kube.meta.objects import Object, status_of, uid_of
 from trainshed.kube.meta.plan import Event, Plan
 from trainshed.kube.meta.pods import FINISHED, claim_names, phase
 from trainshed.kube.meta.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
@@ -195,7 +195,7 @@ def _turn(pod: Object) -> tuple[int, str]:
 
 def _offer(obj: Object) -> tuple[object, ...]:
     """Return what of a node or claim decides over pods: not the heartbeats."""
-    status = obj.get("status") or {}
+    status = status_of(obj)
     ready = [c.get("status") for c in status.get("conditions") or () if c["type"] == "Ready"]
     metadata = obj["metadata"]
     return (

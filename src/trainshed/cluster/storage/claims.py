@@ -19,7 +19,7 @@ from trainshed.cluster.storage import directories
 from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
 from trainshed.kube.builtin.parts.storageclasses import default_class
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, section, status_of
 from trainshed.kube.meta.ownership import without_finalizer
 from trainshed.kube.meta.pods import FINISHED, claim_names, phase
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, STORAGECLASSES
@@ -49,7 +49,7 @@ class Claims:
             return
         if claim["metadata"].get("deletionTimestamp"):
             await self._let_go(claim)
-        elif (claim["metadata"].get("annotations") or {}).get(BIND_COMPLETED):
+        elif section(claim["metadata"], "annotations").get(BIND_COMPLETED):
             await self._check(claim)
         elif "storageClassName" not in claim["spec"] and (default := default_class(self._classes.items())):
             # The default class came after the claim (KEP-3333).
@@ -95,11 +95,11 @@ class Claims:
         """Write what is missing of the binding."""
         namespace, name = key_of(claim)
         volume_name = volume["metadata"]["name"]
-        if not (volume["spec"].get("claimRef") or {}).get("uid"):
+        if not section(volume["spec"], "claimRef").get("uid"):
             ours = {"metadata": {"annotations": {BOUND_BY_US: "yes"}}} if not _reserved(volume) else {}
             patch = _exactly(volume, {**ours, "spec": {"claimRef": directories.claim_reference(claim)}})
             volume = await self._client.patch(PERSISTENTVOLUMES, volume_name, None, patch)
-        if (volume.get("status") or {}).get("phase") != "Bound":
+        if status_of(volume).get("phase") != "Bound":
             patch = _exactly(volume, {"status": {"phase": "Bound"}})
             await self._client.patch(PERSISTENTVOLUMES, volume_name, None, patch, subresource="status")
         annotations = {BIND_COMPLETED: "yes"}
@@ -107,7 +107,7 @@ class Claims:
             annotations[BOUND_BY_US] = "yes"
         if directories.is_provisioned(volume):
             annotations[STORAGE_PROVISIONER] = directories.PROVISIONER
-        if not annotations.items() <= (claim["metadata"].get("annotations") or {}).items():
+        if not annotations.items() <= section(claim["metadata"], "annotations").items():
             fields = {"metadata": {"annotations": annotations}, "spec": {"volumeName": volume_name}}
             claim = await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, _exactly(claim, fields))
         status = {
@@ -115,12 +115,12 @@ class Claims:
             "accessModes": volume["spec"].get("accessModes") or [],
             "capacity": {"storage": volume["spec"]["capacity"]["storage"]},
         }
-        if not status.items() <= (claim.get("status") or {}).items():
+        if not status.items() <= status_of(claim).items():
             patch = _exactly(claim, {"status": status})
             await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, patch, subresource="status")
 
     async def _lose(self, claim: Object, reason: str, text: str) -> None:
-        if (claim.get("status") or {}).get("phase") == "Lost":
+        if status_of(claim).get("phase") == "Lost":
             return
         namespace, name = key_of(claim)
         patch = _exactly(claim, {"status": {"phase": "Lost"}})
@@ -216,4 +216,4 @@ def _unprovisionable(claim: Object) -> str:
 def _exactly(obj: Object, patch: Object) -> Object:
     """Return a merge patch that the server refuses when the object is not at this version any more."""
     version = obj["metadata"]["resourceVersion"]
-    return {**patch, "metadata": {**(patch.get("metadata") or {}), "resourceVersion": version}}
+    return {**patch, "metadata": {**metadata_of(patch), "resourceVersion": version}}

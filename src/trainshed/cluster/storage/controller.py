@@ -13,7 +13,7 @@ from trainshed.client.informer import key_of
 from trainshed.cluster.storage.claims import Claims
 from trainshed.cluster.storage.volumes import RemoveTree, Volumes
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, status_of
 from trainshed.kube.meta.pods import FINISHED, claim_names, phase
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, STORAGECLASSES
 
@@ -83,7 +83,7 @@ def _of_pod(pod: Object) -> list[Key]:
 
 def _is_pending(claim: Object) -> list[str]:
     """Return the one group of claims that are not bound."""
-    return [""] if (claim.get("status") or {}).get("phase") != "Bound" else []
+    return [""] if status_of(claim).get("phase") != "Bound" else []
 
 
 def _volume_name(claim: Object) -> list[str]:

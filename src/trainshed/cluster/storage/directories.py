@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 PROVISIONER = "trainshed.dev/hostdir"
 """Provisioner name of the default StorageClass; also the value of `pv.kubernetes.io/provisioned-by`."""
@@ -53,7 +53,7 @@ def volume_for(claim: Object, storage_class: Object, directory: Path) -> Object:
 
 def is_provisioned(volume: Object) -> bool:
     """Return whether the volume was made by `volume_for`."""
-    annotations = volume["metadata"].get("annotations") or {}
+    annotations = section(volume["metadata"], "annotations")
     return bool(annotations.get("pv.kubernetes.io/provisioned-by") == PROVISIONER)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.selectors import LabelSelector
 
 
@@ -66,7 +66,7 @@ def mismatch(claim: Object, volume: Object) -> str:
     if missing:
         return f"accessModes lack {', '.join(sorted(missing))}"
     selector = spec.get("selector")
-    if selector and not LabelSelector.from_object(selector).matches(volume["metadata"].get("labels") or {}):
+    if selector and not LabelSelector.from_object(selector).matches(section(volume["metadata"], "labels")):
         return "labels do not match the claim's selector"
     if capacity(volume) < requested(claim):
         return (
@@ -77,13 +77,13 @@ def mismatch(claim: Object, volume: Object) -> str:
 
 def capacity(volume: Object) -> float:
     """Return the volume's size in bytes."""
-    return float(quantity.parse((volume["spec"].get("capacity") or {}).get("storage", 0)))
+    return float(quantity.parse(section(volume["spec"], "capacity").get("storage", 0)))
 
 
 def requested(claim: Object) -> float:
     """Return the size the claim asks for in bytes."""
-    resources = claim["spec"].get("resources") or {}
-    return float(quantity.parse((resources.get("requests") or {}).get("storage", 0)))
+    resources = section(claim["spec"], "resources")
+    return float(quantity.parse(section(resources, "requests").get("storage", 0)))
 
 
 def refers_to(reference: Object | None, claim: Object) -> bool:

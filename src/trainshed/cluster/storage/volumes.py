@@ -16,7 +16,7 @@ from trainshed.client.events import EventRecorder
 from trainshed.cluster.sandbox.api import RuntimeLost
 from trainshed.cluster.storage import directories
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.ownership import without_finalizer
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 
@@ -51,8 +51,8 @@ class Volumes:
         volume = self._volumes.get("", name)
         if volume is None:
             return
-        phase = (volume.get("status") or {}).get("phase", "Pending")
-        claimed = (volume["spec"].get("claimRef") or {}).get("uid")
+        phase = status_of(volume).get("phase", "Pending")
+        claimed = section(volume["spec"], "claimRef").get("uid")
         if volume["metadata"].get("deletionTimestamp"):
             finalizers = volume["metadata"].get("finalizers") or []
             if PV_PROTECTION in finalizers and not (claimed and await self._is_claimed(volume)):
@@ -99,7 +99,7 @@ class Volumes:
             await self._client.patch(PERSISTENTVOLUMES, name, None, patch)
 
     def _is_ours(self, volume: Object) -> bool:
-        path = (volume["spec"].get("hostPath") or {}).get("path", "")
+        path = section(volume["spec"], "hostPath").get("path", "")
         return directories.is_provisioned(volume) and directories.is_inside(self._root, path)
 
     def _is_disposable(self, volume: Object) -> bool:
@@ -115,7 +115,7 @@ class Volumes:
                 await self._remove_tree(Path(volume["spec"]["hostPath"]["path"]))
             except (OSError, RuntimeLost) as error:
                 self._events.event(volume, "Warning", "VolumeFailedDelete", str(error))
-                if (volume.get("status") or {}).get("phase") != "Failed":
+                if status_of(volume).get("phase") != "Failed":
                     await self._write_phase(volume, "Failed", message=str(error))
                 return RETRY_SECONDS
             if volume["metadata"].get("deletionTimestamp"):

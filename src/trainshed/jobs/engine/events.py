@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import Children, count_in
 from trainshed.jobs.engine.job import Job
-from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of, objects, section
+from trainshed.kube.meta.objects import (
+    Object,
+    is_terminating,
+    name_of,
+    namespace_of,
+    objects,
+    section,
+    status_of,
+)
 from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.pods import container_statuses, init_container_statuses, is_active, terminated_states
 from trainshed.kube.meta.pods import phase as pod_phase
@@ -49,7 +57,7 @@ def _abnormal(pod: Object) -> Iterator[Event]:
     if statuses:
         yield from _container_events(pod, statuses)
         return
-    conditions = objects(section(pod, "status"), "conditions")
+    conditions = objects(status_of(pod), "conditions")
     if not conditions:
         return
     newest = max(conditions, key=lambda condition: time_or_none(condition.get("lastTransitionTime")) or 0.0)

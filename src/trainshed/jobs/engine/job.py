@@ -10,7 +10,14 @@ from trainshed.api.v1.common import JobKind, ReplicaType
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.jobs.engine import constants as c
-from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of, section, uid_of
+from trainshed.kube.meta.objects import (
+    Object,
+    is_terminating,
+    name_of,
+    namespace_of,
+    status_of,
+    uid_of,
+)
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -91,7 +98,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def status(self) -> Object:
         """The stored status, empty before the first write."""
-        return section(self.document, "status")
+        return status_of(self.document)
 
     @property
     def total_replicas(self) -> int:

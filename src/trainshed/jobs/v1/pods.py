@@ -8,7 +8,7 @@ from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import ContainerPatch, Framework, Phase, PodPatch
-from trainshed.kube.meta.objects import Object, copy_tree, objects, section, texts
+from trainshed.kube.meta.objects import Object, copy_tree, metadata_of, objects, section, spec_of, texts
 from trainshed.kube.meta.pods import container_named
 
 
@@ -32,7 +32,7 @@ def pod(
         Conflict: two phases set the same place.
     """
     template = copy_tree(replica.template)
-    spec = section(template, "spec")
+    spec = spec_of(template)
     patches = [phase.patch(job, replica, index, options) for phase in phases]
     if len(patches) > 1:
         _refuse_conflicts(job, spec, phases, patches)
@@ -49,7 +49,7 @@ def pod(
         "labels": _labels(job, framework, replica, index, labels, options),
         "ownerReferences": [job.owner_reference()],
     }
-    template_metadata = section(template, "metadata")
+    template_metadata = metadata_of(template)
     if annotations := {**section(template_metadata, "annotations"), **annotations}:
         metadata["annotations"] = annotations
     if framework.copies_finalizers and template_metadata.get("finalizers"):
@@ -144,4 +144,4 @@ def _labels(
     if options.legacy_labels:
         legacy = {short: ours[label] for label, short in c.LEGACY_LABELS.items() if label in ours}
     # A template may use a short name for itself; the current ones are the operator's.
-    return {**legacy, **texts(section(replica.template, "metadata"), "labels"), **added, **ours}
+    return {**legacy, **texts(metadata_of(replica.template), "labels"), **added, **ours}

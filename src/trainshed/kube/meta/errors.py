@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import msgspec
 
+from trainshed.kube.meta.objects import section
+
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     """One reason for a rejected object: `field` is a path such as `spec.containers[0].image`."""
@@ -82,7 +84,7 @@ class ApiError(Exception):
     @classmethod
     def from_status(cls, code: int, status: Mapping[str, Any]) -> Self:
         """Return the error that a server's Status describes; tolerates missing parts."""
-        details = status.get("details") or {}
+        details = section(status, "details")
         return cls(
             int(status.get("code") or code),
             str(status.get("reason") or ""),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.selectors import LabelSelector
 
 
@@ -59,7 +59,7 @@ def family(owner: Object, candidates: Iterable[Object], selector: LabelSelector)
     for obj in candidates:
         metadata = obj["metadata"]
         reference = controller_of(obj)
-        fits = selector.matches(metadata.get("labels") or {})
+        fits = selector.matches(section(metadata, "labels"))
         if reference is not None:
             if reference["uid"] == uid and (fits or metadata.get("deletionTimestamp")):
                 out.held.append(obj)

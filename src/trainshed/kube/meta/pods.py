@@ -65,12 +65,12 @@ def claim_names(pod: Object) -> list[str]:
 
 def container_statuses(pod: Mapping[str, Any]) -> list[Object]:
     """Return the statuses of the regular containers."""
-    return objects(section(pod, "status"), "containerStatuses")
+    return objects(status_of(pod), "containerStatuses")
 
 
 def init_container_statuses(pod: Mapping[str, Any]) -> list[Object]:
     """Return the statuses of the init containers."""
-    return objects(section(pod, "status"), "initContainerStatuses")
+    return objects(status_of(pod), "initContainerStatuses")
 
 
 def container_named(pod_spec: Mapping[str, Any], name: str) -> Object | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.fieldselectors import FieldSelector, Getter
+from trainshed.kube.meta.objects import section
 
 __all__ = ["FieldSelector", "Getter", "LabelSelector", "Requirement"]
 
@@ -98,7 +99,7 @@ class LabelSelector(msgspec.Struct, frozen=True):
         """
         if selector is None:
             return cls(nothing=True)
-        requirements = [Requirement(k, "in", (v,)) for k, v in (selector.get("matchLabels") or {}).items()]
+        requirements = [Requirement(k, "in", (v,)) for k, v in section(selector, "matchLabels").items()]
         for expression in selector.get("matchExpressions") or ():
             operator, values = expression.get("operator"), tuple(sorted(expression.get("values") or ()))
             name = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}.get(operator)

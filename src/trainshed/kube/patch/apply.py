@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of
 from trainshed.kube.patch import fieldset, lastapplied, managedfields
 from trainshed.kube.patch.fieldset import SELF, FieldSet
 from trainshed.kube.schema.nodes import SchemaNode
@@ -90,10 +90,10 @@ def _check(live: Object | None, applied: Object) -> None:
             raise bad_request(
                 f"Object '{field}' is missing in the applied configuration: {field} must be set"
             )
-    metadata = applied.get("metadata") or {}
+    metadata = metadata_of(applied)
     if metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    stored = (live or {}).get("metadata") or {}
+    stored = metadata_of(live or {})
     name, kind = metadata.get("name") or stored.get("name", ""), applied["kind"]
     for field in ("uid", "resourceVersion"):
         sent = metadata.get(field)
@@ -115,11 +115,11 @@ def _visible(applied: Object, subresource: str, has_status: bool) -> Object:
     """Return the part of a configuration that this endpoint may change; read-only metadata never counts."""
     if subresource == "status":
         out = {key: applied[key] for key in ("apiVersion", "kind", "status") if key in applied}
-        names = {k: v for k, v in (applied.get("metadata") or {}).items() if k in ("name", "namespace")}
+        names = {k: v for k, v in metadata_of(applied).items() if k in ("name", "namespace")}
         return {**out, "metadata": names}
     metadata = {
         key: value
-        for key, value in (applied.get("metadata") or {}).items()
+        for key, value in metadata_of(applied).items()
         if key in ("name", "namespace", "generateName") or key not in fieldset.UNTRACKED_METADATA
     }
     out = {key: value for key, value in applied.items() if not (has_status and key == "status")}

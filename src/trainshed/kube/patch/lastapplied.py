@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, section
 from trainshed.kube.patch import fieldset
 from trainshed.kube.patch.fieldset import FieldSet
 from trainshed.kube.schema.nodes import SchemaNode
@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 def unchanged_fields(live: Object, schema: SchemaNode) -> FieldSet:
     """Return the fields of the last client-side apply that still have the applied value; none without one."""
-    text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+    text = section(live, "metadata", "annotations").get(LAST_APPLIED)
     if not isinstance(text, str):
         return {}
     try:
@@ -40,12 +40,12 @@ def refreshed(obj: Object, applied: Object) -> Object:
 
     An annotation that would make the annotations too large is dropped, as upstream does.
     """
-    metadata = obj.get("metadata") or {}
-    annotations = metadata.get("annotations") or {}
+    metadata = metadata_of(obj)
+    annotations = section(metadata, "annotations")
     if LAST_APPLIED not in annotations:
         return obj
-    sent = applied.get("metadata") or {}
-    told = {key: value for key, value in (sent.get("annotations") or {}).items() if key != LAST_APPLIED}
+    sent = metadata_of(applied)
+    told = {key: value for key, value in section(sent, "annotations").items() if key != LAST_APPLIED}
     kept = {key: value for key, value in sent.items() if key != "annotations"}
     if told:
         kept["annotations"] = told

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, section
 from trainshed.kube.patch import fieldset
 from trainshed.kube.patch.fieldset import FieldSet
 from trainshed.kube.schema.nodes import SchemaNode
@@ -67,12 +67,12 @@ def default_manager(user_agent: str) -> str:
 
 def entries_of(obj: Object) -> list[Object]:
     """Return the readable entries of an object; malformed managedFields count as none."""
-    return _readable((obj.get("metadata") or {}).get("managedFields")) or []
+    return _readable(metadata_of(obj).get("managedFields")) or []
 
 
 def with_entries(obj: Object, entries: list[Object]) -> Object:
     """Return `obj` with `entries` as its managedFields, or without the field when there are none."""
-    metadata = obj.get("metadata") or {}
+    metadata = metadata_of(obj)
     if entries:
         if metadata.get("managedFields") == entries:
             return obj
@@ -123,7 +123,7 @@ def same_but_times(old: Object, new: Object) -> bool:
 
 
 def _without_times(obj: Object) -> Object:
-    metadata = obj.get("metadata") or {}
+    metadata = metadata_of(obj)
     entries = metadata.get("managedFields")
     if not isinstance(entries, list):
         return obj
@@ -143,8 +143,8 @@ def _identity(entry: Object) -> tuple[Any, ...]:
 
 def _entries_before(old: Object | None, new: Object, subresource: str) -> list[Object] | None:
     """Return the entries that the write starts from; None when the writer clears them."""
-    stored = (old.get("metadata") or {}).get("managedFields") if old is not None else None
-    metadata = new.get("metadata") or {}
+    stored = metadata_of(old).get("managedFields") if old is not None else None
+    metadata = metadata_of(new)
     if subresource or "managedFields" not in metadata:
         return _readable(stored) or []
     sent = metadata["managedFields"]
@@ -166,9 +166,9 @@ def _readable(entries: Any) -> list[Object] | None:
             return None
         if not isinstance(entry.get("manager", ""), str) or entry.get("fieldsType", "FieldsV1") != "FieldsV1":
             return None
-        fields = entry.get("fieldsV1") or {}
-        if not isinstance(fields, dict):
+        if not isinstance(entry.get("fieldsV1") or {}, dict):
             return None
+        fields = section(entry, "fieldsV1")
         identity = _identity(entry)
         if identity in seen:
             fields = fieldset.union(seen[identity]["fieldsV1"], fields)

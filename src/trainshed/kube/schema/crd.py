@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trainshed.kube.meta import causes, jsonpath, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, is_true
+from trainshed.kube.meta.objects import Object, is_true, metadata_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.crd_schema import schema_causes
 
@@ -46,9 +46,9 @@ def crd_defaults(obj: Object) -> None:
 
 def validate_crd(obj: Object, old: Object | None) -> list[Cause]:
     """Return what is wrong with a defaulted CRD; its metadata is `metadata.validate_metadata`'s."""
-    spec = obj.get("spec") or {}
-    kinds, group = spec.get("names") or {}, spec.get("group") or ""
-    name = (obj.get("metadata") or {}).get("name") or ""
+    spec = spec_of(obj)
+    kinds, group = section(spec, "names"), spec.get("group") or ""
+    name = metadata_of(obj).get("name") or ""
     out: list[Cause] = []
     if name != f"{kinds.get('plural')}.{group}":
         out.append(causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
@@ -63,7 +63,7 @@ def validate_crd(obj: Object, old: Object | None) -> list[Cause]:
             "spec.versions[*].schema instead"
         )
         out.append(causes.invalid("spec.preserveUnknownFields", True, text))
-    conversion = spec.get("conversion") or {}
+    conversion = section(spec, "conversion")
     out += one_of(conversion, "spec.conversion", "strategy", ("None", "Webhook"))
     out += _versions(spec.get("versions") or [])
     if old is not None:
@@ -80,7 +80,7 @@ def _group(obj: Object, group: str) -> Iterator[Cause]:
     if "." not in group:
         yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
     protected = any(group == domain or group.endswith(f".{domain}") for domain in ("k8s.io", "kubernetes.io"))
-    if protected and not ((obj.get("metadata") or {}).get("annotations") or {}).get(_APPROVAL):
+    if protected and not section(obj, "metadata", "annotations").get(_APPROVAL):
         text = (
             f'protected groups must have approval annotation "{_APPROVAL}", '
             "see https://github.com/kubernetes/enhancements/pull/1111"
@@ -121,7 +121,7 @@ def _versions(versions: list[Object]) -> Iterator[Cause]:
         yield causes.invalid("spec.versions", known, text)
     if len(set(known)) != len(known):
         yield causes.invalid("spec.versions", known, "must contain unique version names")
-    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    schemas = [section(version, "schema").get("openAPIV3Schema") for version in versions]
     # Upstream hoists a schema that all versions share, so its messages name the place it is hoisted to.
     shared = bool(schemas) and schemas[0] is not None and all(schema == schemas[0] for schema in schemas)
     for index, version in enumerate(versions):
@@ -139,7 +139,7 @@ def _versions(versions: list[Object]) -> Iterator[Cause]:
             yield from schema_causes(schema, f"{at}.schema.openAPIV3Schema")
         elif index == 0:
             yield from schema_causes(schema, "spec.validation.openAPIV3Schema")
-        yield from _subresources(version.get("subresources") or {}, f"{at}.subresources")
+        yield from _subresources(section(version, "subresources"), f"{at}.subresources")
         for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
             yield from _column(column, f"{at}.additionalPrinterColumns[{number}]")
         yield from _selectable(version.get("selectableFields") or [], schema or {}, f"{at}.selectableFields")
@@ -217,8 +217,8 @@ def _field_schema(schema: Any, steps: tuple[str, ...]) -> Object | None:
 
 
 def _changes(obj: Object, old: Object) -> Iterator[Cause]:
-    spec, before = obj.get("spec") or {}, old.get("spec") or {}
-    kinds, held = spec.get("names") or {}, before.get("names") or {}
+    spec, before = spec_of(obj), spec_of(old)
+    kinds, held = section(spec, "names"), section(before, "names")
     for path, new, was in (
         ("spec.group", spec.get("group"), before.get("group")),
         ("spec.scope", spec.get("scope"), before.get("scope")),
@@ -228,7 +228,7 @@ def _changes(obj: Object, old: Object) -> Iterator[Cause]:
         if new != was:
             yield causes.invalid(path, new, "field is immutable")
     known = {version.get("name") for version in spec.get("versions") or ()}
-    for index, stored in enumerate((old.get("status") or {}).get("storedVersions") or ()):
+    for index, stored in enumerate(status_of(old).get("storedVersions") or ()):
         if stored not in known:
             text = "must appear in spec.versions"
             yield causes.invalid(f"status.storedVersions[{index}]", stored, text)
@@ -271,7 +271,7 @@ def established(obj: Object, now: str, *, names_conflict: str = "") -> Object:
         condition["lastTransitionTime"] = before.get("lastTransitionTime", now) if before and same else now
     status["conditions"] = [*conditions, *held.values()]
     if accepted:
-        kinds = spec.get("names") or {}
+        kinds = section(spec, "names")
         fields = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
         status["acceptedNames"] = {key: kinds[key] for key in fields if kinds.get(key)}
     else:
@@ -303,7 +303,7 @@ def infos(obj: Object) -> list[ResourceInfo]:
     for version in versions:
         if not version.get("served"):
             continue
-        declared = version.get("subresources") or {}
+        declared = section(version, "subresources")
         subresources: dict[str, SubresourceInfo] = {}
         verbs = ("get", "patch", "update")
         if declared.get("status") is not None:
@@ -341,7 +341,7 @@ def infos(obj: Object) -> list[ResourceInfo]:
                 ),
                 crd_name=obj["metadata"]["name"],
                 storage_version=storage,
-                schema=(version.get("schema") or {}).get("openAPIV3Schema"),
+                schema=section(version, "schema").get("openAPIV3Schema"),
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
                 selectable=tuple(field["jsonPath"] for field in version.get("selectableFields") or ()),
                 deprecation_warning=warning,

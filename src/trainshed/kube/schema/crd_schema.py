@@ -10,7 +10,7 @@ from typing import Any
 
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.schema.cel import compile_error
 from trainshed.kube.schema.nodes import SchemaNode, from_schema
 from trainshed.kube.schema.re2 import compile_re2
@@ -69,7 +69,7 @@ def _root(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     """Yield where the root describes what every object has: it may only restrict its names."""
     if schema.get("additionalProperties") is not None:
         yield causes.forbidden(f"{path}.additionalProperties", "must not be used at the root")
-    properties = schema.get("properties") or {}
+    properties = section(schema, "properties")
     for name, wanted in (("apiVersion", "string"), ("kind", "string"), ("metadata", "object")):
         kind = properties.get(name, {}).get("type", "")
         if name in properties and kind != wanted:
@@ -217,7 +217,7 @@ def _list_type(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield causes.required(f"{path}.x-kubernetes-list-map-keys", text)
     items = schema.get("items")
     items = items if isinstance(items, Mapping) else {}
-    properties = items.get("properties") or {}
+    properties = section(items, "properties")
     for index, key in enumerate(keys):
         if key not in properties:
             text = "entries must all be names of item properties"
@@ -248,7 +248,7 @@ def _logical(part: Any, path: str, *, types_allowed: bool) -> Iterator[Cause]:
     for logical in _LOGICAL:
         for index, child in enumerate(part.get(logical) or ()):
             yield from _logical(child, f"{path}.{logical}[{index}]", types_allowed=types_allowed)
-    for key, child in (part.get("properties") or {}).items():
+    for key, child in section(part, "properties").items():
         yield from _logical(child, f"{path}.properties[{key}]", types_allowed=False)
     if isinstance(part.get("items"), Mapping):
         yield from _logical(part["items"], f"{path}.items", types_allowed=False)

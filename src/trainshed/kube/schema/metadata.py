@@ -10,7 +10,7 @@ from typing import Any
 
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, section
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.nodes import definition_name
 
@@ -38,7 +38,7 @@ def validate_metadata(
     On create the caller has filled in a generated name; `generateName` alone passes too, so a dry look at a
     manifest works. On update the caller has carried over what the server owns (uid, creationTimestamp, ...).
     """
-    meta = obj.get("metadata") or {}
+    meta = metadata_of(obj)
     builtin = definition_name((resource.group, resource.version, resource.kind)) is not None
     out = list(_names(meta, name_rule, resource.namespaced))
     out += labels_causes(meta.get("labels"), "metadata.labels")
@@ -46,7 +46,7 @@ def validate_metadata(
     out += _owners(meta.get("ownerReferences") or ())
     out += _finalizers(meta.get("finalizers") or (), builtin)
     if old is not None:
-        out += _changes(meta, old.get("metadata") or {})
+        out += _changes(meta, metadata_of(old))
     return out
 
 
@@ -150,7 +150,7 @@ def _changes(meta: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]
 
 def selector_causes(selector: Mapping[str, Any] | None, path: str) -> Iterator[Cause]:
     """Yield what is wrong with a LabelSelector object."""
-    for key, value in ((selector or {}).get("matchLabels") or {}).items():
+    for key, value in section(selector or {}, "matchLabels").items():
         for why in names.qualified_name(key):
             yield causes.invalid(f"{path}.matchLabels", key, why)
         for why in names.label_value(value):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.schema.nodes import builtin_definition, definition_name
 
@@ -115,7 +115,7 @@ def _published(node: Any, referred: set[str]) -> Any:
 def _envelope(schema: Object, group: str, version: str, kind: str) -> Object:
     """Return an object's schema with apiVersion, kind, metadata and the kind it stands for."""
     properties = {
-        **(schema.get("properties") or {}),
+        **section(schema, "properties"),
         "apiVersion": {"type": "string", "description": _API_VERSION},
         "kind": {"type": "string", "description": _KIND},
         "metadata": {

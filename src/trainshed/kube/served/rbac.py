@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, metadata_of
+from trainshed.kube.meta.objects import Object, metadata_of, section
 from trainshed.kube.meta.selectors import LabelSelector
 
 MASTERS = "system:masters"
@@ -125,7 +125,7 @@ class Policy:
             yield from self._grants.get(("Group", group), ())
 
     def _add(self, binding: Object, kind: str, namespace: str) -> None:
-        reference = binding.get("roleRef") or {}
+        reference = section(binding, "roleRef")
         role_kind, role_name = reference.get("kind", ""), reference.get("name", "")
         role = (namespace if role_kind == "Role" else "", role_name)
         name = _meta(binding, "name")

@@ -20,7 +20,7 @@ import msgspec
 
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause, bad_request, invalid
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.wire.request import Query
 
 META = "meta.k8s.io"
@@ -292,7 +292,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
             grace = asked.grace_period_seconds
         if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
             raise bad_request("gracePeriodSeconds must be an integer")
-        preconditions = given.get("preconditions") or {}
+        preconditions = section(given, "preconditions")
         return cls(
             dry_run=asked.dry_run or bool(in_body),
             grace_period_seconds=grace,

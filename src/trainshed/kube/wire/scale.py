@@ -6,7 +6,7 @@ from typing import Any
 
 from trainshed.kube.meta import jsonpath
 from trainshed.kube.meta.errors import Cause, bad_request, internal, invalid
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.meta.resourceinfo import ScalePaths
 from trainshed.kube.meta.selectors import LabelSelector
 
@@ -17,7 +17,7 @@ def to_scale(obj: Object, paths: ScalePaths) -> Object:
     Raises:
         ApiError: 500 when the object has no replicas field, as upstream answers.
     """
-    metadata = obj.get("metadata") or {}
+    metadata = metadata_of(obj)
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     replicas = jsonpath.first(obj, paths.spec_replicas)
     if replicas is None:
@@ -43,7 +43,7 @@ def from_scale(obj: Object, scale: Object, paths: ScalePaths) -> Object:
     Raises:
         ApiError: 422 when replicas is negative, 400 when it is no integer.
     """
-    spec = scale.get("spec") or {}
+    spec = spec_of(scale)
     replicas = spec.get("replicas") if isinstance(spec, dict) else None
     replicas = 0 if replicas is None else replicas
     if isinstance(replicas, bool) or not isinstance(replicas, int):
@@ -51,7 +51,7 @@ def from_scale(obj: Object, scale: Object, paths: ScalePaths) -> Object:
             'Scale in version "v1" cannot be handled as a Scale: spec.replicas must be an integer'
         )
     if replicas < 0:
-        name = (obj.get("metadata") or {}).get("name", "")
+        name = metadata_of(obj).get("name", "")
         cause = Cause(
             "FieldValueInvalid",
             f"Invalid value: {replicas}: must be greater than or equal to 0",

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
@@ -32,7 +32,7 @@ class WatchEvent(msgspec.Struct, frozen=True):
     @property
     def resource_version(self) -> str:
         """Where a later watch resumes after this event."""
-        return str((self.object.get("metadata") or {}).get("resourceVersion", ""))
+        return str(metadata_of(self.object).get("resourceVersion", ""))
 
 
 _decode_event = msgspec.json.Decoder(WatchEvent)

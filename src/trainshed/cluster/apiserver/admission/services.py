@@ -125,7 +125,7 @@ def _node_ports(core: Core, call: Call, ports: list[Object], own: Object, found:
 def _taken(core: Core, call: Call, field: str) -> set[str]:
     out: set[str] = set()
     for stored in core.store.list(keys.under(SERVICES))[0]:
-        spec = stored.obj.get("spec") or {}
+        spec = spec_of(stored.obj)
         if field == "clusterIP":
             out.add(spec.get("clusterIP", ""))
         else:

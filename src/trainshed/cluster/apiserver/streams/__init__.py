@@ -20,7 +20,7 @@ from trainshed.cluster.apiserver.streams.websocket import Tunnel
 from trainshed.cluster.apiserver.streams.wschannels import WebSocketChannels
 from trainshed.cluster.backend import ExecRequest, ExecSession, NodeBackend
 from trainshed.kube.meta.errors import ApiError, bad_request
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.wire.asgi import Receive, Scope, Send, headers_of
 from trainshed.kube.wire.options import PortForwardOptions
 from trainshed.kube.wire.request import parse_query
@@ -143,7 +143,7 @@ async def _open(scope: Scope, receive: Receive, send: Send, request: ExecRequest
 
 def _offer(scope: Scope, supported: Sequence[str]) -> tuple[Upgrade, str]:
     """Return the client's offer of an upgrade to SPDY, and the stream protocol to speak over it."""
-    upgrade = (scope.get("extensions") or {}).get(EXTENSION)
+    upgrade = section(scope, "extensions").get(EXTENSION)
     if not isinstance(upgrade, Upgrade) or not upgrade.name.lower().startswith("spdy/3.1"):
         raise bad_request("Upgrade request required")
     offered = headers_of(scope, "x-stream-protocol-version")

@@ -18,7 +18,7 @@ from trainshed.cluster.apiserver.streams.spdysession import Session, Stream
 from trainshed.cluster.apiserver.streams.websocket import WebSocket
 from trainshed.cluster.backend import ByteStream, NodeBackend
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of
 
 SPDY_PROTOCOL = "portforward.k8s.io"
 TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
@@ -33,7 +33,7 @@ class _Pair(msgspec.Struct):
 
 
 def _failure(pod: Object, port: int, error: Exception) -> str:
-    uid = (pod.get("metadata") or {}).get("uid", "")
+    uid = metadata_of(pod).get("uid", "")
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return f"error forwarding port {port} to pod {uid}: {why.lower() if why else 'connection failed'}"
 

@@ -9,7 +9,7 @@ from trainshed.cluster.apiserver.writing import RETRIES
 from trainshed.cluster.store import KeyMissing, RevisionMismatch, keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import conflict, invalid, not_found
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import PODS
 from trainshed.kube.wire.options import CreateOptions
 
@@ -20,9 +20,9 @@ async def create(core: Core, call: Call) -> Answer:
     """Put a pod on the node that a Binding names, and mark it scheduled. Raises `ApiError` 404, 409."""
     options = CreateOptions.decode(call.request.query)
     binding = await read_request(call, "io.k8s.api.core.v1.Binding")
-    target = binding.get("target") or {}
+    target = section(binding, "target")
     node = target.get("name")
-    name = call.route.name or (binding.get("metadata") or {}).get("name", "")
+    name = call.route.name or metadata_of(binding).get("name", "")
     if not node or target.get("kind") not in (None, "", "Node"):
         raise invalid("Binding", "", name, [causes.required("target.name")])
     key = keys.of(PODS, call.route.namespace, name)
@@ -44,8 +44,8 @@ async def create(core: Core, call: Call) -> Answer:
 
 
 def _bound(call: Call, pod: Object, binding: Object, name: str, node: str) -> Object:
-    metadata, spec = pod["metadata"], pod.get("spec") or {}
-    uid = (binding.get("metadata") or {}).get("uid")
+    metadata, spec = pod["metadata"], spec_of(pod)
+    uid = metadata_of(binding).get("uid")
     if uid and uid != metadata["uid"]:
         why = f"the UID in the precondition ({uid}) does not match the UID in record ({metadata['uid']})"
         raise conflict("pods/binding", "", name, why)
@@ -56,10 +56,10 @@ def _bound(call: Call, pod: Object, binding: Object, name: str, node: str) -> Ob
         raise conflict("pods/binding", "", name, why)
     if spec.get("schedulingGates"):
         raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
-    annotations = (binding.get("metadata") or {}).get("annotations") or {}
+    annotations = section(binding, "metadata", "annotations")
     if annotations:
-        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}}
-    status = pod.get("status") or {}
+        metadata = {**metadata, "annotations": {**section(metadata, "annotations"), **annotations}}
+    status = status_of(pod)
     others = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
     scheduled = {
         "type": "PodScheduled",

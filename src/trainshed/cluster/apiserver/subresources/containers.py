@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, spec_of
 
 _FIELDS = ("initContainers", "containers", "ephemeralContainers")
 
@@ -23,7 +23,7 @@ def choose_container(pod: Object, wanted: str) -> str:
     Raises:
         ApiError: 400 for an unknown name, or when none is named and there are several.
     """
-    spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
+    spec, name = spec_of(pod), pod["metadata"]["name"]
     known = {field: [c["name"] for c in spec.get(field) or ()] for field in _FIELDS}
     if not wanted:
         if len(known["containers"]) == 1:

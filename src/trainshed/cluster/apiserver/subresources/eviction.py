@@ -11,7 +11,7 @@ from trainshed.cluster.apiserver.subresources.binding import SUCCESS
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.store import Stored, keys
 from trainshed.kube.meta.errors import ApiError, Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, spec_of, status_of
 from trainshed.kube.meta.resources import PODDISRUPTIONBUDGETS
 from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.wire.options import CreateOptions, DeleteOptions
@@ -21,13 +21,13 @@ async def create(core: Core, call: Call) -> Answer:
     """Delete a pod unless a budget says no. Raises `ApiError` 404, 429."""
     options = CreateOptions.decode(call.request.query)
     eviction = await read_request(call, "io.k8s.api.policy.v1.Eviction")
-    asked = DeleteOptions.decode({}, eviction.get("deleteOptions") or {})
+    asked = DeleteOptions.decode({}, section(eviction, "deleteOptions"))
     name, namespace = call.route.name, call.route.namespace
     stored = core.store.get(call.kind.key(namespace, name))
     if stored is None:
         raise call.kind.missing(name)
     pod = stored.obj
-    running = (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed", "Pending")
+    running = status_of(pod).get("phase") not in ("Succeeded", "Failed", "Pending")
     if running and not pod["metadata"].get("deletionTimestamp"):
         budgets = _budgets(core, namespace or "", pod)
         if budgets and not options.dry_run:
@@ -42,7 +42,7 @@ async def create(core: Core, call: Call) -> Answer:
 def _budgets(core: Core, namespace: str, pod: Object) -> list[Stored]:
     out = []
     for stored in core.store.list(keys.under(PODDISRUPTIONBUDGETS, namespace))[0]:
-        selector = LabelSelector.from_object((stored.obj.get("spec") or {}).get("selector"))
+        selector = LabelSelector.from_object(spec_of(stored.obj).get("selector"))
         if selector.matches(pod["metadata"].get("labels")):
             out.append(stored)
     return out
@@ -50,7 +50,7 @@ def _budgets(core: Core, namespace: str, pod: Object) -> list[Stored]:
 
 def _check(budgets: list[Stored]) -> None:
     for stored in budgets:
-        status = stored.obj.get("status") or {}
+        status = status_of(stored.obj)
         if status.get("disruptionsAllowed", 0) > 0:
             continue
         name = stored.obj["metadata"]["name"]
@@ -70,6 +70,6 @@ async def _spend(core: Core, budgets: list[Stored]) -> None:
     _check(budgets)
     for stored in budgets:
         obj = stored.obj
-        status = {**(obj.get("status") or {})}
+        status = {**status_of(obj)}
         status["disruptionsAllowed"] -= 1
         await core.store.update(stored.key, {**obj, "status": status}, stored.revision)

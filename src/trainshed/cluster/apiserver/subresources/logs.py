@@ -8,7 +8,7 @@ from trainshed.cluster.apiserver.subresources.containers import choose_container
 from trainshed.cluster.backend import LogRequest
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, invalid
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, spec_of
 from trainshed.kube.meta.times import parse_time
 from trainshed.kube.wire.options import LogOptions
 
@@ -17,7 +17,7 @@ async def get(core: Core, call: Call) -> Result:
     """Return or stream the log of one container. Raises `ApiError` 400, 404, 422."""
     pod = find_pod(core, call)
     request = _request(call, pod)
-    if not (pod.get("spec") or {}).get("nodeName"):
+    if not spec_of(pod).get("nodeName"):
         return Answer(status=204, content_type="text/plain")
     if core.backend is None:
         raise ApiError(503, "ServiceUnavailable", "this server has no node to read logs from")

@@ -9,7 +9,7 @@ from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.verbs.write import Patch
 from trainshed.cluster.apiserver.writing import Change, modify
 from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of
 from trainshed.kube.meta.resourceinfo import ScalePaths
 from trainshed.kube.patch.types import APPLY, MERGE, check_patch_type
 from trainshed.kube.wire import scale
@@ -46,7 +46,7 @@ async def _change(core: Core, call: Call, edit: Change, options: WriteOptions) -
 
     def changed(old: Object) -> Object:
         wanted = edit(scale.to_scale(old, paths))
-        metadata = wanted.get("metadata") or {}
+        metadata = metadata_of(wanted)
         if metadata.get("name") not in (None, "", call.route.name):
             raise bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL"

@@ -7,6 +7,7 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.subresources.containers import choose_container, find_pod
 from trainshed.cluster.backend import ExecRequest
 from trainshed.kube.meta.errors import ApiError, bad_request
+from trainshed.kube.meta.objects import spec_of, status_of
 from trainshed.kube.wire.asgi import Receive, Scope, Send
 from trainshed.kube.wire.options import ExecOptions
 
@@ -16,7 +17,7 @@ SUBRESOURCES = frozenset({"exec", "attach", "portforward"})
 async def serve(core: Core, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer the request completely. Raises `ApiError` only before anything was sent."""
     pod = find_pod(core, call)
-    if not (pod.get("spec") or {}).get("nodeName"):
+    if not spec_of(pod).get("nodeName"):
         raise bad_request(f"pod {call.route.name} does not have a host assigned")
     backend = core.backend
     if backend is None:
@@ -24,7 +25,7 @@ async def serve(core: Core, call: Call, scope: Scope, receive: Receive, send: Se
     if call.route.subresource == "portforward":
         await streams.serve_port_forward(scope, receive, send, backend, pod)
         return
-    phase = (pod.get("status") or {}).get("phase", "")
+    phase = status_of(pod).get("phase", "")
     if phase in ("Succeeded", "Failed"):
         raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
     options = ExecOptions.decode(call.request.query)

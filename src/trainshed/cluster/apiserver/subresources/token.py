@@ -9,7 +9,7 @@ from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, DEFAULT_SECONDS
 from trainshed.cluster.store import keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import bad_request, conflict, invalid, not_found
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.wire.options import CreateOptions
@@ -23,7 +23,7 @@ async def create(core: Core, call: Call) -> Answer:
     account = core.store.get(call.kind.key(namespace, name))
     if account is None:
         raise call.kind.missing(name)
-    spec = request.get("spec") or {}
+    spec = spec_of(request)
     seconds = _seconds(spec, name)
     audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
     pod = _bound_pod(core, namespace, spec.get("boundObjectRef"), name)
@@ -34,7 +34,7 @@ async def create(core: Core, call: Call) -> Answer:
     out = {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {**metadata, **(request.get("metadata") or {})},
+        "metadata": {**metadata, **metadata_of(request)},
         "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
         "status": {"token": token, "expirationTimestamp": format_time(int(call.now) + seconds)},
     }
@@ -74,6 +74,6 @@ def _bound_pod(core: Core, namespace: str, reference: Object | None, account: st
     if reference.get("uid") not in (None, "", pod["metadata"]["uid"]):
         why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record"
         raise conflict("Pod", "", pod_name, why)
-    if (pod.get("spec") or {}).get("serviceAccountName") != account:
+    if spec_of(pod).get("serviceAccountName") != account:
         raise bad_request(f"pod {pod_name} does not run as service account {account}")
     return pod

@@ -19,7 +19,7 @@ from trainshed.cluster.apiserver.selection import selection
 from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_complete
 from trainshed.cluster.store import KeyMissing, RevisionMismatch
 from trainshed.kube.meta.errors import ApiError, conflict, forbidden
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, spec_of, status_of
 from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.wire.options import CollectionOptions, DeleteOptions
@@ -132,9 +132,9 @@ def _marked(kind: ServedKind, old: Object, options: DeleteOptions, now: float) -
         metadata["generation"] = metadata.get("generation", 0) + 1
     out = {**old, "metadata": metadata}
     if kind.resource == NAMESPACES:
-        out["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+        out["status"] = {**status_of(old), "phase": "Terminating"}
     if kind.resource == CRDS:
-        out["status"] = _terminating(old.get("status") or {}, format_time(now))
+        out["status"] = _terminating(status_of(old), format_time(now))
     return out
 
 
@@ -170,7 +170,7 @@ def _grace(kind: ServedKind, obj: Object, options: DeleteOptions) -> int:
     """Return the seconds a pod gets to end by itself; other kinds get none."""
     if kind.resource != PODS:
         return 0
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    spec, status = spec_of(obj), status_of(obj)
     asked = options.grace_period_seconds
     grace = int(spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE) if asked is None else asked)
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):

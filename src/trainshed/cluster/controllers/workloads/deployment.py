@@ -9,7 +9,7 @@ import msgspec
 
 from trainshed.cluster.controllers.workloads import rollout
 from trainshed.cluster.controllers.workloads.deployment_status import deployment_status
-from trainshed.kube.meta.objects import Object, copy_tree, is_terminating
+from trainshed.kube.meta.objects import Object, copy_tree, is_terminating, metadata_of, section, status_of
 from trainshed.kube.meta.ownership import adoption, controller_reference, family, without_owner
 from trainshed.kube.meta.plan import QUIET, Action, Adopt, Create, Delete, Event, Patch, Plan, Told
 from trainshed.kube.meta.resources import DEPLOYMENTS, REPLICASETS
@@ -90,7 +90,7 @@ def _changes(
             told = _scaled(rs, have, count)
         if rs is new:
             wanted = {**_copied_annotations(deployment), rollout.REVISION: revision}
-            if not wanted.items() <= (rs["metadata"].get("annotations") or {}).items():
+            if not wanted.items() <= section(rs["metadata"], "annotations").items():
                 annotations = wanted
             ready = deployment["spec"].get("minReadySeconds", 0)
             if rs["spec"].get("minReadySeconds", 0) != ready:
@@ -102,7 +102,7 @@ def _changes(
             yield Patch(
                 resource=REPLICASETS, object=rs, patch={"metadata": metadata, "spec": fields}, told=told
             )
-    numbered = (deployment["metadata"].get("annotations") or {}).get(rollout.REVISION)
+    numbered = section(deployment["metadata"], "annotations").get(rollout.REVISION)
     if new is not None and numbered != revision:
         patch = {"metadata": {"annotations": {rollout.REVISION: revision}}}
         yield Patch(resource=DEPLOYMENTS, object=deployment, patch=patch)
@@ -129,17 +129,17 @@ def _next_revision(old: Sequence[Object]) -> int:
 def _copied_annotations(deployment: Object) -> dict[str, str]:
     """Return the annotations that a set takes over, `kubernetes.io/change-cause` for `rollout history` above all."""
     ours = (rollout.REVISION, rollout.LAST_APPLIED)
-    return {k: v for k, v in (deployment["metadata"].get("annotations") or {}).items() if k not in ours}
+    return {k: v for k, v in section(deployment["metadata"], "annotations").items() if k not in ours}
 
 
 def _replica_set(deployment: Object, old: Sequence[Object], count: int) -> Object:
     metadata, spec = deployment["metadata"], deployment["spec"]
-    collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
+    collisions = int(status_of(deployment).get("collisionCount") or 0)
     wanted = rollout.template_hash(spec["template"], collisions)
     template, selector = copy_tree(spec["template"]), copy_tree(spec["selector"])
-    labels = {**((template.get("metadata") or {}).get("labels") or {}), rollout.HASH_LABEL: wanted}
-    template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
-    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), rollout.HASH_LABEL: wanted}
+    labels = {**section(template, "metadata", "labels"), rollout.HASH_LABEL: wanted}
+    template["metadata"] = {**metadata_of(template), "labels": labels}
+    selector["matchLabels"] = {**section(selector, "matchLabels"), rollout.HASH_LABEL: wanted}
     annotations = {**_copied_annotations(deployment), rollout.REVISION: str(_next_revision(old))}
     return {
         "apiVersion": "apps/v1",

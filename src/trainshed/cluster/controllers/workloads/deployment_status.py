@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainshed.cluster.controllers.workloads.rollout import bounds, count, replicas
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, status_of
 from trainshed.kube.meta.times import format_time, parse_time
 
 COMPLETE = "NewReplicaSetAvailable"
@@ -24,7 +24,7 @@ def deployment_status(
 ) -> tuple[Object, float | None]:
     """Return the status, and in how many seconds the rollout times out unless it progresses."""
     every = [*old, *([new] if new else [])]
-    before = deployment.get("status") or {}
+    before = status_of(deployment)
     desired = int(deployment["spec"].get("replicas", 1))
     available = sum(count(rs, "availableReplicas") for rs in every)
     counts = {
@@ -72,7 +72,7 @@ def _progress(
         return _condition("Unknown", "DeploymentPaused", "Deployment is paused"), None
     waiting = _condition("True", "ReplicaSetUpdated", f"{what} is progressing.")
     overdue = _condition("False", TIMED_OUT, f"{what} has timed out progressing.")
-    moved = _moved(deployment.get("status") or {}, counts)
+    moved = _moved(status_of(deployment), counts)
     if previous is None or moved or f'"{name}"' not in previous["message"]:
         return waiting, float(deadline)
     if previous.get("reason") == TIMED_OUT:

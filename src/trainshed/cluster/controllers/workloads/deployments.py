@@ -14,7 +14,7 @@ from trainshed.client.informer import Key, key_of
 from trainshed.cluster.controllers.workloads import rollout
 from trainshed.cluster.controllers.workloads.deployment import Observed, decide
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, is_terminating, name_of
+from trainshed.kube.meta.objects import Object, is_terminating, name_of, status_of
 from trainshed.kube.meta.ownership import controller_of, orphans_of
 from trainshed.kube.meta.plan import Create
 from trainshed.kube.meta.pods import FINISHED, phase
@@ -87,7 +87,7 @@ class DeploymentController(Controller[Key]):
         if free and rollout.new_set(deployment, [taken]) is not None:
             self.own.wrote(key, self._sets, taken)
             return
-        collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
+        collisions = int(status_of(deployment).get("collisionCount") or 0)
         patch = {"status": {"collisionCount": collisions + 1}}
         patched = await self._client.patch(DEPLOYMENTS, key[1], key[0], patch, subresource="status")
         self.own.wrote(key, self._deployments, patched)

@@ -32,7 +32,7 @@ from trainshed.cluster.controllers.workloads.job_pods import (
     restarts,
 )
 from trainshed.cluster.controllers.workloads.podactions import creation, deletion
-from trainshed.kube.meta.objects import Object, controller_uid, is_terminating
+from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, section, status_of
 from trainshed.kube.meta.ownership import without_finalizer
 from trainshed.kube.meta.plan import Delete, Event, Patch, Plan
 from trainshed.kube.meta.pods import is_active, is_ready, phase, surplus
@@ -118,7 +118,7 @@ def _untracking(pods: Iterable[Object]) -> tuple[Patch, ...]:
 
 def _unhonoured(job: Object) -> tuple[Event, ...]:
     fields = [f"spec.{name}" for name in NOT_HONOURED if job["spec"].get(name) is not None]
-    if not fields or (job.get("status") or {}).get("startTime"):
+    if not fields or status_of(job).get("startTime"):
         return ()
     text = f"{', '.join(fields)}: not supported here; a failed pod counts against spec.backoffLimit"
     return (Event("Warning", "FieldNotHonoured", text),)
@@ -126,7 +126,7 @@ def _unhonoured(job: Object) -> tuple[Event, ...]:
 
 def _decide(job: Object, pods: Sequence[Object], now: float) -> Plan:
     """Return the next step of a job of ours that is not being deleted, with all the pods that it controls."""
-    before: Object = job.get("status") or {}
+    before: Object = status_of(job)
     conditions = {c["type"]: c for c in before.get("conditions") or () if c["status"] == "True"}
     if COMPLETE in conditions or FAILED in conditions:
         return _after(job, pods, conditions, now)
@@ -189,11 +189,11 @@ def _after(job: Object, pods: Sequence[Object], conditions: Object, now: float) 
 
 def _count(job: Object, pods: Sequence[Object], plan: _Draft) -> _Count:
     """Count the pods; write to the plan who is newly counted and who may lose the finalizer."""
-    spec, before = job["spec"], job.get("status") or {}
+    spec, before = job["spec"], status_of(job)
     indexed = spec.get("completionMode") == "Indexed"
     only_finished = spec.get("podReplacementPolicy") == "Failed"
     known: dict[str, list[str]] = {
-        name: list((before.get("uncountedTerminatedPods") or {}).get(name) or ())
+        name: list(section(before, "uncountedTerminatedPods").get(name) or ())
         for name in ("succeeded", "failed")
     }
     totals = {name: int(before.get(name) or 0) for name in known}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import from_template, phase
 from trainshed.kube.meta.times import parse_time
 
@@ -46,7 +46,7 @@ def outcome(pod: Object, *, only_finished: bool) -> str:
 
 def index_of(pod: Object) -> int | None:
     """Return the completion index of a pod of an Indexed job."""
-    value = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
+    value = section(pod["metadata"], "annotations").get(INDEX, "")
     return int(value) if value.isdigit() else None
 
 
@@ -91,8 +91,8 @@ def backoff(pods: Sequence[Object], now: float) -> float:
 def _ended(pod: Object) -> float:
     times = [
         state["finishedAt"]
-        for container in (pod.get("status") or {}).get("containerStatuses") or ()
-        if (state := (container.get("state") or {}).get("terminated")) and state.get("finishedAt")
+        for container in status_of(pod).get("containerStatuses") or ()
+        if (state := section(container, "state").get("terminated")) and state.get("finishedAt")
     ]
     return parse_time(max(times)) if times else parse_time(pod["metadata"]["creationTimestamp"])
 
@@ -103,7 +103,7 @@ def restarts(pods: Iterable[Object]) -> int:
         int(container.get("restartCount") or 0)
         for pod in pods
         for field in ("initContainerStatuses", "containerStatuses")
-        for container in (pod.get("status") or {}).get(field) or ()
+        for container in status_of(pod).get(field) or ()
     )
 
 
@@ -115,8 +115,8 @@ def new_pod(job: Object, index: int | None) -> Object:
     else:
         pod = from_template(job, job["spec"]["template"], generate_name=f"{name}-{index}-")
         metadata, spec = pod["metadata"], pod["spec"]
-        metadata["labels"] = {**(metadata.get("labels") or {}), INDEX: str(index)}
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), INDEX: str(index)}
+        metadata["labels"] = {**section(metadata, "labels"), INDEX: str(index)}
+        metadata["annotations"] = {**section(metadata, "annotations"), INDEX: str(index)}
         spec["hostname"] = f"{name}-{index}"
         source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{INDEX}']"}}
         for field in ("initContainers", "containers"):

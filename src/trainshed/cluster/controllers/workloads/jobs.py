@@ -13,7 +13,7 @@ from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
 from trainshed.cluster.controllers.workloads.job import Observed, decide
 from trainshed.cluster.controllers.workloads.job_pods import JOB_NAME, is_tracked
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.ownership import controller_of
 from trainshed.kube.meta.resources import JOBS, PODS
 
@@ -49,5 +49,5 @@ def _job_of(pod: Object) -> list[Key]:
     owner = controller_of(pod)
     if owner is not None and owner["kind"] == "Job" and owner["apiVersion"].startswith("batch/"):
         return [(metadata["namespace"], owner["name"])]
-    name = (metadata.get("labels") or {}).get(JOB_NAME)
+    name = section(metadata, "labels").get(JOB_NAME)
     return [(metadata["namespace"], name)] if name and is_tracked(pod) else []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainshed.cluster.controllers.workloads.podactions import creation, deletion
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.ownership import adoption, family, without_owner
 from trainshed.kube.meta.plan import Action, Adopt, Patch, Plan
 from trainshed.kube.meta.pods import available_in, from_template, is_active, is_ready, surplus
@@ -65,11 +65,11 @@ def replica_status(replica_set: Object, pods: Sequence[Object], now: float) -> t
 
     Zero counts other than `replicas` are left out, as on the wire.
     """
-    labels = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    labels = section(replica_set["spec"]["template"], "metadata", "labels")
     waits = [available_in(pod, int(replica_set["spec"].get("minReadySeconds") or 0), now) for pod in pods]
     counts = {
         "fullyLabeledReplicas": sum(
-            labels.items() <= (pod["metadata"].get("labels") or {}).items() for pod in pods
+            labels.items() <= section(pod["metadata"], "labels").items() for pod in pods
         ),
         "readyReplicas": sum(is_ready(pod) for pod in pods),
         "availableReplicas": sum(wait == 0 for wait in waits),

@@ -12,7 +12,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
 from trainshed.cluster.controllers.workloads.replicaset import Observed, decide, selector_of
-from trainshed.kube.meta.objects import Object, is_terminating
+from trainshed.kube.meta.objects import Object, is_terminating, section
 from trainshed.kube.meta.ownership import controller_of, orphans_of
 from trainshed.kube.meta.resources import PODS, REPLICASETS
 
@@ -34,7 +34,7 @@ class ReplicaSetController(Controller[Key]):
     def _concerned(self, pod: Object) -> list[Key]:
         """Return the set that controls the pod; of an orphan, those that select it."""
         owner = controller_of(pod)
-        namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
+        namespace, labels = pod["metadata"]["namespace"], section(pod["metadata"], "labels")
         if owner is not None:
             return [(namespace, owner["name"])] if owner["kind"] == "ReplicaSet" else []
         if not labels:

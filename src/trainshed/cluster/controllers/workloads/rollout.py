@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainshed.kube.meta.names import SUFFIX_ALPHABET
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of, section, status_of
 
 HASH_LABEL = "pod-template-hash"
 """Written by the Deployment controller on ReplicaSets, their selectors and pods; read by `kubectl rollout`."""
@@ -41,7 +41,7 @@ def new_set(deployment: Object, sets: Sequence[Object]) -> Object | None:
 
 
 def _plain(template: Object) -> Object:
-    metadata = dict(template.get("metadata") or {})
+    metadata = dict(metadata_of(template))
     labels = {k: v for k, v in (metadata.pop("labels", None) or {}).items() if k != HASH_LABEL}
     metadata = {k: v for k, v in metadata.items() if v}
     return {"labels": labels, "metadata": metadata, "spec": template.get("spec")}
@@ -58,10 +58,10 @@ def absolute(value: int | str, total: int, *, up: bool) -> int:
 def bounds(spec: Object) -> tuple[int, int]:
     """Return how many pods may exist above, and be missing below, the desired count during a rollout."""
     desired = int(spec.get("replicas", 1))
-    strategy = spec.get("strategy") or {}
+    strategy = section(spec, "strategy")
     if strategy.get("type") == "Recreate":
         return 0, desired
-    rolling = strategy.get("rollingUpdate") or {}
+    rolling = section(strategy, "rollingUpdate")
     surge = absolute(rolling.get("maxSurge", "25%"), desired, up=True)
     unavailable = absolute(rolling.get("maxUnavailable", "25%"), desired, up=False)
     if not surge and not unavailable:
@@ -83,7 +83,7 @@ def scales(
     if spec.get("paused"):
         return _paused(desired, new, old)
     new_name = new["metadata"]["name"] if new else ""
-    if (spec.get("strategy") or {}).get("type") == "Recreate":
+    if section(spec, "strategy").get("type") == "Recreate":
         if old_pods or any(count(rs, "replicas") or replicas(rs) for rs in old):
             return {rs["metadata"]["name"]: 0 for rs in old}
         return {new_name: desired}
@@ -120,10 +120,10 @@ def replicas(replica_set: Object) -> int:
 
 def count(replica_set: Object, field: str) -> int:
     """Return a count of the set's status."""
-    return int((replica_set.get("status") or {}).get(field) or 0)
+    return int(status_of(replica_set).get(field) or 0)
 
 
 def revision(obj: Object) -> int:
     """Return the rollout revision of a Deployment or ReplicaSet, 0 before it has one."""
-    value = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
+    value = section(obj["metadata"], "annotations").get(REVISION, "0")
     return int(value) if value.isdigit() else 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.pods import init_containers, is_sidecar, main_containers
 
 RESOURCE = "nvidia.com/gpu"
@@ -33,8 +33,8 @@ def detect(directory: Path = Path("/dev")) -> tuple[int, ...]:
 
 def requested(container: Object) -> int:
     """Return how many GPUs the container asks for."""
-    resources = container.get("resources") or {}
-    for amounts in (resources.get("limits") or {}, resources.get("requests") or {}):
+    resources = section(container, "resources")
+    for amounts in (section(resources, "limits"), section(resources, "requests")):
         if RESOURCE in amounts:
             return int(quantity.parse(amounts[RESOURCE]))
     return 0

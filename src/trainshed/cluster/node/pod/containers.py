@@ -19,7 +19,7 @@ from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, Healt
 from trainshed.cluster.node.pod.probes import Prober, initial_health
 from trainshed.cluster.node.pod.record import PodRecord
 from trainshed.cluster.sandbox.api import ContainerState
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import find_container
 
 FALLBACK_LINES, FALLBACK_BYTES = 80, 2048
@@ -53,7 +53,7 @@ class Supervisor:
 
     def adopt(self) -> None:
         """Take over containers that an earlier process started; their readiness is what the API remembers."""
-        status = self._pod().get("status") or {}
+        status = status_of(self._pod())
         written = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
         ready = {s["name"]: bool(s.get("ready")) for s in written}
         started = {s["name"]: bool(s.get("started")) for s in written}
@@ -82,7 +82,7 @@ class Supervisor:
         self._oom_kills[state.name] = oom_kills()
         self._record.take_container(state)
         container = find_container(self._pod(), state.name) or {"name": state.name}
-        hook = (container.get("lifecycle") or {}).get("postStart")
+        hook = section(container, "lifecycle").get("postStart")
         if hook:
             self._spawn(self._post_start(state.name, state.attempt, container, hook))
         else:
@@ -114,7 +114,7 @@ class Supervisor:
         """Note the stop and start its preStop hook; the signal follows as a decision of its own."""
         self._emit("Normal", "Killing", action.message)
         container = find_container(self._pod(), action.name) or {}
-        hook = (container.get("lifecycle") or {}).get("preStop")
+        hook = section(container, "lifecycle").get("preStop")
         record = self._record.container(action.name)
         record.stopping = Stopping(
             attempt=action.attempt,

@@ -22,7 +22,7 @@ from trainshed.cluster.node.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.references import Reference, References
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, DOMAIN, POD_NETWORK, SERVICE_NETWORK
 from trainshed.kube.meta.expansion import expand
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.pods import find_container, init_containers, main_containers
 
 _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
@@ -166,7 +166,7 @@ def referenced(pod: Object) -> set[Reference]:
         for source in container.get("envFrom") or ():
             out.update(_named(source, "configMapRef", "secretRef"))
         for variable in container.get("env") or ():
-            out.update(_named(variable.get("valueFrom") or {}, "configMapKeyRef", "secretKeyRef"))
+            out.update(_named(section(variable, "valueFrom"), "configMapKeyRef", "secretKeyRef"))
     return out
 
 
@@ -196,8 +196,8 @@ def _env_from(pod: Object, source: Object, around: Surroundings) -> dict[str, st
 def _source_bytes(source: Object, references: References) -> dict[str, bytes] | None:
     if source.get("configMapRef"):
         obj = references.get("configmaps", source["configMapRef"].get("name", ""))
-        return None if obj is None else {k: str(v).encode() for k, v in (obj.get("data") or {}).items()}
-    obj = references.get("secrets", (source.get("secretRef") or {}).get("name", ""))
+        return None if obj is None else {k: str(v).encode() for k, v in section(obj, "data").items()}
+    obj = references.get("secrets", section(source, "secretRef").get("name", ""))
     return None if obj is None else podfields.secret_bytes(obj)
 
 
@@ -237,7 +237,7 @@ def _key_value(pod: Object, reference: Object, kind: str, plural: str, reference
     if plural == "secrets":
         values = podfields.secret_bytes(obj)
     else:
-        values = {k: str(v).encode() for k, v in (obj.get("data") or {}).items()}
+        values = {k: str(v).encode() for k, v in section(obj, "data").items()}
     if key not in values:
         if optional:
             return None

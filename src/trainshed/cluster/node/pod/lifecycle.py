@@ -24,7 +24,7 @@ from typing import TypeAlias
 import msgspec
 
 from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, SeenPod, Verdict
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import find_container, init_containers, is_finished, is_sidecar, main_containers
 from trainshed.kube.meta.times import parse_time
 
@@ -187,7 +187,7 @@ def _deadline(pod: Object, seen: SeenPod) -> float | None:
     seconds = pod["spec"].get("activeDeadlineSeconds")
     if seconds is None:
         return None
-    started = (pod.get("status") or {}).get("startTime")
+    started = status_of(pod).get("startTime")
     return (parse_time(started) if started else seen.first_seen) + float(seconds)
 
 
@@ -303,7 +303,7 @@ def _probe_grace(container: Object, failure: str, grace: float) -> float:
     """Return the stop's grace: a failed probe may carry its own `terminationGracePeriodSeconds`."""
     if failure:
         for kind in ("livenessProbe", "startupProbe"):
-            own = (container.get(kind) or {}).get("terminationGracePeriodSeconds")
+            own = section(container, kind).get("terminationGracePeriodSeconds")
             if own is not None:
                 return max(float(own), FORCED_GRACE_SECONDS)
     return max(grace, FORCED_GRACE_SECONDS)

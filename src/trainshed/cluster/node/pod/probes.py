@@ -16,7 +16,7 @@ import msgspec
 
 from trainshed.cluster.node.pod.handlers import Outcome, Target, act
 from trainshed.cluster.node.pod.observed import Health
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 HANDLERS = ("exec", "httpGet", "tcpSocket")
 EARLY_SECONDS, EARLY_PERIOD = 1.0, 0.1
@@ -137,5 +137,5 @@ class Prober:
 
 
 def _is_probed(container: Object, kind: str) -> bool:
-    probe = container.get(kind) or {}
+    probe = section(container, kind)
     return any(probe.get(handler) for handler in HANDLERS)

@@ -19,7 +19,7 @@ from trainshed.cluster.node.pod.observed import (
 )
 from trainshed.cluster.node.pod.status import container_id
 from trainshed.cluster.sandbox.model import ContainerState, SandboxState
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.times import parse_time
 
 LOST_EXIT_CODE = 137
@@ -154,13 +154,13 @@ class PodRecord:
     def recall(self, pod: Object) -> None:
         """Take from the pod's status what the runtime may not know: why attempts ended, failed starts, and
         runs of which every trace on this machine is gone. Call before `take_sandbox`."""
-        status = pod.get("status") or {}
+        status = status_of(pod)
         if status.get("phase") == "Failed" and status.get("reason"):
             self.verdict = Verdict(status["reason"], status.get("message", ""))
         for key in ("initContainerStatuses", "containerStatuses"):
             for written in status.get(key) or ():
                 record = self.container(written["name"])
-                running = (written.get("state") or {}).get("running")
+                running = section(written, "state").get("running")
                 if running:
                     number = int(written.get("restartCount") or 0)
                     record.attempts[number] = Attempt(number, parse_time(running["startedAt"]))
@@ -185,7 +185,7 @@ def _written_ends(pod: Object, written: Object) -> list[tuple[int, Object]]:
     """Return (attempt, terminated state) as the status has them, told apart by container id."""
     count = int(written.get("restartCount") or 0)
     out = []
-    for part in (written.get("lastState") or {}, written.get("state") or {}):
+    for part in (section(written, "lastState"), section(written, "state")):
         terminated = part.get("terminated")
         if not terminated:
             continue

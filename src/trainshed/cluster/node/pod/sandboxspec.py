@@ -13,7 +13,7 @@ from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import Capabilities
 from trainshed.cluster.sandbox.addresses import DOMAIN, GATEWAY
 from trainshed.cluster.sandbox.model import ContainerSpec, Mount, SandboxSpec
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 HOSTNAME_LIMIT = 63
 DEFAULT_WORKDIR = "/"
@@ -48,7 +48,7 @@ def sandbox_spec(pod: Object, network: ClusterNetwork) -> SandboxSpec:
         searches = [f"{namespace}.svc.{network.domain}", f"svc.{network.domain}", network.domain]
         searches += network.host_searches
         options = ["ndots:5"]
-    config: Mapping[str, Any] = spec.get("dnsConfig") or {}
+    config: Mapping[str, Any] = section(spec, "dnsConfig")
     nameservers += [ip for ip in config.get("nameservers") or () if ip not in nameservers]
     searches += [s for s in config.get("searches") or () if s not in searches]
     for option in config.get("options") or ():
@@ -84,9 +84,9 @@ def container_spec(
     pod: Object, container: Object, parts: ContainerParts, capabilities: Capabilities
 ) -> ContainerSpec:
     """Return the attempt as the runtime takes it. The container's securityContext wins over the pod's."""
-    shared = pod["spec"].get("securityContext") or {}
-    own = container.get("securityContext") or {}
-    added = own.get("capabilities") or {}
+    shared = section(pod["spec"], "securityContext")
+    own = section(container, "securityContext")
+    added = section(own, "capabilities")
 
     def chosen(field: str) -> int | None:
         value = own.get(field, shared.get(field))

@@ -35,7 +35,7 @@ from trainshed.cluster.node.volumes.mounts import container_mounts
 from trainshed.cluster.node.volumes.tokens import token_issuer
 from trainshed.cluster.node.volumes.volume import ClaimPending, MountError, Volume
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 TOOLS_PATH = "/usr/local/lib/trainshed/tools"
 """Where containers see our stand-ins for missing programs."""
@@ -180,8 +180,8 @@ class PodStarter:
 
     def _refuse_root(self, pod: Object, container: Object) -> None:
         """Refuse an explicit root user where the pod forbids root, as the kubelet does."""
-        shared = pod["spec"].get("securityContext") or {}
-        own = container.get("securityContext") or {}
+        shared = section(pod["spec"], "securityContext")
+        own = section(container, "securityContext")
         if (
             own.get("runAsNonRoot", shared.get("runAsNonRoot"))
             and own.get("runAsUser", shared.get("runAsUser")) == 0

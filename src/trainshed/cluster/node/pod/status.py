@@ -15,7 +15,7 @@ import msgspec
 from trainshed.cluster.node.pod.lifecycle import backoff_seconds, restart_at, should_restart
 from trainshed.cluster.node.pod.observed import Attempt, SeenContainer, SeenPod
 from trainshed.kube.builtin.parts.pod.qos import qos_class
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import init_containers, is_finished, is_sidecar, main_containers, phase
 from trainshed.kube.meta.times import format_time
 
@@ -34,7 +34,7 @@ class StatusContext(msgspec.Struct, frozen=True):
 
 def pod_status(pod: Object, seen: SeenPod, now: float, context: StatusContext) -> Object:
     """Return the whole status to write. Equal input gives equal output, so an unchanged status is seen."""
-    old: Object = pod.get("status") or {}
+    old: Object = status_of(pod)
     inits = [_container_status(pod, seen, c, True, now, context) for c in init_containers(pod)]
     mains = [_container_status(pod, seen, c, False, now, context) for c in main_containers(pod)]
     phase = pod_phase(pod, seen)
@@ -192,7 +192,7 @@ def terminated(pod: Object, name: str, attempt: Attempt) -> Object:
 def _conditions(
     pod: Object, seen: SeenPod, phase: str, inits: Sequence[Object], mains: Sequence[Object], now: float
 ) -> list[Object]:
-    old = {c["type"]: c for c in (pod.get("status") or {}).get("conditions") or ()}
+    old = {c["type"]: c for c in status_of(pod).get("conditions") or ()}
     finished = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "")
     # A finished pod's sandbox is about to be stopped: saying so now saves a write.
     sandbox = seen.ip is not None and not seen.stopped and not finished
@@ -210,14 +210,14 @@ def _conditions(
     ] + unready
 
     gates = [g.get("conditionType", "") for g in pod["spec"].get("readinessGates") or ()]
-    gates_open = all((old.get(gate) or {}).get("status") == "True" for gate in gates)
+    gates_open = all(section(old, gate).get("status") == "True" for gate in gates)
     all_ready = not finished and not unready
     not_ready = "" if all_ready else f"containers with unready status: [{' '.join(unready)}]"
     reason = finished or ("" if all_ready else "ContainersNotReady")
     message = "" if finished else not_ready
     ready = all_ready and gates_open
     if all_ready and not gates_open:
-        closed = [gate for gate in gates if (old.get(gate) or {}).get("status") != "True"]
+        closed = [gate for gate in gates if section(old, gate).get("status") != "True"]
         gate_text = "; ".join(
             f'corresponding condition of pod readiness gate "{g}" does not exist.' for g in closed
         )

@@ -14,7 +14,7 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node.pod.status import changed
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.resources import PODS
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class StatusWriter:
         self._client = client
         self._name, self._namespace, self._uid = metadata["name"], metadata["namespace"], metadata["uid"]
         self._publish = publish
-        self._written: Object = dict(pod.get("status") or {})
+        self._written: Object = dict(status_of(pod))
         self._pending: Object | None = None
         self._after: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -122,7 +122,7 @@ def is_bland(status: Object) -> bool:
 
 
 def _is_waiting(container: Object) -> bool:
-    reason = (container["state"].get("waiting") or {}).get("reason")
+    reason = section(container["state"], "waiting").get("reason")
     return reason in BLAND_REASONS and not container["restartCount"]
 
 

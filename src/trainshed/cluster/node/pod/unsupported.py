@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from trainshed.cluster.node.volumes.registry import unsupported_volumes
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, spec_of
 from trainshed.kube.meta.pods import is_sidecar
 
 Finding: TypeAlias = tuple[str, str]
@@ -68,7 +68,7 @@ RUNTIME_CLASS = "there is one runtime only"
 
 def unsupported_fields(pod: Object, capabilities: Capabilities) -> list[Finding]:
     """Return what the node will not honour, in the order of the fields."""
-    spec: Object = pod.get("spec") or {}
+    spec: Object = spec_of(pod)
     findings = list(_pod_fields(spec, capabilities))
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or ()):
@@ -92,7 +92,7 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
         yield "spec.resourceClaims", "dynamic resource allocation is not offered"
     if spec.get("ephemeralContainers"):
         yield "spec.ephemeralContainers", "ephemeral containers are not run"
-    context = spec.get("securityContext") or {}
+    context = section(spec, "securityContext")
     yield from _security(context, "spec.securityContext", context, capabilities)
     if context.get("fsGroup") is not None:
         yield "spec.securityContext.fsGroup", GROUP
@@ -106,13 +106,13 @@ def _container_fields(
     path: str, container: Object, group: str, capabilities: Capabilities
 ) -> Iterator[Finding]:
     if not capabilities.enforces_limits:
-        for name in (container.get("resources") or {}).get("limits") or {}:
+        for name in section(container, "resources", "limits"):
             if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
                 yield f"{path}.resources.limits.{name}", LIMITS
-    context = container.get("securityContext") or {}
+    context = section(container, "securityContext")
     yield from _security(context, f"{path}.securityContext", context, capabilities)
     for field in ("startupProbe", "readinessProbe", "livenessProbe"):
-        if (container.get(field) or {}).get("grpc"):
+        if section(container, field).get("grpc"):
             yield f"{path}.{field}.grpc", GRPC
     if group == "initContainers" and container.get("restartPolicy") and not is_sidecar(container):
         yield f"{path}.restartPolicy", "only Always means something for an init container"
@@ -122,7 +122,7 @@ def _container_fields(
     if container.get("volumeDevices"):
         yield f"{path}.volumeDevices", "block devices are not offered"
     for field in ("postStart", "preStop"):
-        hook = (container.get("lifecycle") or {}).get(field) or {}
+        hook = section(container, "lifecycle", field)
         if hook.get("tcpSocket"):
             yield f"{path}.lifecycle.{field}.tcpSocket", "hooks are exec, httpGet or sleep"
 
@@ -134,7 +134,7 @@ def _security(context: Object, path: str, own: Object, capabilities: Capabilitie
                 yield f"{path}.{field}", NO_USERS
     if context.get("runAsNonRoot") and not context.get("runAsUser"):
         yield f"{path}.runAsNonRoot", IMAGE_USER
-    profile = (context.get("seccompProfile") or {}).get("type")
+    profile = section(context, "seccompProfile").get("type")
     if profile and profile != "Unconfined":
         yield f"{path}.seccompProfile", SECCOMP
     for field in ("appArmorProfile", "seLinuxOptions"):

@@ -32,7 +32,7 @@ from trainshed.cluster.sandbox.api import (
     StartError,
 )
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, status_of
 from trainshed.kube.meta.pods import find_container, is_finished
 from trainshed.kube.meta.resources import PODS
 
@@ -115,7 +115,7 @@ class PodWorker:
 
     def status(self) -> Object:
         """Return the pod's status as of now, whether written already or not."""
-        return self._status or (self.pod.get("status") or {})
+        return self._status or status_of(self.pod)
 
     async def run(self) -> None:
         """Work until the pod is removed."""
@@ -172,7 +172,7 @@ class PodWorker:
 
         An end that somebody else wrote (an eviction) wins.
         """
-        theirs = self.pod.get("status") or {}
+        theirs = status_of(self.pod)
         if not self._status or is_finished(self.pod):
             return self.pod
         foreign = [c for c in theirs.get("conditions") or () if c["type"] not in OWNED_CONDITIONS]

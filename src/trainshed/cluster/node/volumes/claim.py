@@ -16,7 +16,7 @@ from trainshed.cluster.node.volumes.volume import (
     Source,
     Volume,
 )
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, status_of
 
 REMOTE_KINDS = frozenset(
     {
@@ -49,12 +49,12 @@ def claimed_directory(name: str, references: References) -> Volume:
     if claim["metadata"].get("deletionTimestamp"):
         raise MountError(f'persistentvolumeclaim "{name}" is being deleted')
     volume_name = claim["spec"].get("volumeName")
-    if not volume_name or (claim.get("status") or {}).get("phase") != "Bound":
+    if not volume_name or status_of(claim).get("phase") != "Bound":
         raise ClaimPending(f'persistentvolumeclaim "{name}" is not bound')
     volume = references.get("persistentvolumes", volume_name)
     if volume is None:
         raise MountError(f'persistentvolume "{volume_name}" not found')
-    bound_to = volume["spec"].get("claimRef") or {}
+    bound_to = section(volume["spec"], "claimRef")
     if bound_to.get("uid") and bound_to["uid"] != claim["metadata"].get("uid"):
         raise MountError(f'persistentvolume "{volume_name}" is bound to another claim')
     if claim["spec"].get("volumeMode") == "Block":

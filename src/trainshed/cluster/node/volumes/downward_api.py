@@ -9,7 +9,7 @@ from trainshed.cluster.node import podfields
 from trainshed.cluster.node.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.volumes.files import DEFAULT_MODE, File, check_path
 from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Source
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.pods import find_container
 
 
@@ -42,7 +42,7 @@ def _value(item: Mapping[str, Any], pod: Object, node: NodeFacts) -> str:
     if item.get("fieldRef"):
         # A pod's IP is not offered to volumes: they exist before the pod has one.
         return podfields.field_value(pod, item["fieldRef"]["fieldPath"], node, "")
-    reference = item.get("resourceFieldRef") or {}
+    reference = section(item, "resourceFieldRef")
     container = find_container(pod, reference.get("containerName", ""))
     if container is None:
         raise FieldError(f"resourceFieldRef names no container: {reference.get('containerName', '')!r}")

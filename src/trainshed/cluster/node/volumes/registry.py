@@ -24,7 +24,7 @@ from trainshed.cluster.node.volumes.volume import (
     Volume,
     VolumeType,
 )
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section, spec_of
 
 _EMPTY_DIR = EmptyDirVolume()
 TYPES: dict[str, VolumeType] = {
@@ -66,10 +66,10 @@ class _Unknown(DirectoryVolume):
 
 def declared(pod: Object) -> Iterator[Declared]:
     """Yield the volumes of a pod in order."""
-    for volume in (pod.get("spec") or {}).get("volumes") or ():
+    for volume in spec_of(pod).get("volumes") or ():
         fields = [field for field in volume if field != "name"]
         field = next((f for f in fields if f in TYPES), fields[0] if fields else _EMPTY_DIR.field)
-        yield Declared(TYPES.get(field) or _Unknown(field), volume.get("name", ""), volume.get(field) or {})
+        yield Declared(TYPES.get(field) or _Unknown(field), volume.get("name", ""), section(volume, field))
 
 
 def referenced(pod: Object) -> set[Reference]:

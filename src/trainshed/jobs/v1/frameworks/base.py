@@ -28,7 +28,7 @@ from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.owned import POD_EVENTS, Grant, Owned, Owns
 from trainshed.jobs.v1 import restart
-from trainshed.kube.meta.objects import Object, name_of, objects, section
+from trainshed.kube.meta.objects import Object, name_of, objects, spec_of
 from trainshed.kube.meta.plan import Event, Tells, Told
 from trainshed.kube.meta.pods import container_named, port_named
 from trainshed.kube.meta.resources import Resource
@@ -178,7 +178,7 @@ class Framework(Phase):
 
         By default those of the training container, sorted by name; unnamed ones collapse into the last, all are TCP.
         """
-        container = container_named(section(replica.template, "spec"), job.kind.container_name) or {}
+        container = container_named(spec_of(replica.template), job.kind.container_name) or {}
         ports = {str(p.get("name") or ""): p.get("containerPort") for p in objects(container, "ports")}
         return tuple({"name": n, "port": p} if n else {"port": p} for n, p in sorted(ports.items()))
 
@@ -245,7 +245,7 @@ class Framework(Phase):
     def creation(self, job: Job, replica: Replica, pod: Object) -> Told:
         """Return the events of a new pod; the first warns where its template says another restart policy."""
         told = POD_EVENTS.created(name_of(pod))
-        if not section(replica.template, "spec").get("restartPolicy"):
+        if not spec_of(replica.template).get("restartPolicy"):
             return told
         warning = Event("Warning", c.SET_POD_TEMPLATE_RESTART_POLICY, c.RESTART_POLICY_OVERRIDDEN_MESSAGE)
         return Told((warning, *told.done), told.failed)
@@ -269,6 +269,6 @@ def port_of(job: Job, replica: Replica | None) -> int:
     if declared is None:
         raise ValueError(f"a {job.kind.name} has no port")
     template = replica.template if replica is not None else {}
-    container = container_named(section(template, "spec"), job.kind.container_name)
+    container = container_named(spec_of(template), job.kind.container_name)
     port = port_named(container, declared.name) if container is not None else None
     return port if port is not None else declared.number

@@ -22,7 +22,7 @@ from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.owned import Grant, Owned, Owns
 from trainshed.jobs.v1 import restart
 from trainshed.jobs.v1.frameworks.base import ContainerPatch, Failing, Flag, Framework, PodPatch, Seen
-from trainshed.kube.meta.objects import Object, name_of, objects, section
+from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of, status_of
 from trainshed.kube.meta.plan import Event, Told
 from trainshed.kube.meta.pods import FINISHED
 from trainshed.kube.meta.pods import phase as pod_phase
@@ -77,7 +77,7 @@ class MPI(Framework):
 
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
         """Only a job that runs needs its objects looked at; afterwards they stay until it goes."""
-        conditions = objects(section(document, "status"), "conditions")
+        conditions = objects(status_of(document), "conditions")
         over = any(is_true(conditions, type_) for type_ in (c.SUCCEEDED, c.FAILED))
         if over or section(document, "spec", "runPolicy").get("suspend"):
             return ()
@@ -126,7 +126,7 @@ class MPI(Framework):
             return Told((done,), failed)
         running = c.reason(MPIJOB.name, c.RUNNING)
         made = Event("Normal", running, f"launcher pod created success: {name_of(pod)}")
-        if not section(replica.template, "spec").get("restartPolicy"):
+        if not spec_of(replica.template).get("restartPolicy"):
             return Told((made,), failed)
         message = c.RESTART_POLICY_OVERRIDDEN_MESSAGE
         return Told((Event("Warning", "SettedPodTemplateRestartPolicy", message), made), failed)
@@ -158,7 +158,7 @@ class MPI(Framework):
 
     def exit_code(self, pod: Object) -> int | None:
         """Return that of the first container: it runs the program, whatever its name."""
-        containers = objects(section(pod, "spec"), "containers")
+        containers = objects(spec_of(pod), "containers")
         return exit_code(pod, str(containers[0].get("name"))) if containers else None
 
     def restart(self, job: Job, replica: Replica, exit_code: int | None) -> restart.Restart:
@@ -174,7 +174,7 @@ class MPI(Framework):
         if phase == "Succeeded":
             yield Event("Normal", f"{MPIJOB.plural}{c.SUCCEEDED}", f"{called} successfully completed.")
         elif phase == "Failed":
-            reason = section(launcher or {}, "status").get("reason") or c.reason(MPIJOB.name, c.FAILED)
+            reason = status_of(launcher or {}).get("reason") or c.reason(MPIJOB.name, c.FAILED)
             yield Event("Warning", str(reason), f"{called} has failed")
         elif phase == "Running" and _runs_anew(job, seen):
             yield Event("Normal", c.reason(MPIJOB.name, c.RUNNING), f"{called} is running")
@@ -210,7 +210,7 @@ def discover_hosts(job: Job, children: Children) -> str:
 
 
 def _worker(job: Job, replica: Replica) -> PodPatch:
-    first = next(iter(objects(section(replica.template, "spec"), "containers")), {})
+    first = next(iter(objects(spec_of(replica.template), "containers")), {})
     waits = not first.get("command")
     container = ContainerPatch(
         of="first",
@@ -222,7 +222,7 @@ def _worker(job: Job, replica: Replica) -> PodPatch:
 
 
 def _launcher(job: Job, replica: Replica, options: MPIOptions) -> PodPatch:
-    template = section(replica.template, "spec")
+    template = spec_of(replica.template)
     container = ContainerPatch(
         of="first",
         env=tuple(_variable(name, value) for name, value in environment(job, template)),
@@ -304,7 +304,7 @@ def _evictions(job: Job, seen: Seen) -> Iterator[Event]:
     """Yield one event where evicted workers are among the failures that the stored counts do not know yet."""
     stored = section(job.status, "replicaStatuses", WORKER)
     workers = [s.pod for s in seen.children.slots if s.replica.type == WORKER and s.wanted and s.pod]
-    evicted = [pod for pod in workers if section(pod, "status").get("reason") == "Evicted"]
+    evicted = [pod for pod in workers if status_of(pod).get("reason") == "Evicted"]
     tally = seen.tallies.get(WORKER, Tally())
     if evicted and tally.failed > count_in(stored, "failed"):
         message = f"{len(evicted)}/{len(workers)} workers are evicted"
@@ -319,7 +319,7 @@ def _phases(children: Children, type_: str) -> list[str]:
 def _has_gpus(job: Job) -> bool:
     """Return whether the launcher asked for GPUs: then it is one of the hosts."""
     launcher = job.replica(LAUNCHER)
-    containers = objects(section({} if launcher is None else launcher.template, "spec"), "containers")
+    containers = objects(spec_of({} if launcher is None else launcher.template), "containers")
     names = [name for one in containers for name in section(one, "resources", "limits")]
     return any("gpu" in name for name in names)
 
@@ -336,7 +336,7 @@ def _worker_names(job: Job) -> list[str]:
 
 def _account_of(job: Job) -> str:
     launcher = job.replica(LAUNCHER)
-    template = section({} if launcher is None else launcher.template, "spec")
+    template = spec_of({} if launcher is None else launcher.template)
     return _service_account(template) or _launcher_name(job.name)
 
 

@@ -22,7 +22,7 @@ from trainshed.jobs.v1.frameworks.base import (
     port_of,
     variable,
 )
-from trainshed.kube.meta.objects import Object, section, texts
+from trainshed.kube.meta.objects import Object, metadata_of, texts
 from trainshed.kube.meta.plan import Event
 
 _TUNER_KEY = "tuner-server-key"
@@ -95,8 +95,7 @@ def _config(job: Job, replica: Replica, index: int) -> str:
         for one in replicas
     }
     labels = {
-        one.slug: texts(section(one.template, "metadata"), "annotations").get(_TUNER_KEY, "")
-        for one in replicas
+        one.slug: texts(metadata_of(one.template), "annotations").get(_TUNER_KEY, "") for one in replicas
     }
     task = {"type": replica.slug, "index": index}
     return json.dumps({"cluster": cluster, "labels": labels, "task": task}, separators=(",", ":"))

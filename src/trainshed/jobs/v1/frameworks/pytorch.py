@@ -28,7 +28,7 @@ from trainshed.jobs.v1.frameworks.base import (
     port_of,
     variable,
 )
-from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, section
 from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Resource
 
@@ -136,7 +136,7 @@ class PyTorch(Framework):
 
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
         """Only a job that is elastic, or was before an edit, has an autoscaler, so it is asked for, not watched."""
-        edited = int(section(document, "metadata").get("generation") or 0) > 1
+        edited = int(metadata_of(document).get("generation") or 0) > 1
         if not edited and not section(document, "spec", "elasticPolicy"):
             return ()
         return ((HORIZONTALPODAUTOSCALERS, name_of(document)),)

@@ -61,7 +61,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         section(spec, "updateStrategy"), "spec.updateStrategy", "type", ("OnDelete", "RollingUpdate")
     )
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-        yield from claim_spec_causes(section(claim, "spec"), f"spec.volumeClaimTemplates[{index}].spec")
+        yield from claim_spec_causes(spec_of(claim), f"spec.volumeClaimTemplates[{index}].spec")
     if old is not None:
         before = spec_of(old)
         changed = [k for k in {*spec, *before} - set(_MUTABLE) if spec.get(k) != before.get(k)]

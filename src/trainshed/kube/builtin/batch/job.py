@@ -68,7 +68,7 @@ def _identify(job: Object) -> Object:
 
     With `manualSelector: true` the selector is the user's and nothing is added.
     """
-    spec = section(job, "spec")
+    spec = spec_of(job)
     if spec.get("manualSelector"):
         return job
     out: Object = copy_tree(job)
@@ -130,8 +130,8 @@ def _changes(spec: Object, old: Object) -> Iterator[Cause]:
 
 
 def _without_scheduling(template: Object) -> Object:
-    meta = {k: v for k, v in section(template, "metadata").items() if k not in ("labels", "annotations")}
-    spec = {k: v for k, v in section(template, "spec").items() if k not in _SCHEDULING}
+    meta = {k: v for k, v in metadata_of(template).items() if k not in ("labels", "annotations")}
+    spec = {k: v for k, v in spec_of(template).items() if k not in _SCHEDULING}
     return {**template, "metadata": meta, "spec": spec}
 
 

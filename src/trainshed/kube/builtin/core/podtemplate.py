@@ -10,7 +10,7 @@ from trainshed.kube.builtin.parts.columns import Columns, containers, define, la
 from trainshed.kube.builtin.parts.pod.defaults import pod_spec_defaults, setdefault
 from trainshed.kube.builtin.parts.pod.rules import template_causes
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, section
 from trainshed.kube.meta.resources import core
 
 
@@ -27,7 +27,7 @@ def _row(obj: Object, now: float) -> list[Any]:
     return [
         name_of(obj),
         *containers(template.get("spec")),
-        labels(section(template, "metadata").get("labels")),
+        labels(metadata_of(template).get("labels")),
     ]
 
 

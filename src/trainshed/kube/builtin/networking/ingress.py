@@ -60,7 +60,7 @@ def _path(path: Object, at: str) -> Iterator[Cause]:
         yield causes.unsupported(f"{at}.pathType", kind, _PATH_TYPES)
     elif not value.startswith("/") and (value or kind != "ImplementationSpecific"):
         yield causes.invalid(f"{at}.path", value, "must be an absolute path")
-    yield from _backend(path.get("backend") or {}, f"{at}.backend")
+    yield from _backend(section(path, "backend"), f"{at}.backend")
 
 
 def _backend(backend: Object, at: str) -> Iterator[Cause]:

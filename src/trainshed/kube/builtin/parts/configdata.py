@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 CONFIG_MAX = 1048576
 """Bytes of all values of a ConfigMap or Secret."""
@@ -34,5 +34,5 @@ def frozen_causes(obj: Object, old: Object, fields: tuple[str, ...]) -> Iterator
     if not obj.get("immutable"):
         yield causes.forbidden("immutable", text)
     for field in fields:
-        if (obj.get(field) or {}) != (old.get(field) or {}):
+        if section(obj, field) != section(old, field):
             yield causes.forbidden(field, text)

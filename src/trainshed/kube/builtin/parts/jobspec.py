@@ -11,7 +11,7 @@ from trainshed.kube.builtin.parts.pod.rules import template_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.objects import Object, spec_of
 from trainshed.kube.schema.metadata import selector_causes
 
 
@@ -39,7 +39,7 @@ def job_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
     if template is None:
         yield causes.required(f"{path}.template")
         return
-    policy = section(template, "spec").get("restartPolicy")
+    policy = spec_of(template).get("restartPolicy")
     if policy in (None, "", "Always"):
         at = f"{path}.template.spec.restartPolicy"
         yield causes.required(at, 'valid values: "OnFailure", "Never"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 """Annotation, written by whoever sets the cluster up; read when a claim names no class."""
@@ -15,6 +15,6 @@ def default_class(classes: Iterable[Object]) -> str | None:
     found = [
         (obj["metadata"]["creationTimestamp"], obj["metadata"]["name"])
         for obj in classes
-        if (obj["metadata"].get("annotations") or {}).get(IS_DEFAULT) == "true"
+        if section(obj["metadata"], "annotations").get(IS_DEFAULT) == "true"
     ]
     return max(found)[1] if found else None

@@ -47,7 +47,7 @@ def replicated_causes(spec: Object, kind: str) -> Iterator[Cause]:
             "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
         )
     yield from template_causes(template, "spec.template")
-    pod = section(template, "spec")
+    pod = spec_of(template)
     policy = pod.get("restartPolicy")
     if policy and policy != "Always":
         yield causes.unsupported("spec.template.spec.restartPolicy", policy, ("Always",))

@@ -15,7 +15,7 @@ from trainshed.kube.builtin.parts.pod.volumes import volume_causes
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of
 from trainshed.kube.schema.metadata import annotations_causes, labels_causes
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
@@ -25,10 +25,10 @@ _SUBDOMAINS = ("nodeName", "serviceAccountName", "schedulerName", "priorityClass
 
 def template_causes(template: Object, path: str) -> Iterator[Cause]:
     """Yield what is wrong with a pod template."""
-    meta = section(template, "metadata")
+    meta = metadata_of(template)
     yield from labels_causes(meta.get("labels"), f"{path}.metadata.labels")
     yield from annotations_causes(meta.get("annotations"), f"{path}.metadata.annotations")
-    spec = section(template, "spec")
+    spec = spec_of(template)
     yield from pod_spec_causes(spec, f"{path}.spec")
     if spec.get("ephemeralContainers"):
         text = "ephemeral containers not allowed in pod template"
