@@ -8,6 +8,7 @@ declared fields and of arguments of commands (`doc`, `core`, `help`), which expl
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections.abc import Iterator
@@ -78,10 +79,17 @@ def names_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield line, name
 
 
+@functools.cache
+def names_of(source: str) -> frozenset[tuple[int, str]]:
+    """Return (line, text) of what a source names; each file is parsed once for all kinds."""
+    return frozenset((line, text) for line, text in names_in(ast.parse(source)))
+
+
 def naming(source: str, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
     """Return the places that hold the pattern."""
-    found = names_in(ast.parse(source))
-    return sorted({(line, text) for line, text in found if pattern.search(text.lower())})
+    if not pattern.search(source.lower()):
+        return []
+    return sorted((line, text) for line, text in names_of(source) if pattern.search(text.lower()))
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
