@@ -19,7 +19,7 @@ from trainshed.cluster.node.pod.lifecycle import (
     StartContainer,
     StopSandbox,
     backoff_seconds,
-    next_actions,
+    next_steps,
 )
 from trainshed.cluster.node.pod.observed import (
     SIGKILL,
@@ -31,6 +31,7 @@ from trainshed.cluster.node.pod.observed import (
     SeenPod,
     Stopping,
 )
+from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.times import format_time
 
 DELETING = {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 30}
@@ -38,7 +39,7 @@ SIDECAR = make_container("side", restartPolicy="Always")
 
 
 def actions(pod, known, now=NOW):
-    return next_actions(pod, known, now).actions
+    return next_steps(pod, known, now).actions
 
 
 def test_a_new_pod_gets_its_sandbox_then_its_containers_together():
@@ -133,30 +134,31 @@ def test_backoff_is_within_bounds(runs):
 def test_a_crash_loop_wakes_when_the_backoff_is_over():
     pod = make_pod()
     attempts = (ended(1, 0), ended(1, 1, end=NOW - 4))
-    decision = next_actions(pod, seen(main=attempts), NOW)
-    assert decision.actions == () and decision.wake_at == NOW + 6
+    plan = next_steps(pod, seen(main=attempts), NOW)
+    assert plan.actions == () and plan.requeue_after == 6
     assert actions(pod, seen(main=attempts), NOW + 6) == (StartContainer("main", 2),)
 
 
 def test_a_problem_waits_for_its_retry():
     problem = Problem("CreateContainerConfigError", 'configmap "x" not found', NOW + 3)
     known = seen(main=SeenContainer(problem=problem))
-    assert next_actions(make_pod(), known, NOW).wake_at == NOW + 3
+    assert next_steps(make_pod(), known, NOW).requeue_after == 3
     assert actions(make_pod(), known, NOW + 3) == (StartContainer("main", 0),)
 
 
 def test_deletion_step_by_step():
     pod = make_pod(metadata=DELETING)
-    (begin,) = actions(pod, seen(main=running()))
-    assert begin == BeginStop("main", 0, 30.0, "Stopping container main")
+    begun = next_steps(pod, seen(main=running()), NOW)
+    assert begun.actions == (BeginStop("main", 0, 30.0),)
+    assert begun.events == (Event("Normal", "Killing", "Stopping container main"),)
 
     def at(stopping, now=NOW):
-        return next_actions(pod, seen(main=SeenContainer((running(),), stopping=stopping)), now)
+        return next_steps(pod, seen(main=SeenContainer((running(),), stopping=stopping)), now)
 
     stopping = Stopping(0, NOW, 30.0)
     assert at(stopping).actions == (Signal("main", SIGTERM),)
     stopping = msgspec.structs.replace(stopping, terminated=True)
-    assert at(stopping).actions == () and at(stopping).wake_at == NOW + 30
+    assert at(stopping).actions == () and at(stopping).requeue_after == 30
     assert at(stopping, NOW + 30).actions == (Signal("main", SIGKILL),)
     stopping = msgspec.structs.replace(stopping, killed=True)
     assert at(stopping, NOW + 31).actions == ()
@@ -171,12 +173,12 @@ def test_a_pre_stop_hook_delays_the_signal_up_to_the_grace_period():
 
     def at(hook, now, **fields):
         stopping = Stopping(0, NOW, 30.0, hook=hook, **fields)
-        return next_actions(pod, seen(main=SeenContainer((running(),), stopping=stopping)), now)
+        return next_steps(pod, seen(main=SeenContainer((running(),), stopping=stopping)), now)
 
-    assert at("running", NOW + 1).actions == () and at("running", NOW + 1).wake_at == NOW + 30
+    assert at("running", NOW + 1).actions == () and at("running", NOW + 1).requeue_after == 29
     assert at("done", NOW + 1).actions == (Signal("main", SIGTERM),)
     assert at("running", NOW + 30).actions == (Signal("main", SIGTERM),)
-    assert at("running", NOW + 30, terminated=True).wake_at == NOW + 32
+    assert at("running", NOW + 30, terminated=True).requeue_after == 2
 
 
 def test_a_second_delete_shortens_the_grace_period():
@@ -193,8 +195,8 @@ def test_a_deleted_pod_that_never_started_is_deleted_at_once():
 def test_the_active_deadline_condemns():
     pod = make_pod(activeDeadlineSeconds=60, status={"startTime": format_time(NOW - 60)})
     assert actions(pod, seen(main=running())) == (Condemn(DEADLINE),)
-    early = next_actions(pod, seen(main=running()), NOW - 10)
-    assert early.actions == () and early.wake_at == NOW
+    early = next_steps(pod, seen(main=running()), NOW - 10)
+    assert early.actions == () and early.requeue_after == 10
     condemned = seen(main=running(), pod={"verdict": DEADLINE})
     assert isinstance(actions(pod, condemned)[0], BeginStop)
 
@@ -209,8 +211,9 @@ def test_a_failed_liveness_probe_stops_the_container_with_its_own_grace():
     sick = SeenContainer(
         (running(),), Health(failure="Container main failed liveness probe, will be restarted")
     )
-    (stop,) = actions(make_pod(container), seen(main=sick))
-    assert stop.grace == 5.0 and "liveness" in stop.message
+    plan = next_steps(make_pod(container), seen(main=sick), NOW)
+    assert plan.actions == (BeginStop("main", 0, 5.0),)
+    assert "liveness" in plan.events[0].message
 
 
 class World:
@@ -245,7 +248,7 @@ class World:
                 self.set(
                     name, attempts=(*known.attempts, Attempt(attempt, self.now)), health=Health(True, True)
                 )
-            case BeginStop(name, attempt, grace, _):
+            case BeginStop(name, attempt, grace):
                 self.set(name, stopping=Stopping(attempt, self.now, grace))
             case Signal(name, signal):
                 stopping = self.state.container(name).stopping
@@ -268,12 +271,12 @@ class World:
     def settle(self, order):
         """Obey until nothing is to be done now."""
         for _ in range(100):
-            decision = next_actions(self.pod, self.state, self.now)
-            if not decision.actions or self.removed:
-                return decision.wake_at
-            for action in sorted(decision.actions, key=lambda a: order.random()):
+            plan = next_steps(self.pod, self.state, self.now)
+            if not plan.actions or self.removed:
+                return None if plan.requeue_after is None else self.now + plan.requeue_after
+            for action in sorted(plan.actions, key=lambda a: order.random()):
                 self.obey(action)
-        raise AssertionError(f"does not settle: {decision.actions}")
+        raise AssertionError(f"does not settle: {plan.actions}")
 
 
 EVENTS = st.lists(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.unit.node_builders import NOW, ended, make_container, make_pod, running, seen
 from trainshed.cluster.node.pod.lifecycle import DEADLINE
-from trainshed.cluster.node.pod.observed import Health, Problem, SeenContainer
-from trainshed.cluster.node.pod.status import StatusContext, changed, container_id, pod_status
+from trainshed.cluster.node.pod.observed import Health, Problem, SeenContainer, StatusContext
+from trainshed.cluster.node.pod.status import changed, container_id, pod_status
 from trainshed.cluster.node.pod.statuswriter import is_bland
 from trainshed.kube.builtin.parts.pod.qos import qos_class
 from trainshed.kube.meta.times import format_time

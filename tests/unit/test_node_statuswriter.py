@@ -7,7 +7,8 @@ import asyncio
 from tests.fakes.api import FakeApi
 from tests.unit.node_builders import NOW, make_pod, running, seen
 from trainshed.client.client import Client
-from trainshed.cluster.node.pod.status import StatusContext, pod_status
+from trainshed.cluster.node.pod.observed import StatusContext
+from trainshed.cluster.node.pod.status import pod_status
 from trainshed.cluster.node.pod.statuswriter import StatusWriter
 
 CONTEXT = StatusContext("10.88.0.1", lambda image: "")

@@ -3,18 +3,20 @@
     Observed ──decide (pure)──► Plan: actions, status, events, requeue_after ──execute──► the API
 
 `Observed` is frozen data, the time among it, and each controller's own; `Plan` is what all have in common. The order
-in which the parts of a plan are carried out is said where it is executed.
+in which the parts of a plan are carried out is said where it is executed. Most controllers change objects (`Plan`);
+the node's actions are steps of a pod's life.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, uid_of
 from trainshed.kube.meta.resources import Resource
 
+ActionT = TypeVar("ActionT", covariant=True)
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
 
@@ -132,14 +134,18 @@ class Delete(Action, frozen=True, kw_only=True):
         )
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do about one observation.
+class PlanOf(msgspec.Struct, Generic[ActionT], frozen=True, kw_only=True):
+    """What to do about one observation; the actions are the controller's own.
 
     `status` is the whole status to write, or None when the stored one is right.
     `requeue_after` is in seconds from the time of the observation, or None when no timer is needed.
     """
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[ActionT, ...] = ()
     status: Object | None = None
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
+
+
+class Plan(PlanOf[Action], frozen=True, kw_only=True):
+    """A plan whose actions are changes of objects in the API."""

@@ -112,7 +112,6 @@ class Supervisor:
 
     def begin_stop(self, action: BeginStop) -> None:
         """Note the stop and start its preStop hook; the signal follows as a decision of its own."""
-        self._emit("Normal", "Killing", action.message)
         container = find_container(self._pod(), action.name) or {}
         hook = section(container, "lifecycle").get("preStop")
         record = self._record.container(action.name)

@@ -9,7 +9,7 @@
     StopSandbox ──▶ DeleteObject (a deleted pod) ──▶ RemovePod (nothing of it is left in the API)
 
 Level-triggered: called again after anything changed, it returns what is still missing. The order follows the
-kubelet (KEP-753 for sidecars).
+kubelet (KEP-753 for sidecars). The status that goes with it is `status.pod_status`; `decide` has both.
 
 Restarts back off as in the kubelet (pkg/kubelet/kuberuntime, `doBackOff`): the first is immediate, then 10 s,
 20 s, … up to 300 s after the end of the last run; a run of more than ten minutes starts over, and so does the
@@ -25,6 +25,7 @@ import msgspec
 
 from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, SeenPod, Verdict
 from trainshed.kube.meta.objects import Object, section, status_of
+from trainshed.kube.meta.plan import Event, PlanOf
 from trainshed.kube.meta.pods import find_container, init_containers, is_finished, is_sidecar, main_containers
 from trainshed.kube.meta.times import parse_time
 
@@ -54,7 +55,6 @@ class BeginStop(msgspec.Struct, frozen=True, tag=True):
     name: str
     attempt: int
     grace: float
-    message: str
 
 
 class Signal(msgspec.Struct, frozen=True, tag=True):
@@ -85,53 +85,57 @@ Action: TypeAlias = (
 )
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """Actions, which may run together, and when to decide again at the latest even if nothing happens."""
-
-    actions: tuple[Action, ...] = ()
-    wake_at: float | None = None
+class PodPlan(PlanOf[Action], frozen=True, kw_only=True):
+    """What to do about one pod; the actions may run together."""
 
 
 class _Draft:
-    """Collects actions and the earliest wake-up."""
+    """Collects actions, their events, and the earliest wake-up."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
         self.actions: list[Action] = []
-        self.wake_at: float | None = None
+        self.events: list[Event] = []
+        self._now = now
+        self._wake_at: float | None = None
 
     def wake(self, instant: float) -> None:
-        self.wake_at = instant if self.wake_at is None else min(self.wake_at, instant)
+        self._wake_at = instant if self._wake_at is None else min(self._wake_at, instant)
 
-    def decision(self) -> Decision:
-        return Decision(tuple(self.actions), self.wake_at)
+    def plan(self) -> PodPlan:
+        return PodPlan(
+            actions=tuple(self.actions),
+            events=tuple(self.events),
+            requeue_after=None if self._wake_at is None else self._wake_at - self._now,
+        )
 
 
-def next_actions(pod: Object, seen: SeenPod, now: float) -> Decision:
-    """Return what to do for `pod` now. Refresh `seen` after executing the actions, before asking again."""
-    draft = _Draft()
+def next_steps(pod: Object, seen: SeenPod, now: float) -> PodPlan:
+    """Return the plan for `pod` now, its status apart."""
+    draft = _Draft(now)
     if seen.gone:
         if _end(draft, pod, seen, now, FORCED_GRACE_SECONDS):
             draft.actions.append(RemovePod())
-        return draft.decision()
+        return draft.plan()
     metadata, spec = pod["metadata"], pod["spec"]
     if metadata.get("deletionTimestamp"):
         grace = metadata.get("deletionGracePeriodSeconds")
         ended = _end(draft, pod, seen, now, DEFAULT_GRACE_SECONDS if grace is None else float(grace))
         if ended and not seen.deleted:
             draft.actions.append(DeleteObject())
-        return draft.decision()
+        return draft.plan()
     grace = float(spec.get("terminationGracePeriodSeconds") or 0)
     if seen.verdict is not None or is_settled(pod, seen) or is_finished(pod):
         _end(draft, pod, seen, now, grace)
-        return draft.decision()
+        return draft.plan()
     deadline = _deadline(pod, seen)
     if deadline is not None:
         if now >= deadline:
             draft.actions.append(Condemn(DEADLINE))
-            return draft.decision()
+            draft.events.append(Event("Normal", DEADLINE.reason, DEADLINE.message))
+            return draft.plan()
         draft.wake(deadline)
     _bring_up(draft, pod, seen, now, grace)
-    return draft.decision()
+    return draft.plan()
 
 
 def should_restart(policy: str, attempt: Attempt) -> bool:
@@ -279,9 +283,9 @@ def _stop(
     assert newest is not None
     container = find_container(pod, name) or {}
     if stopping is None or stopping.attempt != newest.number:
-        draft.actions.append(
-            BeginStop(name, newest.number, _probe_grace(container, known.health.failure, grace), message)
-        )
+        own_grace = _probe_grace(container, known.health.failure, grace)
+        draft.actions.append(BeginStop(name, newest.number, own_grace))
+        draft.events.append(Event("Normal", "Killing", message))
         return
     # A later delete may shorten the grace period, never lengthen it.
     deadline = stopping.since + min(stopping.grace, max(grace, FORCED_GRACE_SECONDS))

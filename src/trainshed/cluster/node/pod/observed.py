@@ -1,4 +1,4 @@
-"""What the node sees of one pod: the frozen input of `lifecycle.next_actions` and `status.pod_status`.
+"""What the node sees of one pod: the frozen input of `decide`.
 
 Built by the pod's worker from the sandbox runtime's state, the probes and what the worker itself did. An
 instant is seconds since the epoch; `None` means "not yet".
@@ -6,9 +6,11 @@ instant is seconds since the epoch; `None` means "not yet".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
+
+from trainshed.kube.meta.objects import Object
 
 SIGTERM = 15
 SIGKILL = 9
@@ -116,3 +118,20 @@ class SeenPod(msgspec.Struct, frozen=True):
 
     def container(self, name: str) -> SeenContainer:
         return self.containers.get(name) or SeenContainer()
+
+
+class StatusContext(msgspec.Struct, frozen=True):
+    """What the status says of the node: its address, and the digest of each image used."""
+
+    host_ip: str
+    image_id: Callable[[str], str] = lambda image: ""
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """One pod and all that is decided from: its object with the status that it was last given, what the node sees of
+    it, and the time in seconds since the epoch."""
+
+    pod: Object
+    seen: SeenPod
+    now: float
+    node: StatusContext

@@ -7,13 +7,11 @@ Sources: pkg/kubelet/kubelet_pods.go (`getPhase`, `generateAPIPodStatus`), pkg/k
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from trainshed.cluster.node.pod.lifecycle import backoff_seconds, restart_at, should_restart
-from trainshed.cluster.node.pod.observed import Attempt, SeenContainer, SeenPod
+from trainshed.cluster.node.pod.observed import Attempt, SeenContainer, SeenPod, StatusContext
 from trainshed.kube.builtin.parts.pod.qos import qos_class
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import init_containers, is_finished, is_sidecar, main_containers, phase
@@ -23,13 +21,6 @@ RUNTIME = "trainshed"
 POD_INITIALIZING = "PodInitializing"
 CONTAINER_CREATING = "ContainerCreating"
 OWNED_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-
-
-class StatusContext(msgspec.Struct, frozen=True):
-    """What the status needs beside the pod: the node's address, and the digest of each image used."""
-
-    host_ip: str
-    image_id: Callable[[str], str] = lambda image: ""
 
 
 def pod_status(pod: Object, seen: SeenPod, now: float, context: StatusContext) -> Object:

@@ -38,11 +38,11 @@ class StatusWriter:
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def submit(self, status: Object, after: list[Callable[[], None]]) -> None:
-        """Write `status` soon, then call `after`."""
+    def submit(self, status: Object | None, after: list[Callable[[], None]]) -> None:
+        """Write `status` soon unless it is None, then call `after`, which follow a write that is still to come."""
         self._after += after
-        if not changed(self._pending or self._written, status) and self._pending is None:
-            if self._task is None:
+        if status is None or (not changed(self._pending or self._written, status) and self._pending is None):
+            if self._task is None and self._pending is None:
                 self._run_after()
             return
         self._pending = status

@@ -1,4 +1,4 @@
-"""The task of one pod: observe ▸ `lifecycle.next_actions` ▸ execute ▸ `status.pod_status` ▸ write.
+"""The task of one pod: observe ▸ `decide` ▸ write the status ▸ execute.
 
 Runs whenever something changed (the pod, a container, a probe, a referenced object) or a time came. Killed
 at any point, a new worker continues from the API and the runtime.
@@ -16,11 +16,12 @@ from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.paths import remove_pod
 from trainshed.cluster.node.pod import lifecycle
 from trainshed.cluster.node.pod.containers import Supervisor
+from trainshed.cluster.node.pod.decide import decide
 from trainshed.cluster.node.pod.nodecontext import NodeContext
-from trainshed.cluster.node.pod.observed import SeenPod, Verdict
+from trainshed.cluster.node.pod.observed import Observed, SeenPod, StatusContext, Verdict
 from trainshed.cluster.node.pod.record import PodRecord
 from trainshed.cluster.node.pod.starter import ContainerError, PodStarter, SetupError, needed
-from trainshed.cluster.node.pod.status import OWNED_CONDITIONS, StatusContext, pod_status
+from trainshed.cluster.node.pod.status import OWNED_CONDITIONS
 from trainshed.cluster.node.pod.statuswriter import StatusWriter
 from trainshed.cluster.node.pod.unsupported import unsupported_fields
 from trainshed.cluster.node.references import Reference
@@ -124,24 +125,23 @@ class PodWorker:
         try:
             while True:
                 self._wake.clear()
-                now = self._context.now()
-                decision = lifecycle.next_actions(self._current(), self.record.seen(), now)
-                if any(isinstance(a, lifecycle.RemovePod) for a in decision.actions):
+                observed = self._observe()
+                plan = decide(observed)
+                if any(isinstance(a, lifecycle.RemovePod) for a in plan.actions):
                     await self._remove()
                     return
-                self._write_status(now)
-                if decision.actions:
+                self._tell(plan)
+                if plan.actions:
                     turns += 1
-                    await asyncio.gather(*(self._execute(action) for action in decision.actions))
+                    await asyncio.gather(*(self._execute(action) for action in plan.actions))
                     if turns < MAX_TURNS:
                         continue
-                    log.error(
-                        "pod does not settle", extra={"pod": self.uid, "actions": str(decision.actions)}
-                    )
+                    log.error("pod does not settle", extra={"pod": self.uid, "actions": str(plan.actions)})
                     await asyncio.sleep(1)
                 turns = 0
                 await self._keep_volumes()
-                await self._wait(decision.wake_at)
+                after = plan.requeue_after
+                await self._wait(None if after is None else observed.now + after)
         finally:
             self._supervisor.stop()
             self._writer.close()
@@ -179,15 +179,21 @@ class PodWorker:
         own = [c for c in self._status["conditions"] if c["type"] in OWNED_CONDITIONS]
         return {**self.pod, "status": {**theirs, **self._status, "conditions": [*own, *foreign]}}
 
-    def _write_status(self, now: float) -> None:
+    def _observe(self) -> Observed:
+        images = self._context.images
+        node = StatusContext(self._context.options.host_ip, lambda name: image_id(name, images))
+        return Observed(self._current(), self.record.seen(), self._context.now(), node)
+
+    def _tell(self, plan: lifecycle.PodPlan) -> None:
+        """Write the status, and after it the events that it explains."""
+        for event in plan.events:
+            self._emit(event.type, event.reason, event.message)
         if self.record.gone:
             self._flush_events()
             return
-        images = self._context.images
-        context = StatusContext(self._context.options.host_ip, lambda name: image_id(name, images))
-        self._status = pod_status(self._current(), self.record.seen(), now, context)
+        self._status = plan.status or self._status
         events, self._events = self._events, []
-        self._writer.submit(self._status, events)
+        self._writer.submit(plan.status, events)
 
     async def _publish(self, status: Object) -> None:
         await self._context.publish({**self.pod, "status": status})
@@ -204,7 +210,7 @@ class PodWorker:
                 case lifecycle.Signal(name, signal):
                     await self._supervisor.signal(name, signal)
                 case lifecycle.Condemn(verdict):
-                    self._condemn(verdict)
+                    self.record.verdict = verdict
                 case lifecycle.StopSandbox():
                     await self._stop_sandbox()
                 case lifecycle.DeleteObject():
@@ -224,7 +230,8 @@ class PodWorker:
         try:
             state = await self._starter.sandbox(self.pod)
         except gpu.NotEnoughDevices as error:
-            self._condemn(Verdict("UnexpectedAdmissionError", str(error)))
+            self.record.verdict = Verdict("UnexpectedAdmissionError", str(error))
+            self._emit("Warning", self.record.verdict.reason, self.record.verdict.message)
         except SetupError as error:
             self.record.fail(error.reason, error.message, self._context.now())
             if not error.passing or self.record.failures > 1:
@@ -280,10 +287,6 @@ class PodWorker:
                 )
             self._emit("Normal", "Created", f"Created container: {name}")
             self._emit("Normal", "Started", f"Started container {name}")
-
-    def _condemn(self, verdict: Verdict) -> None:
-        self.record.verdict = verdict
-        self._emit("Normal" if verdict is lifecycle.DEADLINE else "Warning", verdict.reason, verdict.message)
 
     async def _stop_sandbox(self) -> None:
         await self._context.runtime.stop_sandbox(self.uid)
