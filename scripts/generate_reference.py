@@ -27,7 +27,7 @@ import trainshed
 from trainshed.api.crd import crd
 from trainshed.api.registry import KINDS
 from trainshed.api.v1.common import JobKind
-from trainshed.cli.main import app
+from trainshed.cli.main import everything
 from trainshed.kube.builtin.registry import BUILTINS
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.schema.nodes import KUBERNETES_MINOR
@@ -71,7 +71,7 @@ def cli_page() -> str:
         " `~/.kube/config` |\n",
         "Commands about jobs use the local cluster, unless `--kubeconfig` or `--context` names another.\n",
     ]
-    for path, function in commands(app, "trainshed"):
+    for path, function in commands(everything(), "trainshed"):
         parts += list(command_section(path, function))
     return "\n".join(parts).rstrip() + "\n"
 

@@ -26,7 +26,9 @@ def test_dates_stay_text_as_in_kubectl() -> None:
     ("text", "message"),
     [
         ("kind: [unclosed", "x.yaml:2: not YAML"),
-        ("kind: Pod\nmetadata: {name: a}\nkind: Job\n", 'x.yaml:3: not YAML: duplicate key "kind"'),
+        ("x: &a [*a]\n", "x.yaml:1: not YAML: an anchor's value contains itself"),
+        ("x: [*a]\n", "x.yaml:1: not YAML: unknown anchor 'a' referenced"),
+        ("x: " + 100_000 * "[", "x.yaml:1: not YAML: nested too deeply"),
         ("just words", "x.yaml: not a Kubernetes object but a string"),
         ("- 1\n- 2", "x.yaml: not a Kubernetes object but a list"),
         ("kind: Pod\nmetadata: {name: a}", "x.yaml: apiVersion: Required value"),
@@ -41,10 +43,19 @@ def test_what_is_wrong_and_where(text: str, message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
+def test_a_key_that_stands_twice_is_said_and_the_last_one_counts() -> None:
+    said: list[str] = []
+    (obj,) = parse(f"{CONFIGMAP}data:\n  a: b\n  a: c\n", "x.yaml", said.append)
+    assert obj["data"] == {"a": "c"}
+    assert said == ['x.yaml:6: duplicate key "a": the last one counts']
+    with pytest.warns(UserWarning, match="duplicate key"):
+        parse(f"{CONFIGMAP}kind: ConfigMap\n", "x.yaml")
+
+
 def test_merge_keys_override_what_they_merge() -> None:
-    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nx: &x {k: 1, l: 2}\ny: {<<: *x, k: 3}\n"
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nx: &x {k: 1, l: 2}\nz: {<<: *x, k: 3}\n"
     (obj,) = parse(text, "x.yaml")
-    assert obj["y"] == {"k": 3, "l": 2}
+    assert obj["z"] == {"k": 3, "l": 2}
 
 
 def test_missing_and_empty_files(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.tutorial import blocks, commands
 from trainshed.api.registry import KINDS
-from trainshed.cli.main import app
+from trainshed.cli.main import everything
 from trainshed.operator.flags import build_parser
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def test_generated_pages_are_current(name: str) -> None:
 
 def test_every_command_is_in_the_reference() -> None:
     page = (DOCS / "reference/cli.md").read_text()
-    listed = [path for path, _ in GENERATOR["commands"](app, "trainshed")]
+    listed = [path for path, _ in GENERATOR["commands"](everything(), "trainshed")]
     assert "trainshed run" in listed
     assert "trainshed image add" in listed
     assert [path for path in listed if f"## {path}\n" not in page] == []
@@ -127,7 +127,7 @@ def test_console_blocks_of_how_tos_parse(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_of_the_docs_exist(page: Path) -> None:
     """Every `trainshed …` line of a console block starts with a command that the program has."""
-    known = {path.removeprefix("trainshed ") for path, _ in GENERATOR["commands"](app, "trainshed")}
+    known = {path.removeprefix("trainshed ") for path, _ in GENERATOR["commands"](everything(), "trainshed")}
     for block in blocks(page.read_text()):
         if block.language != "console":
             continue

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from trainshed.cli.cluster import ensure_up
-from trainshed.cli.console import err, out, user_errors
+from trainshed.cli.console import err, out, user_errors, warn
 from trainshed.cli.options import Context, Files, Kubeconfig, Namespace
 from trainshed.kube.meta.objects import Object
 from trainshed.sdk import manifests
@@ -28,7 +28,7 @@ def check(
     """
     target = Target(kubeconfig, context, namespace)
     with user_errors():
-        objects = manifests.load(files)
+        objects = manifests.load(files, warn)
         if target.is_local:
             ensure_up()
         verdicts = asyncio.run(_examine(target, objects))

@@ -51,3 +51,8 @@ def note(text: str) -> None:
 def is_interactive() -> bool:
     """Return whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def warn(text: str) -> None:
+    """Say on stderr what may be meant otherwise than it is taken."""
+    err.print(f"[yellow]warning:[/] {escape(text)}")

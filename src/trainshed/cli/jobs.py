@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from trainshed.cli.cluster import ensure_up
-from trainshed.cli.console import err, note, out, user_errors
+from trainshed.cli.console import err, note, out, user_errors, warn
 from trainshed.cli.options import Context, Files, JobName, Kubeconfig, Namespace
 from trainshed.cli.view import LiveView, PlainView
 from trainshed.client.client import Client
@@ -41,7 +41,7 @@ def run(
     """
     target = Target(kubeconfig, context, namespace)
     with user_errors():
-        objects = manifests.load(files)
+        objects = manifests.load(files, warn)
         if target.is_local:
             paths = ensure_up().paths
             for name in register_beside(files, local.images(paths)):

@@ -1,39 +1,94 @@
-"""Entry point: every command, and nothing that takes time to import before one is chosen."""
+"""Entry point: a line for every command, whose module is imported when the command is chosen."""
 
 from __future__ import annotations
 
 import logging
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from trainshed import __version__
-from trainshed.cli import cluster, images, jobs, notebook
-from trainshed.cli.check import check
-from trainshed.cli.render import render
+
+
+class Entry(NamedTuple):
+    """A command: where it is, and the first sentence of its help. A module alone stands for its `app`."""
+
+    name: str
+    home: str
+    summary: str
+
+
+COMMANDS = (
+    Entry("run", "jobs:run", "Apply manifests and follow their training job to its end."),
+    Entry("follow", "jobs:follow", "Follow a job: its conditions, replicas, logs and progress."),
+    Entry("suspend", "jobs:suspend", "Suspend a job: its pods are deleted, the job stays."),
+    Entry("resume", "jobs:resume", "Resume a suspended job: its pods are created again."),
+    Entry("delete", "jobs:delete", "Delete a job and its pods, and wait until they are gone."),
+    Entry("check", "check:check", "Say what would become of manifests, changing nothing."),
+    Entry("render", "render:render", "Print the objects that the operator would create."),
+    Entry("up", "cluster:up", "Start the local cluster, if it is not up."),
+    Entry("down", "cluster:down", "Stop the cluster and every pod."),
+    Entry("status", "cluster:status", "Tell what is up, where, and how much memory it takes."),
+    Entry("doctor", "cluster:doctor", "Check what this machine offers to pods and say what to change."),
+    Entry("kubeconfig", "cluster:kubeconfig", "Print where the kubeconfig is, or merge it into yours."),
+    Entry("image", "images", "Say what stands for an image."),
+    Entry("notebook", "notebook", "Make pipelines of tagged notebooks."),
+)
+
+
+class _Commands(TyperGroup):
+    """The commands of the table. Help lists them without importing one."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.commands: dict[str, Any] = dict.fromkeys(entry.name for entry in COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = next((entry for entry in COMMANDS if entry.name == cmd_name), None)
+        if entry is None:
+            return None
+        if self.commands[entry.name] is None:
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            add(alone, entry)
+            command: Any = typer.main.get_command(alone)
+            # A command that is the only one stands by itself, a group within the one that it was added to.
+            self.commands[entry.name] = getattr(command, "commands", {}).get(entry.name, command)
+        return self.commands[entry.name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(entry.name, entry.summary) for entry in COMMANDS])
+
+
+def add(to: typer.Typer, entry: Entry) -> None:
+    """Import the command and add it."""
+    home, _, function = entry.home.partition(":")
+    module = import_module(f"trainshed.cli.{home}")
+    if function:
+        to.command(entry.name)(getattr(module, function))
+    else:
+        to.add_typer(module.app, name=entry.name)
+
+
+def everything() -> typer.Typer:
+    """Return a Typer with every command imported, for what reads the declarations."""
+    whole = typer.Typer(name=app.info.name)
+    for entry in COMMANDS:
+        add(whole, entry)
+    return whole
+
 
 app = typer.Typer(
     name="trainshed",
+    cls=_Commands,
     help="Run Kubeflow training jobs on this machine or on any Kubernetes, unchanged.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(jobs.run)
-app.command()(jobs.follow)
-app.command()(jobs.suspend)
-app.command()(jobs.resume)
-app.command()(jobs.delete)
-app.command()(check)
-app.command()(render)
-app.command()(cluster.up)
-app.command()(cluster.down)
-app.command()(cluster.status)
-app.command()(cluster.doctor)
-app.command()(cluster.kubeconfig)
-app.add_typer(images.app, name="image")
-app.add_typer(notebook.app, name="notebook")
 
 
 def _version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ import typer
 import yaml
 from rich.markup import escape
 
-from trainshed.cli.console import err, user_errors
+from trainshed.cli.console import err, user_errors, warn
 from trainshed.cli.options import Files, Namespace
 from trainshed.kube.meta.objects import Object
 from trainshed.sdk import manifests
@@ -43,7 +43,7 @@ def render(
     from trainshed.sdk.render import render_all
 
     with user_errors():
-        rendered = render_all(manifests.load(files), namespace=namespace or "")
+        rendered = render_all(manifests.load(files, warn), namespace=namespace or "")
         for job in rendered:
             _say(job)
         sys.stdout.write(_text([obj for job in rendered for obj in job.objects], output))

@@ -5,36 +5,21 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
 from trainshed.kube.meta.objects import Object
+from trainshed.sdk.documents import Unreadable, documents
 from trainshed.sdk.errors import UserError
 
-
-class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
-    """YAML as kubectl reads it, timestamps as text; a key that stands twice is refused, not dropped silently."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        problem=f'duplicate key "{key.value}"', problem_mark=key.start_mark
-                    )
-                seen.add(key.value)
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        return mapping
+Warn: TypeAlias = Callable[[str], object]
+"""Is told what may be meant otherwise than it is read, e.g. a key that stands twice, with its file and line."""
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
-}
+def _python_warning(text: str) -> None:
+    warnings.warn(text, stacklevel=2)
 
 
 Source: TypeAlias = (
@@ -75,7 +60,7 @@ def _parts(source: Source) -> Sequence[str | os.PathLike[str] | Mapping[str, Any
     return [source] if isinstance(source, (str, os.PathLike, Mapping)) else source
 
 
-def load(paths: Iterable[str]) -> list[Object]:
+def load(paths: Iterable[str], warn: Warn = _python_warning) -> list[Object]:
     """Return the objects of all files in order; `-` is standard input, a directory stands for its *.yaml and *.json.
 
     Raises:
@@ -84,24 +69,26 @@ def load(paths: Iterable[str]) -> list[Object]:
     objects: list[Object] = []
     for path in paths:
         for source in _sources(path):
-            objects.extend(parse(_read(source), source))
+            objects.extend(parse(_read(source), source, warn))
     if not objects:
         raise UserError("no objects in " + ", ".join(paths))
     return objects
 
 
-def parse(text: str, source: str) -> list[Object]:
+def parse(text: str, source: str, warn: Warn = _python_warning) -> list[Object]:
     """Return the objects in the text; `source` names it in errors. A `kind: List` is taken apart."""
+
+    def tell(said: str, line: int) -> None:
+        warn(f"{source}:{line}: {said}" if line else f"{source}: {said}")
+
     try:
-        documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]
-    except yaml.MarkedYAMLError as error:
-        where = f"{source}:{error.problem_mark.line + 1}" if error.problem_mark else source
-        raise UserError(f"{where}: not YAML: {error.problem or error.context}") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{source}: not YAML: {error}") from error
+        found = list(documents(text, tell))
+    except Unreadable as error:
+        where = f"{source}:{error.line}" if error.line else source
+        raise UserError(f"{where}: not YAML: {error}") from error
     objects: list[Object] = []
-    for number, document in enumerate(documents, 1):
-        where = f"{source}, document {number}" if len(documents) > 1 else source
+    for number, document in enumerate(found, 1):
+        where = f"{source}, document {number}" if len(found) > 1 else source
         objects.extend(_objects(document, where))
     return objects
 
