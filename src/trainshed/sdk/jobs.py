@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
+from trainshed.api.v1.common import GROUP, VERSION
 from trainshed.client.client import Client
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
@@ -18,8 +19,6 @@ from trainshed.sdk import state as jobstate
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.progress import Progress, advance
 from trainshed.sdk.run import end_leftovers, wait_gone
-
-GROUP, VERSION = "kubeflow.org", "v1"
 
 
 class Found(msgspec.Struct, frozen=True):

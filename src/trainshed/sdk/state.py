@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from trainshed.api.v1.common import GROUP
 from trainshed.jobs.engine.constants import (
     JOB_ROLE_MASTER,
     LABEL_JOB_ROLE,
@@ -107,7 +108,7 @@ def epochs(job: Object) -> int:
 
 def is_of_training(obj: Object) -> bool:
     """Return whether the object means to be a training job, valid or not."""
-    return str(obj.get("apiVersion", "")).startswith("kubeflow.org/")
+    return str(obj.get("apiVersion", "")).startswith(f"{GROUP}/")
 
 
 def is_training_job(obj: Object) -> bool:

@@ -5,11 +5,13 @@ Facts: the API tables of the Kubeflow training operator v1.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from trainshed.api.fields import doc
 from trainshed.api.kind import Kind, PrinterColumn
+from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.kube.meta.resourceinfo import ScalePaths
 
 GROUP = "kubeflow.org"
@@ -17,6 +19,18 @@ VERSION = "v1"
 
 STATE = PrinterColumn("State", "string", ".status.conditions[-1:].type")
 AGE = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
+
+
+class JobObject(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """What every job has around its `spec`."""
+
+    api_version: Annotated[str | None, doc("apiVersion is kubeflow.org/v1.")] = None
+    kind: Annotated[str | None, doc("kind is the kind of job, spelled as in the type's name.")] = None
+    metadata: Annotated[
+        dict[str, Any] | None,
+        doc("metadata is the standard object metadata. The name must be a DNS-1035 label."),
+    ] = None
+    status: Annotated[JobStatus | None, doc("status is the observed state, written by the operator.")] = None
 
 
 class ReplicaType(msgspec.Struct, frozen=True, kw_only=True):

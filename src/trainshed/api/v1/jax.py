@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from trainshed.api.fields import doc
 from trainshed.api.v1 import validation as rules
-from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, Port, ReplicaType, worker_scale
+from trainshed.api.v1.common import (
+    AGE,
+    GROUP,
+    STATE,
+    VERSION,
+    JobKind,
+    JobObject,
+    Port,
+    ReplicaType,
+    worker_scale,
+)
 from trainshed.api.v1.defaults import default_job
-from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.verdict import Verdict
@@ -32,17 +41,10 @@ class JAXJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=Tru
     ]
 
 
-class JAXJob(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class JAXJob(JobObject, kw_only=True, rename="camel", omit_defaults=True):
     """JAXJob runs one distributed JAX training."""
 
-    api_version: Annotated[str | None, doc("apiVersion is kubeflow.org/v1.")] = None
-    kind: Annotated[str | None, doc("kind is JAXJob.")] = None
-    metadata: Annotated[
-        dict[str, Any] | None,
-        doc("metadata is the standard object metadata. The name must be a DNS-1035 label."),
-    ] = None
     spec: Annotated[JAXJobSpec | None, doc("spec is the desired state.")] = None
-    status: Annotated[JobStatus | None, doc("status is the observed state, written by the operator.")] = None
 
 
 def default_jaxjob(obj: Object) -> Object:

@@ -9,9 +9,8 @@ import msgspec
 
 from trainshed.api.fields import INT32, doc
 from trainshed.api.v1 import validation as rules
-from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, ReplicaType
+from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, JobObject, ReplicaType
 from trainshed.api.v1.defaults import default_job
-from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.verdict import FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED, FieldError, Verdict
@@ -55,17 +54,14 @@ class MPIJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=Tru
     ] = None
 
 
-class MPIJob(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class MPIJob(JobObject, kw_only=True, rename="camel", omit_defaults=True):
     """MPIJob runs one MPI program: the launcher starts its processes in the workers."""
 
-    api_version: Annotated[str | None, doc("apiVersion is kubeflow.org/v1.")] = None
-    kind: Annotated[str | None, doc("kind is MPIJob.")] = None
     metadata: Annotated[
         dict[str, Any] | None,
         doc("metadata is the standard object metadata. The name has at most 63 characters."),
     ] = None
     spec: Annotated[MPIJobSpec | None, doc("spec is the desired state.")] = None
-    status: Annotated[JobStatus | None, doc("status is the observed state, written by the operator.")] = None
 
 
 class Sentence(FieldError, frozen=True):

@@ -6,15 +6,14 @@ Upstream's release 1.9 has dropped the kind; facts are those of 1.8.1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from trainshed.api.fields import doc
 from trainshed.api.v1 import validation as rules
-from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, Port, ReplicaType
+from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, JobObject, Port, ReplicaType
 from trainshed.api.v1.defaults import default_job
-from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.verdict import FieldError, Verdict
@@ -59,17 +58,10 @@ class MXJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True
     ]
 
 
-class MXJob(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class MXJob(JobObject, kw_only=True, rename="camel", omit_defaults=True):
     """MXJob runs one distributed MXNet training, or one tuning. Deprecated."""
 
-    api_version: Annotated[str | None, doc("apiVersion is kubeflow.org/v1.")] = None
-    kind: Annotated[str | None, doc("kind is MXJob.")] = None
-    metadata: Annotated[
-        dict[str, Any] | None,
-        doc("metadata is the standard object metadata. The name must be a DNS-1035 label."),
-    ] = None
     spec: Annotated[MXJobSpec | None, doc("spec is the desired state.")] = None
-    status: Annotated[JobStatus | None, doc("status is the observed state, written by the operator.")] = None
 
 
 def default_mxjob(obj: Object) -> Object:

@@ -9,9 +9,18 @@ import msgspec
 
 from trainshed.api.fields import CORE_TYPE, INT32, doc
 from trainshed.api.v1 import validation as rules
-from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, Port, ReplicaType, worker_scale
+from trainshed.api.v1.common import (
+    AGE,
+    GROUP,
+    STATE,
+    VERSION,
+    JobKind,
+    JobObject,
+    Port,
+    ReplicaType,
+    worker_scale,
+)
 from trainshed.api.v1.defaults import default_elastic_bounds, default_job
-from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.verdict import Verdict
@@ -67,17 +76,10 @@ class PaddleJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=
     ]
 
 
-class PaddleJob(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class PaddleJob(JobObject, kw_only=True, rename="camel", omit_defaults=True):
     """PaddleJob runs one distributed PaddlePaddle training."""
 
-    api_version: Annotated[str | None, doc("apiVersion is kubeflow.org/v1.")] = None
-    kind: Annotated[str | None, doc("kind is PaddleJob.")] = None
-    metadata: Annotated[
-        dict[str, Any] | None,
-        doc("metadata is the standard object metadata. The name must be a DNS-1035 label."),
-    ] = None
     spec: Annotated[PaddleJobSpec | None, doc("spec is the desired state.")] = None
-    status: Annotated[JobStatus | None, doc("status is the observed state, written by the operator.")] = None
 
 
 def default_paddlejob(obj: Object) -> Object:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from trainshed.api.fields import doc
 from trainshed.api.v1 import validation as rules
-from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, Port, ReplicaType
+from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, JobObject, Port, ReplicaType
 from trainshed.api.v1.defaults import default_job
-from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.verdict import REQUIRED, FieldError, Verdict
@@ -34,17 +33,10 @@ class XGBoostJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults
     ]
 
 
-class XGBoostJob(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class XGBoostJob(JobObject, kw_only=True, rename="camel", omit_defaults=True):
     """XGBoostJob runs one distributed XGBoost training."""
 
-    api_version: Annotated[str | None, doc("apiVersion is kubeflow.org/v1.")] = None
-    kind: Annotated[str | None, doc("kind is XGBoostJob.")] = None
-    metadata: Annotated[
-        dict[str, Any] | None,
-        doc("metadata is the standard object metadata. The name must be a DNS-1035 label."),
-    ] = None
     spec: Annotated[XGBoostJobSpec | None, doc("spec is the desired state.")] = None
-    status: Annotated[JobStatus | None, doc("status is the observed state, written by the operator.")] = None
 
 
 def default_xgboostjob(obj: Object) -> Object:
