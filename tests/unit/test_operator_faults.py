@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.api import FakeApi
+from tests.fakes.operator_world import World
 from tests.fakes.training import (
     JOBS,
     PODS,
-    FakeKubelet,
     FlakyTransport,
     KillingTransport,
     LaggingTransport,
@@ -28,74 +27,12 @@ from tests.fakes.training import (
     make_job,
 )
 from tests.fakes.virtual_time import run_virtual
-from trainshed.client.client import Client
-from trainshed.client.transport import Response, Transport
-from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.client.transport import Response
 from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta import resources
 from trainshed.kube.meta.errors import ApiError, Cause
-from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Delete
 from trainshed.kube.wire.request import Request
-from trainshed.operator.manager import Operator
-from trainshed.testing.builders import JOB_KINDS
-
-
-def now() -> float:
-    """Return the time of the world, in seconds since the epoch."""
-    return 1_770_000_000 + asyncio.get_running_loop().time()
-
-
-class World:
-    """An API, a kubelet, and an operator that can be replaced."""
-
-    def __init__(self, kind: str = "PyTorchJob", **kubelet: Any) -> None:
-        self.kind = JOB_KINDS[kind]
-        self.path = f"/apis/kubeflow.org/v1/namespaces/ns/{self.kind.plural}/job"
-        self.api = FakeApi(now)
-        self.kubelet = FakeKubelet(self.api, **kubelet)
-        self._kubelet_task = asyncio.create_task(self.kubelet.run())
-        self._operator_task: asyncio.Task[None] | None = None
-        self.operator: Operator | None = None
-
-    async def start(self, transport: Transport | None = None) -> None:
-        """Start an operator; the one before must be dead or stopped."""
-        self.operator = Operator(
-            Client(transport or self.api, user_agent="training-operator"), OperatorOptions(), now=now
-        )
-        self._operator_task = asyncio.create_task(self.operator.run())
-
-    async def kill(self) -> None:
-        """As SIGKILL: nothing more is sent."""
-        assert self._operator_task is not None
-        self._operator_task.cancel()
-        await asyncio.wait([self._operator_task])
-        assert self.operator is not None
-        await self.operator.close(timeout=0)
-        self.operator = None
-
-    async def close(self) -> None:
-        if self.operator is not None:
-            await self.kill()
-        self._kubelet_task.cancel()
-
-    @property
-    def job(self) -> Object:
-        return self.api.objects.get(self.path, {})
-
-    def names(self, plural: str) -> list[str]:
-        return sorted(p.rpartition("/")[2] for p in self.api.objects if f"/{plural}/" in p)
-
-    async def until(self, what: str, predicate: Callable[[], bool], seconds: float = 300) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while not predicate():
-            assert loop.time() < end, f"not within {seconds} s: {what}; status: {self.job.get('status')}"
-            await asyncio.sleep(0.1)
-
-    async def until_succeeded(self) -> None:
-        await self.until("Succeeded", lambda: ("Succeeded", "True") in conditions(self.job))
-
 
 ALL = ["job-master-0", "job-worker-0", "job-worker-1"]
 
