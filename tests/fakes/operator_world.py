@@ -36,7 +36,10 @@ class World:
     async def start(self, transport: Transport | None = None) -> None:
         """Start an operator; the one before must be dead or stopped."""
         self.operator = Operator(
-            Client(transport or self.api, user_agent="training-operator"), OperatorOptions(), now=now
+            Client(transport or self.api, user_agent="training-operator"),
+            OperatorOptions(),
+            kinds=(self.kind.name,),
+            now=now,
         )
         self._operator_task = asyncio.create_task(self.operator.run())
 
@@ -66,7 +69,7 @@ class World:
         end = loop.time() + seconds
         while not predicate():
             assert loop.time() < end, f"not within {seconds} s: {what}; status: {self.job.get('status')}"
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.25)
 
     async def until_succeeded(self) -> None:
         await self.until("Succeeded", lambda: ("Succeeded", "True") in conditions(self.job))

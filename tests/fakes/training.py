@@ -1,16 +1,18 @@
-"""A kubelet that plays back what pods do, jobs to run, and a transport that kills its process."""
+"""A kubelet that plays back what pods do, jobs to run, and transports that lose things and are late."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.fakes.api import FakeApi
 from trainshed.client.transport import Response, Stream, Transport, TransportError
-from trainshed.kube.meta.objects import Object
+from trainshed.jobs.engine.constants import LABEL_REPLICA_TYPE
+from trainshed.kube.meta.objects import Object, labels_of, name_of
 from trainshed.kube.wire.request import Request
 from trainshed.testing.builders import JOB_KINDS, make_pod_spec, make_replica
 from trainshed.testing.builders import make_job as build_job
@@ -51,18 +53,39 @@ def conditions(job: Object) -> list[tuple[str, str]]:
 
 
 class FakeKubelet:
-    """Lets each pod run for `seconds` and succeed; a pod in `failures` fails that often, after 5 seconds."""
+    """Lets each pod run for `seconds` and succeed; a pod in `failures` fails that often, `fails_after` seconds.
 
-    def __init__(self, api: FakeApi, *, seconds: float = 5.0, failures: dict[str, int] | None = None) -> None:
+    Args:
+        exit_code: of a container that fails; by default it was killed, so that every policy but Never starts it again.
+        endless: replica types, as labels spell them, whose pods run until they are deleted.
+        grace: seconds that a pod takes to go.
+    """
+
+    def __init__(
+        self,
+        api: FakeApi,
+        *,
+        seconds: float = 5.0,
+        failures: dict[str, int] | None = None,
+        fails_after: float = 5.0,
+        exit_code: int = 137,
+        endless: Collection[str] = (),
+        grace: float = 0.0,
+    ) -> None:
         self._api = api
         self._seconds = seconds
         self._failures = dict(failures or {})
+        self._fails_after = fails_after
+        self._exit_code = exit_code
+        self._endless = endless
+        self._grace = grace
         self.runs: list[str] = []
         """Names of pods in the order in which they were started."""
 
     async def run(self) -> None:
         """Poll: the fake world has no load to spare."""
         due: dict[str, float] = {}
+        going: dict[str, float] = {}
         loop = asyncio.get_running_loop()
         while True:
             for path, pod in list(self._api.objects.items()):
@@ -71,27 +94,31 @@ class FakeKubelet:
                 name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
                 phase = (pod.get("status") or {}).get("phase")
                 if "deletionTimestamp" in pod["metadata"]:
-                    await self._api.remove(path)
+                    if loop.time() >= going.setdefault(uid, loop.time() + self._grace):
+                        await self._api.remove(path)
                 elif phase is None:
                     self.runs.append(name)
-                    due[uid] = loop.time() + (5.0 if self._failures.get(name) else self._seconds)
+                    due[uid] = loop.time() + self._length(pod)
                     spec = {**pod.get("spec", {}), "nodeName": "node"}
-                    await self._api.put(path, spec=spec, status=_status(pod, "Running"))
+                    await self._api.put(path, spec=spec, status=self._status(pod, "Running"))
                 elif phase == "Running" and loop.time() >= due[uid]:
                     failing = self._failures.get(name, 0) > 0
                     if failing:
                         self._failures[name] -= 1
-                    await self._api.put(path, status=_status(pod, "Failed" if failing else "Succeeded"))
+                    await self._api.put(path, status=self._status(pod, "Failed" if failing else "Succeeded"))
             await asyncio.sleep(0.5)
 
+    def _length(self, pod: Object) -> float:
+        if self._failures.get(name_of(pod)):
+            return self._fails_after
+        return math.inf if labels_of(pod).get(LABEL_REPLICA_TYPE) in self._endless else self._seconds
 
-def _status(pod: Object, phase: str) -> Object:
-    """Return a status; a container that fails was killed, so that every policy but Never starts it again."""
-    state: Object = {"running": {}}
-    if phase != "Running":
-        state = {"terminated": {"exitCode": 137 if phase == "Failed" else 0}}
-    name = pod["spec"]["containers"][0]["name"]
-    return {"phase": phase, "containerStatuses": [{"name": name, "restartCount": 0, "state": state}]}
+    def _status(self, pod: Object, phase: str) -> Object:
+        state: Object = {"running": {}}
+        if phase != "Running":
+            state = {"terminated": {"exitCode": self._exit_code if phase == "Failed" else 0}}
+        name = pod["spec"]["containers"][0]["name"]
+        return {"phase": phase, "containerStatuses": [{"name": name, "restartCount": 0, "state": state}]}
 
 
 class KillingTransport:
@@ -134,27 +161,39 @@ class KillingTransport:
             await asyncio.Event().wait()
 
 
+_BAD_SECONDS = 1000.0
+
+
 class FlakyTransport:
-    """Loses requests, loses answers, answers 500, breaks watches and lets them lag, at random."""
+    """Loses requests, loses answers, answers 500 and lets watches lag, at random.
+
+    Nothing is lost any more after `_BAD_SECONDS`: where a pass needs several requests in a row, few of them would come
+    to their end.
+    """
 
     def __init__(self, inner: Transport, choose: random.Random) -> None:
         self._inner = inner
         self._choose = choose
-        self._loss = choose.choice([0.0, 0.1, 0.4])
+        self._probability = choose.choice([0.0, 0.1, 0.4])
+        self._well_at = asyncio.get_running_loop().time() + _BAD_SECONDS
         plurals = ("pods", "services", *(kind.plural for kind in JOB_KINDS.values()))
         self._lag = {name: choose.choice([0.0, 0.0, 2.0, 9.0]) for name in plurals}
 
     async def request(self, request: Request) -> Response:
         await asyncio.sleep(self._choose.choice([0.0, 0.01, 0.5]))
-        if self._choose.random() < self._loss:
+        if self._loses():
             if self._choose.random() < 0.3:
                 return Response(500, {}, b'{"kind":"Status","code":500,"reason":"InternalError"}')
             raise TransportError("request lost by the test")
         response = await self._inner.request(request)
         await asyncio.sleep(self._choose.choice([0.0, 0.01, 0.5]))
-        if self._choose.random() < self._loss:
+        if self._loses():
             raise TransportError("answer lost by the test")
         return response
+
+    def _loses(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return now < self._well_at and self._choose.random() < self._probability
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:

@@ -53,11 +53,28 @@ def test_a_suspended_job_loses_all_pods_whatever_the_policy() -> None:
     assert deleted(plan, "Pod") == ALL
 
 
-def test_the_service_goes_before_its_pod_and_services_without_pods_stay() -> None:
+def test_a_service_goes_before_its_pod_and_one_whose_pod_is_gone_goes_too() -> None:
     job = make_job(workers=2, status=finished(), cleanPodPolicy="All")
     services = [make_service("Worker", 0), make_service("Worker", 1)]
     plan = plan_for(job, [make_pod("Worker", 0, "Running")], services=services)
-    assert kinds_of(plan) == ["DeleteService", "DeletePod"]
+    assert kinds_of(plan) == ["DeleteService", "DeletePod", "DeleteService"]
+    assert deleted(plan, "Service") == ["train-worker-0", "train-worker-1"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "gone"), [("None", []), ("Running", ["train-worker-1"]), ("All", ["train-worker-1"])]
+)
+def test_a_service_whose_pod_is_gone_stays_only_where_all_stays(policy: str, gone: list[str]) -> None:
+    """That of a pod that has ended stays with it."""
+    job = make_job(workers=2, status=finished(), cleanPodPolicy=policy)
+    services = [make_service("Worker", 0), make_service("Worker", 1)]
+    plan = plan_for(job, [make_pod("Worker", 0, "Succeeded")], services=services)
+    assert [name for name in deleted(plan, "Service") if name != "train-worker-0"] == gone
+
+
+def test_a_suspended_job_loses_services_whose_pods_are_gone() -> None:
+    plan = plan_for(make_job(workers=1, suspend=True), services=[make_service("Worker", 0)])
+    assert kinds_of(plan) == ["DeleteService"]
 
 
 def test_what_is_already_going_is_skipped() -> None:

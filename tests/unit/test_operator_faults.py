@@ -1,4 +1,4 @@
-"""The operator converges whatever request it dies at and however old its caches are.
+"""The operator converges in a bad world and however old its caches are; `test_operator_sweep.py` has single faults.
 
 Virtual time on a model of the API server. `tests/cluster/test_operator.py` runs on the real one.
 """
@@ -21,12 +21,12 @@ from tests.fakes.training import (
     JOBS,
     PODS,
     FlakyTransport,
-    KillingTransport,
     LaggingTransport,
     conditions,
     make_job,
 )
 from tests.fakes.virtual_time import run_virtual
+from tests.unit.sweep_scenarios import SCENARIOS, SHAPES, Shape
 from trainshed.client.transport import Response
 from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta import resources
@@ -60,50 +60,40 @@ def test_a_job_runs_to_its_end() -> None:
     run_virtual(main())
 
 
-KINDS = pytest.mark.parametrize(
-    ("kind", "policy"), [("PyTorchJob", "OnFailure"), ("TFJob", "ExitCode"), ("XGBoostJob", "ExitCode")]
-)
+RESTART = next(scenario for scenario in SCENARIOS if scenario.name == "restart")
+"""Its last pod fails once, and all pods are cleaned up in the end."""
+EACH_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
-def run_killed_at(number: int, after: bool, kind: str, policy: str) -> bool:
-    """Kill the operator at its `number`th request, start another; return whether it got that far."""
+def world_of(shape: Shape, seconds: float, failures: dict[str, int]) -> World:
+    return World(shape.kind, seconds=seconds, failures=failures, endless=shape.endless)
 
-    async def main() -> bool:
-        world = World(kind, seconds=60.0, failures={"job-worker-1": 1})
-        transport = KillingTransport(world.api, kill_at=number, after=after)
-        await world.start(transport)
-        await world.api.put(world.path, **make_job(kind=kind, policy=policy, cleanPodPolicy="All"))
 
-        def done() -> bool:
-            cleaned = not world.names("pods") and not world.names("services")
-            return ("Succeeded", "True") in conditions(world.job) and cleaned
+def run_with(shape: Shape, lag: dict[str, float]) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
+    """Return how often each pod ran, what was told of creations and deletions, and what was counted."""
 
-        await world.until("death or success", lambda: transport.dead.is_set() or done())
-        died = transport.dead.is_set()
-        if died:
-            await world.kill()
-            await asyncio.sleep(number % 7)  # what happens meanwhile differs
-            await world.start()
-            await world.until("success and clean-up", done)
-        await asyncio.sleep(60)
-        assert done(), "and it stays so"
-        assert Counter(world.kubelet.runs) == {"job-master-0": 1, "job-worker-0": 1, "job-worker-1": 2}
-        assert max(Counter(world.api.created)[("services", name)] for name in ALL) == 1
+    async def main() -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
+        world = world_of(shape, 120.0, {shape.pods[-1]: 1})
+        lags = {world.kind.plural if name == "jobs" else name: seconds for name, seconds in lag.items()}
+        await world.start(LaggingTransport(world.api, lags))
+        await world.api.put(world.path, **shape.job(RESTART.policy, **RESTART.run_policy))
+        await world.until("success and clean-up", lambda: RESTART.over(world), 3000)
+        await asyncio.sleep(300)
+        events = {
+            f"{event['reason']}: {event['message']}": event["count"]
+            for path, event in world.api.objects.items()
+            if "/events/" in path and event["reason"].startswith("Successful")
+        }
+        assert world.operator is not None
+        counted = {
+            word: world.operator.metrics.jobs(word, "ns", world.kind.framework)
+            for word in ("created", "restarted", "successful")
+        }
+        runs = dict(Counter(world.kubelet.runs))
         await world.close()
-        return died
+        return runs, events, counted
 
     return run_virtual(main())
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["unsent", "unanswered"])
-@KINDS
-def test_killed_at_every_request_it_converges_and_runs_no_pod_twice(
-    after: bool, kind: str, policy: str
-) -> None:
-    number = 1
-    while run_killed_at(number, after, kind, policy):
-        number += 1
-    assert number > 20, f"only {number} requests: the test no longer covers the whole run"
 
 
 @pytest.mark.parametrize(
@@ -117,41 +107,19 @@ def test_killed_at_every_request_it_converges_and_runs_no_pod_twice(
     ],
     ids=lambda lag: "+".join(lag),
 )
-@KINDS
-def test_stale_caches_cause_no_duplicates(lag: dict[str, float], kind: str, policy: str) -> None:
+@EACH_SHAPE
+def test_stale_caches_cause_no_duplicates(lag: dict[str, float], shape: Shape) -> None:
     """Each watch shows the world seconds late, and differently late: no pod twice, no event twice."""
-
-    async def main() -> None:
-        world = World(kind, seconds=120.0, failures={"job-worker-1": 1})
-        lags = {world.kind.plural if name == "jobs" else name: seconds for name, seconds in lag.items()}
-        await world.start(LaggingTransport(world.api, lags))
-        await world.api.put(world.path, **make_job(kind=kind, policy=policy, cleanPodPolicy="All"))
-        await world.until(
-            "success and clean-up",
-            lambda: ("Succeeded", "True") in conditions(world.job) and not world.names("pods"),
-            3000,
-        )
-        await asyncio.sleep(300)
-        assert Counter(world.kubelet.runs) == {"job-master-0": 1, "job-worker-0": 1, "job-worker-1": 2}
-        events = {
-            (o["reason"], o["message"]): o["count"] for p, o in world.api.objects.items() if "/events/" in p
-        }
-        assert events[("SuccessfulCreatePod", "Created pod: job-master-0")] == 1
-        assert events[("SuccessfulCreateService", "Created service: job-master-0")] == 1
-        assert events[("SuccessfulDeletePod", "Deleted pod: job-worker-0")] == 1
-        assert world.operator is not None
-        for word in ("created", "restarted", "successful"):
-            counted = world.operator.metrics.jobs(word, "ns", world.kind.framework)
-            assert counted == 1, f"{word}: counted once"
-        await world.close()
-
-    run_virtual(main())
+    runs, events, counted = run_with(shape, lag)
+    assert runs == RESTART.expected_runs(shape)
+    assert events == run_with(shape, {})[1]
+    assert counted == {"created": 1, "restarted": 1, "successful": 1}
 
 
-@settings(max_examples=40)
-@KINDS
+@settings(max_examples=15)
+@EACH_SHAPE
 @given(seed=st.integers(0, 2**32))
-def test_converges_in_a_bad_world(seed: int, kind: str, policy: str) -> None:
+def test_converges_in_a_bad_world(seed: int, shape: Shape) -> None:
     """Lost requests and answers, server errors, lagging caches, broken and compacted watches, kills: at random.
 
     In the end the job has succeeded, its pods are gone, and each ran as often as it should.
@@ -159,10 +127,10 @@ def test_converges_in_a_bad_world(seed: int, kind: str, policy: str) -> None:
 
     async def main() -> None:
         choose = random.Random(seed)
-        failures = {"job-worker-1": 1, "job-worker-0": 2}
-        world = World(kind, seconds=choose.choice([30.0, 200.0]), failures=failures)
+        last, other = shape.pods[-1], shape.pods[-2]
+        world = world_of(shape, choose.choice([30.0, 200.0]), {last: 1, other: 2})
         await world.start(FlakyTransport(world.api, choose))
-        await world.api.put(world.path, **make_job(kind=kind, policy=policy, cleanPodPolicy="All"))
+        await world.api.put(world.path, **shape.job(RESTART.policy, **RESTART.run_policy))
         for _ in range(choose.randrange(12)):
             await asyncio.sleep(choose.uniform(0, 20))
             match choose.randrange(3):
@@ -174,19 +142,13 @@ def test_converges_in_a_bad_world(seed: int, kind: str, policy: str) -> None:
                 case 2:
                     world.api.compact()
                     await world.api.drop_streams()
-        await world.until(
-            "success and clean-up",
-            lambda: ("Succeeded", "True") in conditions(world.job) and not world.names("pods"),
-            5000,
-        )
+        await world.until("success and clean-up", lambda: RESTART.over(world), 5000)
         await asyncio.sleep(300)
-        assert not world.names("pods")
-        # Services are not asked for: as upstream, a service is found through its pod, so one whose pod was just
-        # being replaced, or that the cache did not show yet, stays until the job goes.
+        assert RESTART.over(world), "and it stays so"
+        # A pod that is missing, or has failed, when the job is seen to have succeeded is not made any more.
+        most = {name: 1 + {last: 1, other: 2}.get(name, 0) for name in shape.pods}
         runs = Counter(world.kubelet.runs)
-        assert runs["job-master-0"] == 1
-        # A worker whose failure was not seen before the master had succeeded is not replaced.
-        assert runs["job-worker-1"] <= 2 and runs["job-worker-0"] <= 3
+        assert runs.keys() <= most.keys() and all(runs[name] <= most[name] for name in most), runs
         await world.close()
 
     run_virtual(main())

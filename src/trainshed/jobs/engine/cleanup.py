@@ -1,7 +1,7 @@
 """What is deleted when: cleanPodPolicy for pods and services, time to live for the job.
 
-A service is found through the pod of the same name, and goes first: were the operator stopped between the two
-deletes, the pod would still be there to lead the next one to its service.
+A service goes with the pod of the same name, and before it; one whose pod is gone already goes, too. So what is left
+in the end does not depend on when the operator was stopped, or which request was refused.
 """
 
 from __future__ import annotations
@@ -60,12 +60,13 @@ def delete_job(job: Job) -> Delete:
 
 
 def _delete(children: Children, pods: list[Object]) -> list[Action]:
-    services = {name_of(service): service for service in children.services}
+    services = {name_of(service): service for service in children.services if not is_terminating(service)}
     actions: list[Action] = []
     for pod in pods:
-        service = services.get(name_of(pod))
-        if service is not None and not is_terminating(service):
+        if (service := services.get(name_of(pod))) is not None:
             actions.append(Delete.of(SERVICES, service, SERVICE_EVENTS))
         if not is_terminating(pod):
             actions.append(Delete.of(PODS, pod, POD_EVENTS))
+    for name in sorted(services.keys() - {name_of(pod) for pod in children.pods}):
+        actions.append(Delete.of(SERVICES, services[name], SERVICE_EVENTS))
     return actions
