@@ -14,6 +14,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Apply, Create, Delete
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES
 from trainshed.kube.meta.times import format_time
+from trainshed.testing import builders
 
 NOW = 1_700_000_000.0
 """The time in tests, in seconds since the epoch: 2023-11-14T22:13:20Z."""
@@ -24,17 +25,12 @@ PREFIX = "training.kubeflow.org/"
 
 def make_template(**container: Any) -> Object:
     """Return a pod template with one container called pytorch."""
-    return {"spec": {"containers": [{"name": "pytorch", "image": "torch:2", **container}]}}
+    return {"spec": builders.make_pod_spec(name="pytorch", image="torch:2", **container)}
 
 
 def make_replica(replicas: int | None = 1, policy: str | None = None, **more: Any) -> Object:
     """Return a replica spec; None leaves a field out."""
-    spec: Object = {"template": make_template()}
-    if replicas is not None:
-        spec["replicas"] = replicas
-    if policy is not None:
-        spec["restartPolicy"] = policy
-    return {**spec, **more}
+    return builders.make_replica(replicas, make_template()["spec"], restart_policy=policy, **more)
 
 
 def make_job(
@@ -49,22 +45,10 @@ def make_job(
     **run_policy: Any,
 ) -> Object:
     """Return a stored PyTorchJob. `master`/`workers` are counts, `policy` the restart policy of all."""
-    specs: Object = {}
-    if master is not None:
-        specs["Master"] = make_replica(master, policy)
-    if workers is not None:
-        specs["Worker"] = make_replica(workers, policy)
-    job: Object = {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
-        "metadata": {"name": name, "namespace": "ns", "uid": UID},
-        "spec": {"pytorchReplicaSpecs": specs if replicas is None else replicas, **(spec or {})},
-    }
-    if run_policy:
-        job["spec"]["runPolicy"] = run_policy
-    if status is not None:
-        job["status"] = status
-    return job
+    specs = [None if count is None else make_replica(count, policy) for count in (master, workers)]
+    fields = {**({} if replicas is None else {"pytorchReplicaSpecs": replicas}), **(spec or {})}
+    stored = {"namespace": "ns", "uid": UID}
+    return builders.make_job(name, *specs, metadata=stored, spec=fields, status=status, **run_policy)
 
 
 def read(document: Object) -> Job:

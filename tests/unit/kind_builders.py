@@ -15,6 +15,7 @@ from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.times import format_time
+from trainshed.testing import builders
 
 States: TypeAlias = Mapping[tuple[str, int], str | int]
 """By replica type and index: the phase of a pod, or the exit code with which its training container ended."""
@@ -24,12 +25,8 @@ def make_replica_of(
     kind: JobKind, count: int | None = 1, policy: str | None = None, **container: Any
 ) -> Object:
     """Return a replica spec with the training container; None leaves a field out."""
-    containers = [{"name": kind.container_name, "image": "i:1", **container}]
-    said = {"replicas": count, "restartPolicy": policy}
-    return {
-        **{key: value for key, value in said.items() if value is not None},
-        "template": {"spec": {"containers": containers}},
-    }
+    pod = builders.make_pod_spec(**{"name": kind.container_name, "image": "i:1", **container})
+    return builders.make_replica(count, pod, restart_policy=policy)
 
 
 def make_job_of(
@@ -45,13 +42,13 @@ def make_job_of(
     others = [f for f in msgspec.structs.fields(kind.spec) if f.required]
     said = {f.encode_name: "x" for f in others if f.encode_name != kind.replica_specs_field}
     replicas = {type_: make_replica_of(kind, count, policy) for type_, count in counts.items()}
-    job: Object = {
-        "apiVersion": kind.api_version,
-        "kind": kind.name,
-        "metadata": {"name": "train", "namespace": "ns", "uid": UID},
-        "spec": {"runPolicy": run_policy, kind.replica_specs_field: replicas, **said, **(spec or {})},
-    }
-    return job if status is None else {**job, "status": status}
+    return builders.make_job(
+        "train",
+        kind=kind.name,
+        metadata={"namespace": "ns", "uid": UID},
+        spec={kind.replica_specs_field: replicas, "runPolicy": run_policy, **said, **(spec or {})},
+        status=status,
+    )
 
 
 def make_pod_of(kind: JobKind, type_: str, index: int, state: str | int) -> Object:

@@ -106,6 +106,11 @@ def test_a_job_is_its_replicas_in_the_order_of_the_kind() -> None:
     assert "runPolicy" not in make_job()["spec"]
 
 
+def test_a_count_makes_pods_whose_container_trains_by_the_rules_of_the_kind() -> None:
+    (pods,) = make_job("train", 2, kind="JAXJob")["spec"]["jaxReplicaSpecs"].values()
+    assert pods["template"]["spec"]["containers"][0]["name"] == "jax"
+
+
 def test_mounts_are_directories_of_the_host() -> None:
     spec = make_pod_spec("true", mounts={"/out/put": "/tmp/x"}, grace_seconds=1, env=[])
     assert spec["containers"] == [

@@ -124,8 +124,9 @@ def make_job(
     facts = JOB_KINDS[kind]
     given = dict(zip(facts.type_names, replicas))
     assert len(given) == len(replicas), f"{kind} has the replica types {facts.type_names}"
+    container = make_pod_spec(name=facts.container_name)
     specs = {
-        type_: make_replica(replica) if isinstance(replica, int) else replica
+        type_: make_replica(replica, container) if isinstance(replica, int) else replica
         for type_, replica in given.items()
         if replica is not None
     }
