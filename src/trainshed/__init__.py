@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trainshed.sdk.check import NotHonoured, Verdict
     from trainshed.sdk.cluster import AsyncCluster
     from trainshed.sdk.errors import Explanation, JobFailed, UserError, explain
+    from trainshed.sdk.foresight.findings import Finding
     from trainshed.sdk.job import AsyncJob, Notice
     from trainshed.sdk.jobs import Event, LogLine
     from trainshed.sdk.local import ClusterStatus
@@ -45,6 +46,7 @@ __all__ = (
     "Event",
     "Explanation",
     "Failure",
+    "Finding",
     "Job",
     "JobFailed",
     "LogLine",
@@ -75,6 +77,7 @@ _HOMES = {
     "Event": "sdk.jobs",
     "Explanation": "sdk.errors",
     "Failure": "sdk.summary",
+    "Finding": "sdk.foresight.findings",
     "Job": "sdk.blocking",
     "JobFailed": "sdk.errors",
     "LogLine": "sdk.jobs",

@@ -12,6 +12,7 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of
 from trainshed.kube.meta.resources import NAMESPACES, Resource
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.offline import nearest_kind
 
 FIELD_MANAGER = "trainshed"
 
@@ -49,7 +50,8 @@ class Kinds:
                 group, _, version = api_version.rpartition("/")
                 return Resource(group, version, entry["name"], kind, entry["namespaced"])
         near = difflib.get_close_matches(kind, [r["kind"] for r in resources], n=1)
-        hint = f"did you mean {near[0]}?" if near else "kubectl api-resources lists what the cluster serves"
+        hint = f"did you mean {near[0]}?" if near else nearest_kind(obj)
+        hint = hint or "kubectl api-resources lists what the cluster serves"
         raise UserError(f'no matches for kind "{kind}" in version "{api_version}"', hint)
 
     async def _served(self, api_version: str) -> list[Object]:

@@ -222,7 +222,7 @@ class Cluster:
         return portal().call(self._cluster.apply(manifests))
 
     def check(self, manifests: Source) -> list[Verdict]:
-        """Return a verdict on each object, changing nothing: what is refused, and what has no effect here.
+        """Return a verdict on each object, changing nothing: what is refused, and what would go wrong.
 
         Raises:
             UserError: no manifest.

@@ -1,20 +1,25 @@
-"""What would become of manifests, as values: what the server refuses, and what this machine cannot honour."""
+"""What would become of manifests, as values: what a server refuses, and what would go wrong where it does not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainshed.client.client import Client
+from trainshed.cluster.images.directories import Image
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, name_of, section, spec_of
+from trainshed.kube.meta.objects import Object, name_of, namespace_of
+from trainshed.sdk import offline
 from trainshed.sdk import state as jobstate
-from trainshed.sdk.apply import Kinds, try_one
 from trainshed.sdk.errors import Explanation, UserError, explain
+from trainshed.sdk.fieldnames import unknown_fields
+from trainshed.sdk.foresight.findings import Finding, Severity
+from trainshed.sdk.foresight.foresee import of_object
+from trainshed.sdk.foresight.world import World
 
-_WITH_PODS = ("v1", "apps/v1", "batch/v1")
-"""Where a `template` is a pod's, in a shape that the server has checked."""
+if TYPE_CHECKING:
+    from trainshed.client.client import Client
 
 
 class NotHonoured(msgspec.Struct, frozen=True):
@@ -25,69 +30,105 @@ class NotHonoured(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What would become of one object. `refusal` is None when the server takes it."""
+    """What would become of one object.
+
+    `refusal` is None when the server takes it; `causes` are what is wrong then, a line each. `warnings` are the
+    server's, `findings` what is foreseen of an object that is taken.
+    """
 
     kind: str
     name: str
     refusal: Explanation | None = None
-    not_honoured: tuple[NotHonoured, ...] = ()
+    causes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    namespace: str = ""
 
     @property
     def accepted(self) -> bool:
         """Whether the server would take the object."""
         return self.refusal is None
 
+    @property
+    def can_start(self) -> bool:
+        """Whether the object is taken and nothing is known that keeps its pods from starting."""
+        return self.accepted and all(f.severity != Severity.ERROR for f in self.findings)
 
-async def examine(client: Client, objects: Sequence[Object], *, local: bool) -> list[Verdict]:
-    """Return a verdict on each object, changing nothing; `local` also asks what this machine cannot honour."""
+    @property
+    def not_honoured(self) -> tuple[NotHonoured, ...]:
+        """The fields that are taken and have no effect on this machine."""
+        return tuple(NotHonoured(f.path, f.message) for f in self.findings if f.code == "TS501")
+
+
+async def examine(
+    client: Client,
+    objects: Sequence[Object],
+    *,
+    local: bool,
+    images: Mapping[str, Image] | None = None,
+) -> list[Verdict]:
+    """Return a verdict on each object, changing nothing; `local` also asks what this machine cannot honour.
+
+    `images` are those that are registered on this machine.
+    """
+    from trainshed.sdk.apply import Kinds, try_one
+    from trainshed.sdk.foresight.gather import of_cluster
+
+    world = (await of_cluster(client, objects, (images or {}) if local else None)).with_objects(objects)
     kinds = Kinds(client)
-    return [await _verdict(client, kinds, obj, local=local) for obj in objects]
+    verdicts = []
+    for obj in objects:
+        try:
+            await try_one(client, await kinds.resource(obj), obj)
+            jobstate.require_replicas(obj)
+            warnings = offline.warnings_of(obj)
+        except (ApiError, UserError) as error:
+            verdicts.append(_refused(obj, error, world))
+        else:
+            verdicts.append(_accepted(obj, warnings, world))
+    return verdicts
 
 
-async def _verdict(client: Client, kinds: Kinds, obj: Object, *, local: bool) -> Verdict:
-    try:
-        await try_one(client, await kinds.resource(obj), obj)
-        jobstate.require_replicas(obj)
-    except (ApiError, UserError) as error:
-        refusal = explain(error)
-        assert refusal is not None
-        return Verdict(obj["kind"], name_of(obj), refusal)
-    return Verdict(obj["kind"], name_of(obj), None, tuple(not_honoured(obj)) if local else ())
+def examine_offline(objects: Sequence[Object], world: World) -> list[Verdict]:
+    """Return a verdict on each object without a server. What nobody knows without one is not said."""
+    whole = world.with_objects(objects)
+    verdicts = []
+    for obj in objects:
+        try:
+            jobstate.require_replicas(obj)
+            warnings = offline.judge(obj, world.namespace)
+        except (ApiError, UserError) as error:
+            verdicts.append(_refused(obj, error, whole))
+        else:
+            verdicts.append(_accepted(obj, warnings, whole))
+    return verdicts
 
 
-def not_honoured(obj: Object) -> list[NotHonoured]:
-    """Return the fields of an object, which the server takes, that this machine cannot honour."""
-    from trainshed.cluster.node.pod.unsupported import local_capabilities, unsupported_fields
-    from trainshed.cluster.scheduler.placement import UNREGARDED, unregarded_fields
-
-    capabilities = local_capabilities()
-    found = []
-    for path, template in _pod_templates(obj):
-        findings = unsupported_fields(template, capabilities)
-        findings += [(field, UNREGARDED) for field in unregarded_fields(template)]
-        found += [NotHonoured(path + field, why) for field, why in findings]
-    return found
+def _accepted(obj: Object, warnings: tuple[str, ...], world: World) -> Verdict:
+    return Verdict(
+        obj["kind"],
+        name_of(obj),
+        warnings=warnings,
+        findings=tuple(of_object(obj, world)),
+        namespace=namespace_of(obj),
+    )
 
 
-def _pod_templates(obj: Object) -> list[tuple[str, Object]]:
-    """Return the pods in the object with the path that leads to each."""
-    if not (obj["apiVersion"] in _WITH_PODS or jobstate.is_of_training(obj)):
-        return []
-    if obj["kind"] == "Pod":
-        return [("", obj)]
-    found = [
-        (f"{field}[{kind}].template.", spec["template"])
-        for field, specs in spec_of(obj).items()
-        if field.endswith("ReplicaSpecs") and jobstate.replica_specs(obj) is specs
-        for kind, spec in specs.items()
-        if isinstance(spec, dict) and isinstance(spec.get("template"), dict)
-    ]
-    spec = spec_of(obj)
-    others = {
-        "spec.template.": spec.get("template"),
-        "spec.jobTemplate.spec.template.": section(spec, "jobTemplate", "spec").get("template"),
-    }
-    return [
-        *((f"spec.{path}", t) for path, t in found),
-        *((path, t) for path, t in others.items() if isinstance(t, dict)),
-    ]
+def _refused(obj: Object, error: ApiError | UserError, world: World) -> Verdict:
+    refusal = explain(error)
+    assert refusal is not None
+    namespace = namespace_of(obj) or world.namespace
+    if isinstance(error, ApiError) and error.code == 404 and world.is_missing("Namespace", "", namespace):
+        refusal = msgspec.structs.replace(refusal, hint=f"kubectl create namespace {namespace}")
+    return Verdict(obj["kind"], name_of(obj), refusal, _causes(obj, error), namespace=namespace_of(obj))
+
+
+def _causes(obj: Object, error: ApiError | UserError) -> tuple[str, ...]:
+    """Return what is wrong, a line each; empty where the message alone says it."""
+    found = unknown_fields(str(error), offline.schema_of(obj))
+    if not found and isinstance(error, ApiError):
+        found = [
+            c.message if not c.field or c.field in c.message else f"{c.field}: {c.message}"
+            for c in error.causes
+        ]
+    return tuple(dict.fromkeys(found))

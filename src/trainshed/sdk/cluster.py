@@ -19,6 +19,7 @@ from trainshed.sdk.apply import Applied, apply_all
 from trainshed.sdk.check import Verdict
 from trainshed.sdk.connection import Target, open_client
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.images import known as known_images
 from trainshed.sdk.images import register_beside
 from trainshed.sdk.job import AsyncJob, LineHandler, NoticeHandler
 from trainshed.sdk.jobs import Found
@@ -131,12 +132,14 @@ class AsyncCluster:
         return await apply_all(self.client, objects, self.client.namespace)
 
     async def check(self, manifests: Source) -> list[Verdict]:
-        """Return a verdict on each object, changing nothing: what is refused, and what has no effect here.
+        """Return a verdict on each object, changing nothing: what is refused, and what would go wrong.
 
         Raises:
             UserError: no manifest.
         """
-        return await checking.examine(self.client, collect(manifests), local=self._target.is_local)
+        is_local = self._target.is_local
+        known = known_images(files_of(manifests), self._target.paths.images_file) if is_local else None
+        return await checking.examine(self.client, collect(manifests), local=is_local, images=known)
 
     async def run(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
+from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry, normalise
 from trainshed.cluster.sandbox.model import Layer
 from trainshed.kube.meta.objects import section
 from trainshed.sdk.errors import UserError
@@ -22,14 +22,31 @@ def register_beside(manifests: list[str], registry: ImageRegistry) -> list[str]:
         UserError: the file is malformed or names a directory that does not exist.
     """
     names: list[str] = []
-    seen: set[Path] = set()
-    for manifest in manifests:
-        folder = Path(manifest) if Path(manifest).is_dir() else Path(manifest).parent
-        file = folder / FILE_NAME
-        if manifest != "-" and file.is_file() and file not in seen:
-            seen.add(file)
-            names.extend(register(read(file), registry))
+    for file in _beside(manifests):
+        names.extend(register(read(file), registry))
     return names
+
+
+def known(manifests: list[str], registered: Path) -> dict[str, Image]:
+    """Return the images by normalised name: those in the registry's file, and those listed beside the manifests.
+
+    Raises:
+        UserError: an `images.yaml` is malformed.
+    """
+    found = dict(ImageRegistry(registered).list())
+    for file in _beside(manifests):
+        for name, image in read(file).items():
+            try:
+                found[normalise(name)] = image
+            except ImageProblem as error:
+                raise UserError(f"{file}: {error}") from error
+    return found
+
+
+def _beside(manifests: list[str]) -> list[Path]:
+    """Return the `images.yaml` of the folders in which the manifests are."""
+    folders = [Path(each) if Path(each).is_dir() else Path(each).parent for each in manifests if each != "-"]
+    return [folder / FILE_NAME for folder in dict.fromkeys(folders) if (folder / FILE_NAME).is_file()]
 
 
 def register(images: dict[str, Image], registry: ImageRegistry) -> list[str]:

@@ -7,25 +7,18 @@ of the job by which its objects name it, is left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import msgspec
 
-from trainshed.api.crd import crd
 from trainshed.api.kind import Kind
 from trainshed.api.registry import KINDS
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.registry import controlled
-from trainshed.kube.meta import errors
-from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object, copy_tree, name_of, objects, section
 from trainshed.kube.meta.plan import Apply, Create, Delete, Event, Plan
 from trainshed.kube.meta.resources import PODS, SERVICES, Resource
-from trainshed.kube.schema.cel import evaluate_rules
-from trainshed.kube.schema.decode import conform
-from trainshed.kube.schema.nodes import SchemaNode, from_crd
-from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.offline import admitted
 
 _UID = "the job's"
 _PASSES = 20
@@ -66,7 +59,9 @@ def render(job: Object, *, namespace: str = "", options: OperatorOptions | None 
         raise UserError(f"nothing acts on {job['kind']} of {job['apiVersion']}", f"kinds: {', '.join(KINDS)}")
     stored = copy_tree(job)
     stored["metadata"]["namespace"] = stored["metadata"].get("namespace") or namespace or "default"
-    stored, warnings = _admitted(kind, stored)
+    stored, warnings = admitted(kind, stored)
+    stored["metadata"]["uid"] = _UID
+    stored.pop("status", None)
     made, events = _settled(kind, stored, options or OperatorOptions())
     if not made:
         if events:
@@ -88,28 +83,6 @@ def render(job: Object, *, namespace: str = "", options: OperatorOptions | None 
 
 def _groups() -> set[str]:
     return {kind.group for kind in KINDS.values()}
-
-
-@cache
-def _schema(kind: Kind) -> SchemaNode:
-    return from_crd(crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
-
-
-def _admitted(kind: Kind, job: Object) -> tuple[Object, tuple[str, ...]]:
-    """Return the job as an API server stores it, and its warnings; ApiError where it would refuse it."""
-    schema = _schema(kind)
-    kept, _ = conform(job, schema, mode="strict", what=f"{kind.name} {name_of(job)}", builtin=False)
-    kept = apply_defaults(kept, schema)
-    found = validate(kept, schema) or evaluate_rules(kept, None, schema)
-    if found:
-        raise errors.invalid(kind.name, kind.group, name_of(job), found)
-    verdict = kind.validate(kept, None)
-    if verdict.errors:
-        causes = [Cause("FieldValueInvalid", str(error), error.path) for error in verdict.errors]
-        raise ApiError(403, "Forbidden", kind.denied(verdict.errors), causes=causes)
-    kept["metadata"]["uid"] = _UID
-    kept.pop("status", None)
-    return kept, verdict.warnings
 
 
 def _settled(kind: Kind, job: Object, options: OperatorOptions) -> tuple[list[Object], tuple[Event, ...]]:

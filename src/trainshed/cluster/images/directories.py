@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -108,8 +108,7 @@ class ImageRegistry:
 
     def resolve(self, name: str) -> Image | None:
         """Return the registered or built-in image, or None: the container then runs on the host's root."""
-        normal = normalise(name)
-        return self.list().get(normal) or BUILT_IN.get(re.sub(r"[:@][^/]*$", "", normal))
+        return find(self.list(), name)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -127,6 +126,12 @@ class ImageRegistry:
         with os.fdopen(descriptor, "wb") as file:
             file.write(encoded + b"\n")
         Path(temporary).replace(self._path)
+
+
+def find(images: Mapping[str, Image], name: str) -> Image | None:
+    """Return what stands for the image: one of `images`, or one that is built in. Raises ImageProblem."""
+    normal = normalise(name)
+    return images.get(normal) or BUILT_IN.get(re.sub(r"[:@][^/]*$", "", normal))
 
 
 def normalise(name: str) -> str:

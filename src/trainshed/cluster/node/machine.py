@@ -26,6 +26,7 @@ from trainshed.client.informer import Informer
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.dns import DnsController
+from trainshed.cluster.node.hardware import capacity
 from trainshed.cluster.node.node import Node, persist
 from trainshed.cluster.node.paths import NodePaths, remove_pod
 from trainshed.cluster.node.pod.environment import search_path
@@ -33,7 +34,7 @@ from trainshed.cluster.node.pod.nodecontext import MachineOptions, NodeContext
 from trainshed.cluster.node.pod.sandboxspec import python_prefix
 from trainshed.cluster.node.pod.starter import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.podfields import NodeFacts
-from trainshed.cluster.node.registration import Registration, capacity
+from trainshed.cluster.node.registration import Registration
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimeUnavailable, SandboxState
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES

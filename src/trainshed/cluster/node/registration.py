@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from trainshed import __version__
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
-from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.hardware import ARCHITECTURES, known_labels
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, status_of
 from trainshed.kube.meta.resources import LEASES, NODES
@@ -26,51 +25,12 @@ RENEW_SECONDS = 10.0
 KUBELET_VERSION = "v1.33.2"
 KUBELET_PORT = 10250
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 _READY = ("KubeletReady", "the node runs pods as sandboxed processes")
 _HEALTHY: Mapping[str, tuple[str, str]] = {
     "MemoryPressure": ("KubeletHasSufficientMemory", "memory is not watched"),
     "DiskPressure": ("KubeletHasNoDiskPressure", "disk space is not watched"),
     "PIDPressure": ("KubeletHasSufficientPID", "process ids are not watched"),
 }
-
-
-def capacity(directory: Path, *, max_pods: int, gpus: int) -> dict[str, str]:
-    """Return what this machine offers. `directory` is on the file system that pods write to."""
-    disk = os.statvfs(directory)
-    out = {
-        "cpu": str(cpu_count()),
-        "memory": f"{memory_bytes() // 1024}Ki",
-        "pods": str(max_pods),
-        "ephemeral-storage": f"{disk.f_blocks * disk.f_frsize // 1024}Ki",
-    }
-    if gpus:
-        out[gpu.RESOURCE] = str(gpus)
-    return out
-
-
-def cpu_count() -> int:
-    """Return the CPUs that this process may use, a cgroup's quota included; at least 1."""
-    count = len(os.sched_getaffinity(0))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        if quota != "max":
-            count = min(count, max(1, int(quota) // int(period)))
-    except (OSError, ValueError):
-        pass
-    return count
-
-
-def memory_bytes() -> int:
-    """Return the machine's memory, or the cgroup's limit when that is less."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        if limit != "max":
-            total = min(total, int(limit))
-    except (OSError, ValueError):
-        pass
-    return total
 
 
 def node_info() -> dict[str, str]:
@@ -92,19 +52,10 @@ def node_info() -> dict[str, str]:
 
 def node_object(name: str, labels: Mapping[str, str]) -> Object:
     """Return the Node to create: labels only, what it has is status."""
-    arch = ARCHITECTURES.get(platform.machine(), platform.machine())
-    known = {
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": arch,
-        "beta.kubernetes.io/os": "linux",
-        "beta.kubernetes.io/arch": arch,
-        "node-role.kubernetes.io/control-plane": "",
-    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {**known, **labels}},
+        "metadata": {"name": name, "labels": {**known_labels(name), **labels}},
         "spec": {},
     }
 

@@ -1,0 +1,63 @@
+"""The rules, applied to every object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from trainshed.kube.meta.objects import Object, name_of, namespace_of
+from trainshed.sdk.foresight import commands, honoured, placement, references, training
+from trainshed.sdk.foresight.findings import RULES, Finding, Noted
+from trainshed.sdk.foresight.templates import PodTemplate, templates
+from trainshed.sdk.foresight.world import CLUSTER_SCOPED, World
+
+OfTemplate: TypeAlias = Callable[[PodTemplate, World], Iterator[Noted]]
+OfJob: TypeAlias = Callable[[Sequence[PodTemplate], World], Iterator[Noted]]
+
+OF_TEMPLATE: tuple[OfTemplate, ...] = (
+    references.missing,
+    commands.unknown_images,
+    commands.installs,
+    placement.foreign_schedulers,
+    placement.unplaceable,
+    training.small_shared_memory,
+    training.port_elsewhere,
+    training.injected_sidecars,
+    training.variables_set_twice,
+    honoured.not_honoured,
+)
+"""What is asked of each template of pods."""
+OF_JOB: tuple[OfJob, ...] = (placement.not_all_at_once, training.colliding_ports)
+"""What is asked of all templates of a training job together."""
+
+
+def foresee(objects: Sequence[Object], world: World) -> tuple[Finding, ...]:
+    """Return what is foreseen of the objects, in their order; what they bring along counts as there.
+
+    Objects of any shape are taken: of those that an API server would refuse less is said.
+    """
+    whole = world.with_objects(objects)
+    return tuple(finding for obj in objects for finding in of_object(obj, whole))
+
+
+def of_object(obj: Object, world: World) -> Iterator[Finding]:
+    """Yield what is foreseen of one object."""
+    found = templates(obj)
+    noted = list(_of_namespace(obj, world))
+    noted += [each for template in found for rule in OF_TEMPLATE for each in rule(template, world)]
+    if str(obj["apiVersion"]).startswith("kubeflow.org/"):
+        noted += [each for rule in OF_JOB for each in rule(found, world)]
+    for each in dict.fromkeys(noted):
+        severity = RULES[each.code].severity
+        yield Finding(each.code, severity, str(obj["kind"]), name_of(obj), each.path, each.message, each.fix)
+
+
+def _of_namespace(obj: Object, world: World) -> Iterator[Noted]:
+    namespace = namespace_of(obj) or world.namespace
+    if obj["kind"] not in CLUSTER_SCOPED and world.is_missing("Namespace", "", namespace):
+        yield Noted(
+            "TS106",
+            "metadata.namespace" if namespace_of(obj) else "",
+            f"there is no namespace {namespace}",
+            f"kubectl create namespace {namespace}",
+        )

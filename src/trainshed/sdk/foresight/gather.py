@@ -1,0 +1,98 @@
+"""Reads the World: from a cluster, or of this machine alone."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainshed.cluster.images.directories import Image
+from trainshed.cluster.node.pod.unsupported import local_capabilities
+from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import Object, namespace_of
+from trainshed.sdk.foresight.references import references
+from trainshed.sdk.foresight.templates import templates
+from trainshed.sdk.foresight.world import World
+
+if TYPE_CHECKING:
+    from trainshed.client.client import Client
+
+SCHEDULERS = frozenset({DEFAULT_SCHEDULER})
+"""Who places pods on the local cluster."""
+
+
+async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[str, Image] | None) -> World:
+    """Return what the cluster has of that which the objects refer to. What may not be read stays unknown.
+
+    `images` are those of the local cluster; None for a cluster elsewhere, which pulls its own.
+    """
+    from trainshed.kube.meta.resources import NODES
+
+    world = World(namespace=client.namespace)
+    wanted = {
+        world.key(kind, template.namespace, name)
+        for obj in objects
+        for template in templates(obj)
+        for _, kind, name, _ in references(template)
+    }
+    wanted |= {("Namespace", "", namespace_of(obj) or client.namespace) for obj in objects}
+    keys = sorted(wanted)
+    found: list[Object | None | ApiError] = await asyncio.gather(*(_read(client, *key) for key in keys))
+    try:
+        nodes: Sequence[Object] | None = (await client.list(NODES)).items
+    except ApiError:
+        nodes = None
+    return World(
+        namespace=client.namespace,
+        found={k: obj for k, obj in zip(keys, found, strict=True) if not isinstance(obj, ApiError)},
+        nodes=nodes,
+        images=images,
+        schedulers=SCHEDULERS if images is not None else None,
+        capabilities=local_capabilities() if images is not None else None,
+    )
+
+
+async def _read(client: Client, kind: str, namespace: str, name: str) -> Object | None | ApiError:
+    """Return the object, None where there is none, and the refusal where nobody says."""
+    from trainshed.kube.meta import resources
+
+    resource = {
+        each.kind: each
+        for each in (
+            resources.PERSISTENTVOLUMECLAIMS,
+            resources.CONFIGMAPS,
+            resources.SECRETS,
+            resources.SERVICEACCOUNTS,
+            resources.PRIORITYCLASSES,
+            resources.NAMESPACES,
+        )
+    }[kind]
+    try:
+        return await client.get(resource, name, namespace or None)
+    except ApiError as error:
+        return None if error.code == 404 else error
+
+
+def of_machine(namespace: str, images: Mapping[str, Image]) -> World:
+    """Return what is known without a cluster: this machine as its one node, and the registered images."""
+    from trainshed.cluster.node.devices import gpu
+    from trainshed.cluster.node.hardware import capacity, known_labels
+
+    name = platform.node()
+    offered = capacity(
+        Path.home() if Path.home().is_dir() else Path("/"), max_pods=110, gpus=len(gpu.detect())
+    )
+    node = {
+        "metadata": {"name": name, "labels": known_labels(name)},
+        "status": {"allocatable": offered, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    return World(
+        namespace=namespace,
+        nodes=[node],
+        images=images,
+        schedulers=SCHEDULERS,
+        capabilities=local_capabilities(),
+    )

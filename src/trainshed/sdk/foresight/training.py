@@ -1,0 +1,111 @@
+"""What makes a training job hang or fail although every field of it is right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from trainshed.api.registry import KINDS
+from trainshed.kube.meta.objects import objects, section
+from trainshed.sdk.foresight.commands import words
+from trainshed.sdk.foresight.findings import Noted
+from trainshed.sdk.foresight.templates import PodTemplate
+from trainshed.sdk.foresight.world import World
+
+_LOADERS = re.compile(r"(?:num|loader|dataloader)[-_]?(?:num[-_]?)?workers?[= ]+([1-9][0-9]*)")
+_SHARED = "/dev/shm"  # noqa: S108  (a path in a pod)
+_INJECT = ("sidecar.istio.io/inject", "linkerd.io/inject")
+_NAMESPACE_INJECTS = {"istio-injection": "enabled", "linkerd.io/inject": "enabled"}
+SET_BY_OPERATOR = {
+    "PyTorchJob": ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "PET_NNODES", "PET_NPROC_PER_NODE"),
+    "TFJob": ("TF_CONFIG",),
+    "JAXJob": ("COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES", "PROCESS_ID"),
+    "XGBoostJob": ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "WORKER_ADDRS", "WORKER_PORT"),
+    "PaddleJob": ("PADDLE_JOB_ID", "PADDLE_MASTER", "PADDLE_NNODES"),
+    "MXJob": ("MX_CONFIG",),
+}
+
+
+def small_shared_memory(template: PodTemplate, world: World) -> Iterator[Noted]:
+    """Yield the containers whose data loaders would share 64 MiB, as containers of a cluster have them."""
+    if world.is_local:
+        return  # the machine's own /dev/shm
+    for path, container in template.containers():
+        match = _LOADERS.search(" ".join(words(container)))
+        mounted = any(mount.get("mountPath") == _SHARED for mount in objects(container, "volumeMounts"))
+        if match is not None and not mounted:
+            yield Noted(
+                "TS401",
+                f"{path}.volumeMounts",
+                f"{match[1]} data loader workers share a /dev/shm of 64 MiB (Bus error)",
+                "mount an emptyDir with `medium: Memory` at /dev/shm",
+            )
+
+
+def colliding_ports(found: Sequence[PodTemplate], world: World) -> Iterator[Noted]:
+    """Yield the replicas with the node's network that meet each other on a node."""
+    on_host = [t for t in found if t.spec.get("hostNetwork") is True]
+    nodes = len(world.nodes) if world.nodes is not None else None
+    count = sum(t.count for t in on_host)
+    if count > 1 and nodes is not None and nodes < count:
+        yield Noted(
+            "TS402",
+            f"{on_host[0].path}spec.hostNetwork",
+            f"{count} replicas share the network of {nodes} node{'s' if nodes > 1 else ''} and listen on the same port",
+            "leave hostNetwork out",
+        )
+
+
+def port_elsewhere(template: PodTemplate, world: World) -> Iterator[Noted]:
+    """Yield the job's port where it stands in a container whose ports are not looked at."""
+    kind = KINDS.get(str(template.owner.get("kind")))
+    port, trains = getattr(kind, "port", None), getattr(kind, "container_name", "")
+    if port is None:
+        return
+    for path, container in template.containers():
+        for index, each in enumerate(objects(container, "ports")):
+            if each.get("name") == port.name and container.get("name") != trains:
+                yield Noted(
+                    "TS403",
+                    f"{path}.ports[{index}]",
+                    f"{port.name} is read from the container {trains}; the job uses {port.number}",
+                    f"name it in {trains}",
+                )
+
+
+def injected_sidecars(template: PodTemplate, world: World) -> Iterator[Noted]:
+    """Yield the templates into whose pods a service mesh puts a container that does not end."""
+    metadata = section(template.pod, "metadata")
+    told = {**section(metadata, "labels"), **section(metadata, "annotations")}
+    if any(str(told.get(key)).lower() in ("false", "disabled") for key in _INJECT):
+        return
+    asked = next((k for k in _INJECT if str(told.get(k)).lower() in ("true", "enabled")), "")
+    namespace = world.found.get(world.key("Namespace", "", template.namespace or world.namespace)) or {}
+    labels = section(namespace, "metadata", "labels")
+    by_namespace = any(labels.get(key) == value for key, value in _NAMESPACE_INJECTS.items())
+    if asked or by_namespace:
+        why = f"{asked} asks for it" if asked else "the namespace's label asks for it"
+        yield Noted(
+            "TS404",
+            f"{template.path}metadata.annotations",
+            f"a mesh's sidecar is put into the pods, which then never end ({why})",
+            'annotate the template with `sidecar.istio.io/inject: "false"`',
+        )
+
+
+def variables_set_twice(template: PodTemplate, world: World) -> Iterator[Noted]:
+    """Yield the variables of the rendezvous that a container sets itself: of two, the later one counts."""
+    kind = str(template.owner.get("kind"))
+    names = SET_BY_OPERATOR.get(kind, ())
+    trains = getattr(KINDS.get(kind), "container_name", "")
+    for path, container in template.containers():
+        if container.get("name") != trains:
+            continue
+        for index, variable in enumerate(objects(container, "env")):
+            if variable.get("name") in names:
+                yield Noted(
+                    "TS405",
+                    f"{path}.env[{index}]",
+                    f"the operator sets {variable['name']} for each replica, after yours",
+                    "leave it out",
+                )
