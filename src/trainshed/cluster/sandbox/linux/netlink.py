@@ -23,6 +23,7 @@ _NLMSG_ERROR = 2
 _IFF_UP = 1
 _IFLA_ADDRESS = 1
 _IFLA_IFNAME = 3
+_IFLA_MTU = 4
 _IFLA_MASTER = 10
 _IFLA_LINKINFO = 18
 _IFLA_NET_NS_FD = 28
@@ -87,24 +88,33 @@ class NetworkNamespace:
                 raise OSError(-code, os.strerror(-code))
             return
 
-    def add_bridge(self, name: str, hardware: bytes) -> None:
-        """Create a bridge that is up. A fixed hardware address: else it is the lowest of its ports'."""
+    def add_bridge(self, name: str, hardware: bytes, mtu: int) -> None:
+        """Create a bridge that is up; `mtu` is in bytes.
+
+        A fixed hardware address: else it is the lowest of its ports'.
+        """
         body = interface(_IFF_UP, _IFF_UP)
         body += attribute(_IFLA_IFNAME, name.encode() + b"\0")
         body += attribute(_IFLA_ADDRESS, hardware)
+        body += attribute(_IFLA_MTU, struct.pack("=I", mtu))
         body += attribute(_IFLA_LINKINFO, attribute(_IFLA_INFO_KIND, b"bridge"))
         self._request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
 
-    def add_veth(self, name: str, bridge: int, peer: str, hardware: bytes, peer_namespace: int) -> None:
-        """Create a pair: `name` here, up, on the bridge with that index; `peer` in the namespace of an fd."""
+    def add_veth(
+        self, name: str, bridge: int, peer: str, hardware: bytes, peer_namespace: int, mtu: int
+    ) -> None:
+        """Create a pair: `name` here, up, on the bridge with that index; `peer` in the namespace of an fd. `mtu` is in
+        bytes."""
         other = interface()
         other += attribute(_IFLA_IFNAME, peer.encode() + b"\0")
         other += attribute(_IFLA_ADDRESS, hardware)
+        other += attribute(_IFLA_MTU, struct.pack("=I", mtu))
         other += attribute(_IFLA_NET_NS_FD, struct.pack("=I", peer_namespace))
         info = attribute(_IFLA_INFO_KIND, b"veth")
         info += attribute(_IFLA_INFO_DATA, attribute(_VETH_INFO_PEER, other))
         body = interface(_IFF_UP, _IFF_UP)
         body += attribute(_IFLA_IFNAME, name.encode() + b"\0")
+        body += attribute(_IFLA_MTU, struct.pack("=I", mtu))
         body += attribute(_IFLA_MASTER, struct.pack("=I", bridge))
         body += attribute(_IFLA_LINKINFO, info)
         self._request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)

@@ -10,6 +10,8 @@ from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.linux.netlink import NetworkNamespace, address_of
 
 BRIDGE = "trainshed0"
+MTU = 65_535
+"""In bytes, the most that a veth and a bridge take: frames never leave the machine, and every one of them costs."""
 _LOOPBACK = 1  # the index of `lo` in every namespace
 
 
@@ -18,7 +20,7 @@ def enter_new_cluster_network() -> None:
     syscalls.unshare(syscalls.CLONE_NEWNET)
     network = NetworkNamespace()
     network.set_up(_LOOPBACK)
-    network.add_bridge(BRIDGE, address_of(GATEWAY))
+    network.add_bridge(BRIDGE, address_of(GATEWAY), MTU)
     bridge = socket.if_nametoindex(BRIDGE)
     network.add_address(bridge, GATEWAY, POD_PREFIX_LENGTH)
     network.add_address(bridge, API_ADDRESS, 32)
@@ -38,7 +40,7 @@ def enter_new_pod_network(cluster: int, ip: str) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         high, low = socket.inet_aton(ip)[2:]
-        outside.add_veth(f"pod{high}-{low}", bridge, "eth0", address_of(ip), own)
+        outside.add_veth(f"pod{high}-{low}", bridge, "eth0", address_of(ip), own, MTU)
     finally:
         os.close(own)
         outside.close()
