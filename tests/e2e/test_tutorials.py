@@ -17,6 +17,15 @@ from tests.e2e.tutorial import Tutorial, environment_for
 
 ROOT = Path(__file__).parent.parent.parent
 TUTORIALS = ("storage-and-job", "torchrun-elastic", "code-from-git", "sdk-from-a-notebook")
+FRAMEWORKS = (
+    "tensorflow",
+    "mpi",
+    "xgboost",
+    "jax",
+    pytest.param("paddle", marks=pytest.mark.paddle),
+    "mxnet",
+)
+"""Each trains for real, with what the extra of its name installs."""
 EXPECTED_ACCURACY = 0.79
 """The figure of the walk-through after one epoch."""
 
@@ -37,7 +46,20 @@ def reader() -> Iterator[Path]:
 def test_a_reader_gets_what_the_tutorial_shows(
     name: str, which: int, session_cluster: Cluster, reader: Path
 ) -> None:
-    cluster = session_cluster
+    transcript = follow(name, which, session_cluster, reader)
+    accuracies = [float(value) for value in re.findall(r"^accuracy=(\S+)", transcript, re.M)]
+    assert all(value >= EXPECTED_ACCURACY for value in accuracies), accuracies
+    assert accuracies or name == "sdk-from-a-notebook"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_framework_trains_as_its_tutorial_shows(name: str, session_cluster: Cluster, reader: Path) -> None:
+    follow(name, -1, session_cluster, reader)
+
+
+def follow(name: str, which: int, cluster: Cluster, reader: Path) -> str:
+    """Do what the tutorial says with one kubectl, and return all that was printed."""
     cluster.up()
     cluster.until_operator()
     work = reader / "work"
@@ -53,8 +75,4 @@ def test_a_reader_gets_what_the_tutorial_shows(
     except AssertionError:
         print(cluster.diagnostics())
         raise
-    accuracies = [
-        float(value) for text in tutorial.transcript for value in re.findall(r"^accuracy=(\S+)", text, re.M)
-    ]
-    assert all(value >= EXPECTED_ACCURACY for value in accuracies), accuracies
-    assert accuracies or name == "sdk-from-a-notebook"
+    return "".join(tutorial.transcript)

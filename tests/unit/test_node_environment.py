@@ -176,6 +176,8 @@ def test_proxy_variables_only_when_egress_is_by_proxy():
         ({"WORLD_SIZE": "3"}, 2, "1"),
         ({"WORLD_SIZE": "2"}, 16, "8"),
         ({"PET_NNODES": "1:4"}, 16, "4"),
+        ({"NUM_PROCESSES": "3"}, 2, "1"),
+        ({"PADDLE_NNODES": "2"}, 16, "8"),
         ({"PET_NNODES": "2", "WORLD_SIZE": "8"}, 16, "2"),
         ({"WORLD_SIZE": "1"}, 16, None),
         ({}, 16, None),

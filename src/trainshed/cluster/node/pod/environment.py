@@ -95,6 +95,8 @@ def proxy_environment(egress: Egress) -> dict[str, str]:
     return out
 
 
+_COUNTS = ("WORLD_SIZE", "PET_NNODES", "NUM_PROCESSES", "PADDLE_NNODES")
+
 OPENMP_THREADS = "OMP_NUM_THREADS"
 """How many threads the numeric libraries of a process start.
 
@@ -117,8 +119,8 @@ def thread_environment(declared: Mapping[str, str], cores: int) -> dict[str, str
 
 
 def _ranks(declared: Mapping[str, str]) -> int:
-    """Return how many pods train together, as the operator tells them: WORLD_SIZE, or PET_NNODES `min:max`."""
-    found = [declared.get("WORLD_SIZE", ""), declared.get("PET_NNODES", "").rpartition(":")[2]]
+    """Return how many pods train together, as the operator tells them; PET_NNODES may be `min:max`."""
+    found = [declared.get(name, "").rpartition(":")[2] for name in _COUNTS]
     return max((int(text) for text in found if text.isdigit()), default=1)
 
 
