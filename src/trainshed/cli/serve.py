@@ -27,6 +27,7 @@ from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import Resource
 from trainshed.operator.install import embedded_objects
+from trainshed.tekton import crds
 
 MODULE = "trainshed.cli.serve"
 
@@ -44,7 +45,7 @@ def main() -> None:
     options = Options(
         nodes=args.nodes,
         port=args.port,
-        install=_steps(embedded_objects()),
+        install=_steps([*crds.crds(), *embedded_objects()]),
         admission=admission(),
     )
     try:

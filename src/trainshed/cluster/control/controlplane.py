@@ -39,9 +39,11 @@ from trainshed.cluster.control.launcher import Info, Report, start_ticks
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
+from trainshed.cluster.controllers.tekton.part import Tekton
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
+from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.node.devices.gpu import detect
 from trainshed.cluster.node.machine import Machine, NodeOptions
 from trainshed.cluster.node.membership import settle_nodes
@@ -174,6 +176,7 @@ async def _serve(
         ReplicaSetController(client, informers),
         DeploymentController(client, informers),
         JobController(client, informers),
+        Tekton(client, informers, ImageRegistry(paths.images_file)),
         GarbageCollector(client, store),
         informers,
         api,

@@ -283,6 +283,14 @@ def _evaluate(rule: str, variables: dict[str, Any]) -> Any:
         raise
 
 
+def evaluate(expression: str) -> Any:
+    """Return the value of an expression without variables; ValueError says why there is none."""
+    try:
+        return _evaluate(expression, {})
+    except _RuleError as error:
+        raise ValueError(str(error)) from error
+
+
 def _substring(text: str, start: int, end: int | None = None) -> str:
     if not 0 <= start <= (len(text) if end is None else end) <= len(text):
         raise ValueError("index out of range")
