@@ -20,6 +20,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.registry import controlled
+from trainshed.operator import customruns
 from trainshed.operator.metrics import Metrics
 from trainshed.operator.reconciler import Reconciler
 
@@ -52,6 +53,16 @@ class Operator:
             self.reconcilers[one.kind.controller_name] = Reconciler(
                 one, client, self._informers, recorder, self.metrics, options, threads=threads, now=now
             )
+        recorder = EventRecorder(client, customruns.NAME, now=now)
+        self._recorders.append(recorder)
+        self._custom_runs = customruns.CustomRunController(
+            client,
+            [KINDS[name] for name in kinds],
+            SharedInformers(client, namespace),
+            self._informers,
+            recorder,
+            now=now,
+        )
 
     @property
     def synced(self) -> bool:
@@ -68,6 +79,7 @@ class Operator:
             async with asyncio.TaskGroup() as group:
                 for reconciler in self.reconcilers.values():
                     group.create_task(reconciler.run())
+                group.create_task(self._custom_runs.run())
         finally:
             mirrors.cancel()
             await asyncio.gather(mirrors, return_exceptions=True)
@@ -76,6 +88,7 @@ class Operator:
         """Let running reconciles end; `run` then returns."""
         for reconciler in self.reconcilers.values():
             reconciler.stop()
+        self._custom_runs.stop()
 
     async def close(self, timeout: float = 2.0) -> None:
         """Write the events that wait, for at most `timeout` seconds. The client stays open."""

@@ -6,6 +6,7 @@ replaced in place. The permissions are fewer: exactly what this operator asks fo
     execution.py, reconciler.py, manager.py   jobs, and what their kinds declare to own
     client/events.py                          events
     client/leader.py                          leases, in the operator's own namespace
+    customruns.py                             CustomRuns of distributed steps, and the jobs made for them
     certificates.py                           one Secret and one webhook configuration, with the webhook only
 """
 
@@ -20,6 +21,7 @@ from trainshed.api.registry import KINDS
 from trainshed.jobs.registry import all_grants, all_verbs
 from trainshed.kube.meta.objects import Object
 from trainshed.operator.flags import CERTIFICATE_SECRET, DEFAULT_LEASE
+from trainshed.tekton.resources import CUSTOMRUNS
 
 NAME = "training-operator"
 NAMESPACE = "kubeflow"
@@ -47,11 +49,17 @@ def cluster_role() -> Object:
     rules += [_rule(grant.group, [grant.resource], [*grant.verbs]) for grant in all_grants()]
     for group, plurals in _plurals().items():
         rules += [
-            _rule(group, plurals, ["delete", "get", "list", "watch"]),
+            _rule(group, plurals, ["create", "delete", "get", "list", "watch"]),
             # Children block the deletion of their job in the foreground; clusters may ask for this right then.
             _rule(group, [f"{plural}/finalizers" for plural in plurals], ["update"]),
             _rule(group, [f"{plural}/status" for plural in plurals], ["get", "patch", "update"]),
         ]
+    runs = CUSTOMRUNS.plural
+    rules += [
+        _rule(CUSTOMRUNS.group, [runs], ["get", "list", "watch"]),
+        _rule(CUSTOMRUNS.group, [f"{runs}/finalizers"], ["update"]),
+        _rule(CUSTOMRUNS.group, [f"{runs}/status"], ["get", "patch", "update"]),
+    ]
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRole",

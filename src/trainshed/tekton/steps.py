@@ -23,6 +23,8 @@ _HOPELESS = {
     "CreateContainerError": "CreateContainerError",
 }
 
+_NEVER_RAN = ("StartError", "ContainerCannotRun")
+
 
 class ResultError(Exception):
     """A result is not of its declared type."""
@@ -81,6 +83,10 @@ def hopeless(pod: Object) -> Failure | None:
         if reason:
             message = waiting.get("message") or waiting["reason"]
             return Failure(reason, f'the container "{status.get("name")}" cannot start: {message}')
+        ended = section(status, "state", "terminated")
+        if ended.get("reason") in _NEVER_RAN:  # what comes after it would wait for its end in vain
+            text = f'"{status.get("name")}" exited with code {ended.get("exitCode")}: {ended["reason"]}'
+            return Failure("StepFailed", f"{text} {ended.get('message') or ''}".strip())
     return None
 
 
@@ -212,6 +218,18 @@ def results(pod: Object, spec: Object) -> list[Object]:
                 out.append({"name": name, "type": wanted, "value": value})
         elif name in found:
             out.append({"name": name, "type": wanted, "value": typed(name, found[name], wanted)})
+    return out
+
+
+def task_results(pods: Sequence[Object]) -> dict[str, str]:
+    """Return what containers of pods left as results of a task, by name; the first pod that has one wins."""
+    out: dict[str, str] = {}
+    for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
+        for status in container_statuses(pod):
+            message = section(status, "state", "terminated").get("message")
+            for entry in _entries(str(message or "")):
+                if entry.get("type") == _TASK_RESULT:
+                    out.setdefault(str(entry["key"]), str(entry.get("value")))
     return out
 
 

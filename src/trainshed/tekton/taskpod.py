@@ -65,13 +65,14 @@ class Entrypoint(msgspec.Struct, frozen=True):
     """How the program that starts each step is called on the node."""
 
     python: str
-    file: str
+    program: tuple[str, ...]
+    """A file, or `-c` and the program itself where users of pods cannot read the file."""
 
     def command(self, what: Object) -> list[str]:
         """Return the command line up to where the step's own begins."""
         text = base64.b64encode(json.dumps(what).encode()).decode()
         parts = [text[i : i + _PART_BYTES] for i in range(0, len(text), _PART_BYTES)]
-        return [self.python, "-I", "-S", self.file, *parts, "--"]
+        return [self.python, "-I", "-S", *self.program, *parts, "--"]
 
 
 class Task(msgspec.Struct, frozen=True):

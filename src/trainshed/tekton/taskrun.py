@@ -57,7 +57,7 @@ class Observed(msgspec.Struct, frozen=True):
     claims: frozenset[str] = frozenset()
     images: Mapping[str, Sequence[str]] = {}
     """The command of each image that has one."""
-    entrypoint: Entrypoint = Entrypoint("python3", "entrypoint.py")
+    entrypoint: Entrypoint = Entrypoint("python3", ("entrypoint.py",))
     now: float = 0.0
 
 
@@ -78,8 +78,10 @@ def pod_name(run: Object) -> str:
 def decide(observed: Observed) -> Plan:
     """Return what to do about the run now."""
     run, now = observed.run, observed.now
-    if is_terminating(run) or conditions.is_done(run):
+    if is_terminating(run):
         return Plan()
+    if conditions.is_done(run):
+        return Plan(actions=tuple(_leftover(observed.pods)))
     status: Object = copy_tree(status_of(run))
     spec = reading.run_spec(run)
     events: list[Event] = []
@@ -117,6 +119,11 @@ def decide(observed: Observed) -> Plan:
     return _watched(observed, spec, status, task, found, events, left)
 
 
+def _leftover(pods: Sequence[Object]) -> list[Action]:
+    """Return the deletions of pods that nobody waits for any more."""
+    return [Delete.of(PODS, p) for p in pods if not is_terminating(p) and not steps.is_complete(p)]
+
+
 def _task(observed: Observed, spec: Object, status: Object) -> Task:
     """Return the task with everything filled in, and write its spec into the status. Raises Refused."""
     run = observed.run
@@ -152,7 +159,8 @@ def _resolved(observed: Observed, spec: Object, bindings: Sequence[Object]) -> O
     declared = declared_in(inline)
     given = values_of(objects(spec, "params"))
     params = resolve(declared, given)
-    first = {**params.scope(), **_context(observed, spec)}
+    older = {f"inputs.{name}": value for name, value in params.scope().items()}
+    first = {**older, **params.scope(), **_context(observed, spec)}
     try:
         inline = with_actions(inline, observed.actions, first)
     except StepActionError as error:
@@ -258,7 +266,9 @@ def _watched(
         return _failed(observed, spec, status, Failure("TaskRunValidationFailed", str(error)), events)
     stuck = steps.hopeless(found)
     if stuck is not None:
-        return _cut_short(observed, spec, status, found, stuck, events)
+        status["steps"] = steps.ended_steps(objects(status, "steps"), stuck.reason, 1, format_time(now))
+        plan = _failed(observed, spec, status, stuck, events)
+        return msgspec.structs.replace(plan, actions=tuple(_leftover([found])))
     if is_terminating(found):
         gone = Failure("PodDeleted", f'the pod "{name_of(found)}" was deleted before its steps were done')
         return _cut_short(observed, spec, status, found, gone, events)
@@ -283,7 +293,7 @@ def _cut_short(
         return Plan(actions=(Delete.of(PODS, found),), events=tuple(events))
     if found is not None:
         if is_terminating(found) and not steps.is_complete(found):
-            return Plan(events=tuple(events))  # its last words are still to come
+            return Plan(status=status, events=tuple(events))  # its last words are still to come
         try:
             status.update(steps.describe(found, section(status, "taskSpec")))
         except steps.ResultError:

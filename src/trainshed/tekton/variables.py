@@ -60,9 +60,11 @@ def _look_up(reference: str, scope: Scope) -> Any:
 
 
 def _whole(text: str, scope: Scope) -> list[str] | dict[str, str] | None:
-    """Return the array or object that a text is a reference to, and nothing else."""
-    found = _REFERENCE.fullmatch(text.strip()) if "[*]" in text else None
-    value = _look_up(found[1], scope) if found else None
+    """Return the array or object that a text is a reference to, and nothing else; with `[*]` or, as of old, without."""
+    found = _REFERENCE.fullmatch(text.strip()) if "$(" in text else None
+    if found is None:
+        return None
+    value = _look_up(found[1], scope) if "[*]" in text else scope.get(canonical(found[1]))
     return value if isinstance(value, list | dict) else None
 
 

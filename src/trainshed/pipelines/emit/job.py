@@ -2,7 +2,7 @@
 
 `DistributedStep` of `trainshed.dev/v1alpha1` is not stored by itself: Tekton makes a CustomRun of it. Whoever
 reconciles that CustomRun creates `spec.job` with these replaced in every string: `$(params.NAME)` by the CustomRun's
-parameters, and `$(workspaces.NAME.claim)` by the claim of its workspace.
+parameters, `$(workspaces.NAME.claim)` by the claim of its workspace, `$(context.task.retry-count)` by the attempt.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ def _job(
         exposed,
         data=DATA_PATH,
         run="$(params.trainshed-run)",
-        attempt="0",
+        attempt="$(context.task.retry-count)",
     )
+    if step.metrics:
+        args += ["--message", "/dev/termination-log"]
     made = container(pipeline, step, options, strategy.container, command, args)
     made["volumeMounts"].append({"name": "data", "mountPath": DATA_PATH})
     claims = [v.name for v in pipeline.settings.volumes if v.size is not None]

@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     ):
         made.add_argument(f"--{name}", action="append", default=[], help=what)
     made.add_argument("--results", help="directory for metrics, one file each")
+    made.add_argument("--message", help="file for all metrics together, as a container's last words")
     made.add_argument("--report", help="file for the HTML page")
     made.add_argument("--work", help="directory in which the step's code runs; made if absent")
     made.add_argument("--trust-data", action="store_true", help="load pickles of other runs")
@@ -100,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output_folders=pairs["output"],
         results=pairs["result"],
         results_folder=given.results,
+        message=given.message,
         saves=own == 0,
         trusted=given.trust_data,
     )

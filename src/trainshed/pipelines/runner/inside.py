@@ -81,6 +81,7 @@ class Session:
 
     def _write_metrics(self) -> None:
         where = self._circumstances
+        words = []
         for metric in self._program.metrics:
             value = self._names.get(metric.variable)
             number = _number(value)
@@ -95,6 +96,9 @@ class Session:
             for file in files:
                 Path(file).parent.mkdir(parents=True, exist_ok=True)
                 Path(file).write_text(text)
+            words.append({"key": metric.key, "value": text, "type": 1})
+        if where.message is not None and words:
+            Path(where.message).write_text(json.dumps(words))
 
 
 def _number(value: Any) -> float | int | None:

@@ -79,6 +79,8 @@ class Circumstances(msgspec.Struct, frozen=True):
     output_folders: dict[str, str] = {}
     results: dict[str, str] = {}
     results_folder: str | None = None
+    message: str | None = None
+    """File for all metrics together, in the form of a container's last words."""
     saves: bool = True
     trusted: bool = False
 

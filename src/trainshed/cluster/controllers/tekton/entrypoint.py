@@ -47,6 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     if step.get("sidecar"):
         os.execvp(*_program(step, command))
     for folder in (
+        f"{ROOT}/home",
         f"{ROOT}/results",
         f"{ROOT}/run",
         f"{ROOT}/steps/{step['name']}/results",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +23,25 @@ from trainshed.tekton.resources import STEPACTIONS, TASKRUNS, TASKS, V1
 from trainshed.tekton.taskpod import Entrypoint
 from trainshed.tekton.taskrun import Observed, decide
 
-ENTRYPOINT = Entrypoint(sys.executable, str(Path(__file__).with_name("entrypoint.py")))
+_PROGRAM = Path(__file__).with_name("entrypoint.py")
+_SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+def entrypoint() -> Entrypoint:
+    """Return how steps are started: by what a step of any user may read, where there is such a thing."""
+    python = sys.executable
+    if not _is_open(Path(python)) and Path(_SYSTEM_PYTHON).exists():
+        python = _SYSTEM_PYTHON
+    program = (str(_PROGRAM),) if _is_open(_PROGRAM) else ("-c", _PROGRAM.read_text())
+    return Entrypoint(python, program)
+
+
+def _is_open(path: Path) -> bool:
+    """Return whether every user may read the file: it, and all directories on the way to it."""
+    real = path.resolve()
+    return bool(real.stat().st_mode & stat.S_IROTH) and all(
+        folder.stat().st_mode & stat.S_IXOTH for folder in (*path.absolute().parents, *real.parents)
+    )
 
 
 class TaskRunController(Controller[Key]):
@@ -40,6 +59,7 @@ class TaskRunController(Controller[Key]):
         super().__init__("taskruns", informers, workers=4)
         self._now = now
         self._images = images
+        self._entrypoint = entrypoint()
         self._runs = self.watch(informers.of(TASKRUNS), lambda run: [key_of(run)])
         self._tasks = informers.of(TASKS)
         self._actions = informers.of(STEPACTIONS)
@@ -73,7 +93,7 @@ class TaskRunController(Controller[Key]):
             actions=actions,
             claims=frozenset(name_of(claim) for claim in self._by_namespace.get(namespace)),
             images=self._commands([inline, *(spec_of(a) for a in actions.values())]),
-            entrypoint=ENTRYPOINT,
+            entrypoint=self._entrypoint,
             now=self._now(),
         )
 

@@ -1,0 +1,200 @@
+"""What a CustomRun of our kind `DistributedStep` needs next: the job that it owns. Pure.
+
+The job is `spec.customSpec.spec.job` with `$(params.NAME)` and `$(workspaces.NAME.claim)` replaced in every string, one
+per attempt. Its end is the end of the attempt. Metrics are what its pods left as their last words, in the form in
+which a step of a task leaves its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from trainshed.kube.meta.objects import (
+    Object,
+    condition,
+    copy_tree,
+    is_terminating,
+    is_true,
+    labels_of,
+    name_of,
+    namespace_of,
+    objects,
+    section,
+    status_of,
+    texts,
+)
+from trainshed.kube.meta.ownership import controller_reference
+from trainshed.kube.meta.plan import Create, Delete, Event, Plan
+from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.times import format_time, parse_time
+from trainshed.tekton import conditions
+from trainshed.tekton.durations import go, seconds
+from trainshed.tekton.params import values_of
+from trainshed.tekton.resources import LABEL_CUSTOM_RUN, child_name
+from trainshed.tekton.steps import task_results
+from trainshed.tekton.variables import replace
+from trainshed.tekton.workspaces import mounted, task_scope
+
+API_VERSION = "trainshed.dev/v1alpha1"
+KIND = "DistributedStep"
+_LONGEST_JOB = 44
+"""Characters: names of pods and of their Services are made from it."""
+CANCELLED = "CustomRunCancelled"
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """A CustomRun, the jobs that it owns and their pods. `kinds` are the kinds of jobs that there are."""
+
+    run: Object
+    jobs: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    kinds: Mapping[tuple[str, str], Resource] = {}
+    """By apiVersion and kind."""
+    now: float = 0.0
+
+
+def is_ours(run: Object) -> bool:
+    """Return whether the CustomRun is of our kind."""
+    custom = section(run, "spec", "customSpec") or section(run, "spec", "customRef")
+    return custom.get("apiVersion") == API_VERSION and custom.get("kind") == KIND
+
+
+def job_name(run: Object) -> str:
+    """Return the name of the job of the attempt that is on."""
+    attempt = len(objects(status_of(run), "retriesStatus"))
+    suffix = f"-retry{attempt}" if attempt else ""
+    name = name_of(run)
+    if len(name) + len(suffix) > _LONGEST_JOB:
+        digest = child_name("", name.rjust(64, "-"))[:8]
+        name = f"{name[: _LONGEST_JOB - len(suffix) - 9].rstrip('-.')}-{digest}"
+    return f"{name}{suffix}".replace(".", "-")
+
+
+def decide(observed: Observed) -> Plan:
+    """Return what to do about the run now."""
+    run, now = observed.run, observed.now
+    if is_terminating(run) or conditions.is_done(run):
+        return Plan()
+    status: Object = copy_tree(status_of(run))
+    events: list[Event] = []
+    if not status.get("startTime"):
+        status["startTime"] = format_time(now)
+        conditions.mark(status, "Unknown", "Started", "", now)
+        events.append(Event("Normal", "Started", ""))
+    spec = section(run, "spec")
+    template = section(spec, "customSpec", "spec", "job")
+    resource = observed.kinds.get((str(template.get("apiVersion")), str(template.get("kind"))))
+    job = next((j for j in observed.jobs if name_of(j) == job_name(run)), None)
+    if resource is None:
+        kinds = ", ".join(sorted(kind for _, kind in observed.kinds))
+        text = f"spec.customSpec.spec.job: {template.get('kind') or 'no kind'} is none of {kinds}"
+        return _ended(run, status, "InvalidJob", text, events, now, final=True)
+    if spec.get("status") == "RunCancelled":
+        text = f'CustomRun "{name_of(run)}" was cancelled. {spec.get("statusMessage") or ""}'.strip()
+        return _cut_short(run, status, resource, job, CANCELLED, text, events, now)
+    limit = seconds(spec.get("timeout"), None)
+    left = None if limit is None else parse_time(status["startTime"]) + limit - now
+    if left is not None and left <= 0 and not _is_over(job):
+        text = f'CustomRun "{name_of(run)}" failed to finish within "{go(limit or 0)}"'
+        return _cut_short(run, status, resource, job, "CustomRunTimeout", text, events, now)
+    if job is None:
+        if section(status, "extraFields").get("job") == job_name(run):
+            return _ended(run, status, "JobDeleted", f"the job {job_name(run)} was deleted", events, now)
+        made = _job(run, template)
+        return Plan(
+            actions=(Create(resource=resource, object=made),),
+            status=status,
+            events=tuple(events),
+            requeue_after=left,
+        )
+    status["extraFields"] = {"job": name_of(job), "kind": job.get("kind")}
+    if is_true(job, "Succeeded"):
+        results = task_results(observed.pods)
+        if results:
+            status["results"] = [{"name": name, "value": value} for name, value in results.items()]
+        conditions.mark(status, "True", "Succeeded", _message(job, "Succeeded"), now)
+        status["completionTime"] = format_time(now)
+        return Plan(status=status, events=(*events, Event("Normal", "Succeeded", _message(job, "Succeeded"))))
+    if is_true(job, "Failed"):
+        return _ended(run, status, "JobFailed", _message(job, "Failed"), events, now)
+    reason = next(
+        (w for w in ("Restarting", "Running", "Suspended", "Created") if is_true(job, w)), "Pending"
+    )
+    text = _message(job, reason) or f"{job.get('kind')} {name_of(job)} is {reason}"
+    if conditions.mark(status, "Unknown", reason, text, now):
+        events.append(Event("Normal", reason, text))
+    return Plan(status=status, events=tuple(events), requeue_after=left)
+
+
+def _is_over(job: Object | None) -> bool:
+    return job is not None and (is_true(job, "Succeeded") or is_true(job, "Failed"))
+
+
+def _message(job: Object, kind: str) -> str:
+    return str((condition(job, kind) or {}).get("message") or "")
+
+
+def _job(run: Object, template: Object) -> Object:
+    spec = section(run, "spec")
+    given = objects(spec, "workspaces")
+    bound = mounted([{"name": b.get("name")} for b in given], given)
+    scope = {f"params.{k}": v for k, v in values_of(objects(spec, "params")).items()} | task_scope(bound)
+    attempt = str(len(objects(status_of(run), "retriesStatus")))
+    filled = replace(template, {**scope, "context.task.retry-count": attempt})
+    metadata = section(filled, "metadata")
+    return {
+        **filled,
+        "metadata": {
+            "name": job_name(run),
+            "namespace": namespace_of(run),
+            "labels": {
+                **texts(metadata, "labels"),
+                **labels_of(run),
+                **texts(section(spec, "customSpec", "metadata"), "labels"),
+                LABEL_CUSTOM_RUN: name_of(run),
+            },
+            **({"annotations": metadata["annotations"]} if "annotations" in metadata else {}),
+            "ownerReferences": [controller_reference(run)],
+        },
+    }
+
+
+def _cut_short(
+    run: Object,
+    status: Object,
+    resource: Resource,
+    job: Object | None,
+    reason: str,
+    text: str,
+    events: list[Event],
+    now: float,
+) -> Plan:
+    """End an attempt whose job may still run: first that goes, with its pods, then the status says so."""
+    if job is not None and not _is_over(job):
+        if is_terminating(job):
+            return Plan(events=tuple(events))
+        return Plan(actions=(Delete.of(resource, job, propagation="Foreground"),), events=tuple(events))
+    return _ended(run, status, reason, text, events, now, final=reason == CANCELLED)
+
+
+def _ended(
+    run: Object,
+    status: Object,
+    reason: str,
+    text: str,
+    events: list[Event],
+    now: float,
+    *,
+    final: bool = False,
+) -> Plan:
+    earlier = objects(status, "retriesStatus")
+    conditions.mark(status, "False", reason, text, now)
+    status["completionTime"] = format_time(now)
+    if final or len(earlier) >= int(section(run, "spec").get("retries") or 0):
+        return Plan(status=status, events=(*events, Event("Warning", "Failed", text)))
+    attempt = {key: value for key, value in status.items() if key != "retriesStatus"}
+    fresh: Object = {"retriesStatus": [*earlier, attempt], "startTime": format_time(now)}
+    conditions.mark(fresh, "Unknown", "ToBeRetried", text, now)
+    return Plan(status=fresh, events=(*events, Event("Normal", "ToBeRetried", text)))
