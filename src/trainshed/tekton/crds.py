@@ -13,7 +13,9 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import Resource
 from trainshed.tekton.resources import CUSTOMRUNS, PIPELINERUNS, PIPELINES, STEPACTIONS, TASKRUNS, TASKS
 
-LABELS = {"app.kubernetes.io/part-of": "tekton-pipelines", "trainshed.dev/embedded": "true"}
+STAND_IN = "trainshed.dev/stands-in"
+"""Label of a definition that makes room for one that the user installs."""
+LABELS = {"app.kubernetes.io/part-of": "tekton-pipelines", STAND_IN: "true"}
 _FREE: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 

@@ -58,8 +58,10 @@ from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavaila
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.store import Store, StoreError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import Object, labels_of, name_of
 from trainshed.kube.meta.resources import Resource
+from trainshed.tekton.crds import STAND_IN
 
 log = logging.getLogger("trainshed.cluster")
 
@@ -242,10 +244,7 @@ async def _ready(
     """Install the operator's objects, say which process this is, and report that it is up."""
     await serving.wait()
     for together in options.install:
-        applies = (
-            client.apply(resource, obj, field_manager="trainshed-install") for resource, obj in together
-        )
-        await asyncio.gather(*applies)
+        await asyncio.gather(*(_install(client, resource, obj) for resource, obj in together))
     info = Info(
         pid=os.getpid(),
         start_ticks=start_ticks(os.getpid()) or 0,
@@ -259,6 +258,21 @@ async def _ready(
     gc.collect()
     gc.freeze()
     await asyncio.Event().wait()
+
+
+async def _install(client: Client, resource: Resource, obj: Object) -> None:
+    """Apply an object, unless it stands in for one that the user has installed meanwhile."""
+    label = next((name for name in labels_of(obj) if name == STAND_IN), None)
+    if label is not None:
+        try:
+            found = await client.get(resource, name_of(obj))
+        except ApiError as error:
+            if error.code != 404:
+                raise
+        else:
+            if label not in labels_of(found):
+                return
+    await client.apply(resource, obj, field_manager="trainshed-install")
 
 
 def _listen(paths: StatePaths, wanted: int) -> socket.socket:
