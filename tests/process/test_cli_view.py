@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from trainshed.cli.output import Output
-from trainshed.cli.view import LiveView, PlainView, last_frame
+from trainshed.cli.view import LiveView, PlainView
 from trainshed.sdk.follow import Snapshot
 from trainshed.sdk.progress import Progress
 from trainshed.sdk.state import Replica
@@ -41,13 +41,6 @@ async def test_a_terminal_gets_lines_as_they_are_and_of_a_bar_what_it_would_stil
     for line in (*AWKWARD[:-1], "30%"):
         assert f"[worker-0] {line}\n" in text
     assert "10%" not in text
-
-
-@pytest.mark.parametrize(
-    ("line", "shown"), [("a", "a"), ("a\r", "a"), ("10%\r20%", "20%"), ("10%\r20%\r", "20%"), ("\r", "")]
-)
-def test_the_last_frame_of_a_bar_is_shown(line: str, shown: str) -> None:
-    assert last_frame(line) == shown
 
 
 async def test_a_terminal_that_stands_still_gets_the_last_lines_and_the_command_for_the_others() -> None:

@@ -91,9 +91,19 @@ def test_lines_survive_chunk_borders_and_reconnection_without_loss_or_repeat() -
     log = b"".join(b"2026-01-01T00:00:00.%09dZ line %d\n" % (i // 3, i) for i in range(1, 6))
     for cut in range(len(log)):
         splitter = LineSplitter()
-        lines = splitter.feed(log[:cut])
+        lines = splitter.feed(log[:cut]).texts
         splitter.restart()
         splitter.restart()  # a connection that was refused in between
         for start in range(0, len(log), 7):
-            lines += splitter.feed(log[start : start + 7])
+            lines += splitter.feed(log[start : start + 7]).texts
         assert lines == [f"line {i}" for i in range(1, 6)]
+
+
+def test_the_frame_of_a_bar_is_there_before_its_line() -> None:
+    stamp = b"2026-01-01T00:00:00.000000000Z "
+    splitter = LineSplitter()
+    seen = []
+    for chunk in (stamp + b"a\n" + stamp + b"\r 10%", b"\r 2", b"0%", b"\r", b" 30%\n", stamp + b"half"):
+        splitter.feed(chunk)
+        seen.append(splitter.frame)
+    assert seen == [" 10%", " 2", " 20%", " 20%", "", ""]

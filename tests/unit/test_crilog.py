@@ -68,6 +68,25 @@ def test_format(tmp_path: Path) -> None:
     ]
 
 
+def test_the_frames_of_a_progress_bar_are_there_before_its_line_ends(tmp_path: Path) -> None:
+    log = CriLog(str(tmp_path / "log"))
+    written = [
+        (b"stderr", b"\r 10%"),
+        (b"stdout", b"loss 1\n"),
+        (b"stderr", b"\r 20%"),
+        (b"stderr", b" of it\n"),
+    ]
+    for stream, data in [*written, (b"stdout", b"no end")]:
+        log.write(stream, data, 0)
+    assert [line.split(" ", 1)[1] for line in (tmp_path / "log").read_bytes().decode().split("\n")[:-1]] == [
+        "stderr P \r 10%",
+        "stdout F loss 1",
+        "stderr P \r 20%",
+        "stderr F  of it",
+    ]
+    log.close()
+
+
 def test_rotation_keeps_five_files_and_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = CriLog(str(path), limit=1000)

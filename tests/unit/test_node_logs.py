@@ -60,6 +60,22 @@ async def test_partial_records_are_one_line(tmp_path):
     )
 
 
+async def test_a_line_that_another_stream_interrupts_leaves_that_one_whole(tmp_path):
+    """A progress bar on stderr, metrics on stdout: what is drawn over itself is shown as far as it got."""
+    path = tmp_path / "0.log"
+    path.write_bytes(
+        line("\r10%", 1, "stderr", "P")
+        + line('{"loss": 1}', 2)
+        + line("\r20%", 3, "stderr", "P")
+        + line("\r30%", 4, "stderr", "P")
+        + line("", 5, "stderr")
+    )
+    assert await collect(path) == b'\r10%\n{"loss": 1}\n\r20%\r30%\n'
+    assert await collect(path, tail_lines=2) == b'{"loss": 1}\n\r20%\r30%\n'
+    stamps = (await collect(path, timestamps=True)).replace(b"\r", b"").splitlines()
+    assert [text.split(b" ", 1)[0].decode() for text in stamps] == [STAMP.format(n) for n in (1, 2, 3)]
+
+
 async def test_rotated_files_come_first(tmp_path):
     path = tmp_path / "0.log"
     (tmp_path / "0.log.2").write_bytes(line("a") + line("b"))

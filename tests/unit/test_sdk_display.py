@@ -29,7 +29,7 @@ class Page(HTMLParser):
 
 def test_state_replicas_progress_and_last_lines() -> None:
     progress = Progress(
-        epochs=2, first_epoch=1, epoch=1, seen=50, total=100, losses=(2.0, 1.5), accuracy=0.75
+        epochs=2, first_epoch=1, epoch=1, seen=50, total=100, scope="epoch", losses=(2.0, 1.5), accuracy=0.75
     )
     page = Page(
         job_html(

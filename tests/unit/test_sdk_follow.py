@@ -74,6 +74,9 @@ class Recording:
     async def lines(self, replica: str, lines: Sequence[str]) -> None:
         self.seen += lines
 
+    def frame(self, replica: str, text: str) -> None:
+        pass
+
     def update(self, snapshot: Snapshot) -> None:
         pass
 

@@ -150,7 +150,9 @@ def test_epochs_of_a_command_line(command: str, epochs: int | None) -> None:
     assert epochs_of(command) == epochs
 
 
-@given(st.lists(st.one_of(st.text(), st.lists(PIECES, max_size=20).map("".join)), max_size=20), st.integers(0, 3))
+@given(
+    st.lists(st.one_of(st.text(), st.lists(PIECES, max_size=20).map("".join)), max_size=20), st.integers(0, 3)
+)
 def test_any_log_text_is_survived_and_never_a_wrong_figure(lines: list[str], epochs: int) -> None:
     progress = Progress(epochs=epochs or None)
     for now, line in enumerate(lines):

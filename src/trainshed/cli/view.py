@@ -1,4 +1,7 @@
-"""The live view of a job: logs scroll, a panel at the bottom tells conditions, replicas, progress, loss, ETA."""
+"""What a follow shows: on a terminal logs scroll and a panel stands below them; a pipe gets the lines alone.
+
+Of several jobs, each has a `PartOf` the same view, and its name stands before those of its replicas.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,15 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from trainshed.cli.output import Output
-from trainshed.kube.meta.duration import elapsed
-from trainshed.sdk import state as jobstate
-from trainshed.sdk.follow import Snapshot
-from trainshed.sdk.progress import sparkline
+from trainshed.cli.panel import panel, replica_colour
+from trainshed.kube.meta.objects import name_of, namespace_of, uid_of
+from trainshed.sdk.follow import Snapshot, View
+from trainshed.sdk.logformats import last_frame
 
-_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
 _MANY = 1_000
 """So many log lines are written before it is time to look at the panel again."""
 _MOST_PENDING = 20_000
@@ -29,64 +29,18 @@ _BUSY = 1 << 18
 _DETACH_SECONDS = 0.2
 """How long a view that is left early goes on writing what it has."""
 _HIDE_CURSOR, _SHOW_CURSOR, _ERASE_BELOW = "\x1b[?25l", "\x1b[?25h", "\x1b[J"
-_STATE_STYLES = {"Running": "green", "Succeeded": "bold green", "Failed": "bold red", "Restarting": "yellow"}
-
-
-def replica_colour(replica: str) -> str:
-    """Return the colour of a replica's prefix; the same name has the same colour in every run."""
-    return _COLOURS[sum(replica.encode()) % len(_COLOURS)]
-
-
-def panel(snapshot: Snapshot, now: float, width: int) -> RenderableType:
-    """Return what stands below the log lines."""
-    state = jobstate.true_condition(snapshot.job).get("type", "Pending")
-    metadata = snapshot.job["metadata"]
-    head = Text.assemble(
-        (f"{snapshot.job['kind']} ", "bold"),
-        f"{metadata['namespace']}/{metadata['name']}  ",
-        (state, _STATE_STYLES.get(state, "yellow")),
-        f"  {elapsed(now - snapshot.started_at)}",
-    )
-    replicas = Table.grid(padding=(0, 2))
-    for replica in snapshot.replicas:
-        restarts = f"{replica.restarts} restarts" if replica.restarts else ""
-        replicas.add_row(
-            Text(replica.name, replica_colour(replica.name)),
-            replica.state,
-            restarts,
-            replica.detail[: max(width - 50, 20)],
-        )
-    parts: list[RenderableType] = [Text("─" * width, "dim"), head, replicas]
-    progress = snapshot.progress
-    if progress.total:
-        eta = progress.eta_seconds(now)
-        line = Table.grid(padding=(0, 1))
-        line.add_row(
-            f"epoch {progress.epoch}",
-            ProgressBar(total=1.0, completed=progress.fraction, width=30),
-            f"{progress.fraction * 100:3.0f}%",
-            f"ETA {elapsed(eta)}" if eta is not None else "",
-        )
-        parts.append(line)
-    if progress.losses:
-        chart = sparkline(progress.losses, min(width - 30, 60))
-        parts.append(Text.assemble("loss ", (f"{progress.losses[-1]:.4f} ", "bold"), (chart, "cyan")))
-    if progress.accuracy is not None:
-        parts.append(Text.assemble("accuracy ", (f"{progress.accuracy:.4f}", "bold green")))
-    return Group(*parts)
-
-
-def last_frame(line: str) -> str:
-    """Return what a terminal would still show of a line that was drawn over itself, as progress bars are."""
-    return line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line
 
 
 class _Shown:
-    """What both views have in common: an `Output`, written to its end unless the follow was `detached`."""
+    """What both views have in common: an `Output`, written to its end unless the follow was `detached`.
 
-    def __init__(self, console: Console) -> None:
+    Names of replicas take `width` characters at least, so that lines begin in one column.
+    """
+
+    def __init__(self, console: Console, width: int = 0) -> None:
         self._console = console
         self._output = Output(console.file)
+        self._width = width
         self.detached = False
 
     def __enter__(self) -> Self:
@@ -102,17 +56,18 @@ class LiveView(_Shown):
     """Shows a follow on a terminal: log lines as they are, a panel below. Use as a context manager.
 
     Lines are kept until the next `update`. A terminal that is too slow for them gets the last ones, and the command
-    that shows the others.
+    that shows the others. A line that is drawn over itself has a row of the panel until it is complete.
     """
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._snapshot: Snapshot | None = None
+    def __init__(self, console: Console, width: int = 0) -> None:
+        super().__init__(console, width)
+        self._snapshots: dict[str, Snapshot] = {}
         self._pending: list[tuple[str, Sequence[str]]] = []
         self._pending_lines = 0
         self._left_out: Counter[str] = Counter()
         self._prefixes: dict[str, str] = {}
-        self._height = 0
+        self._frames: dict[str, str] = {}
+        self._rows: list[int] = []
         self._panel = not console.is_dumb_terminal
 
     def __enter__(self) -> Self:
@@ -128,29 +83,39 @@ class LiveView(_Shown):
 
     async def lines(self, replica: str, lines: Sequence[str]) -> None:
         """Keep the lines for the next update."""
+        self._frames.pop(replica, None)
         self._pending.append((replica, lines))
         self._pending_lines += len(lines)
-        if self._pending_lines > _MANY and self._snapshot is not None:
-            self.update(self._snapshot)
+        if self._pending_lines > _MANY and self._snapshots:
+            self._draw()
         while self._pending_lines > _MOST_PENDING and len(self._pending) > 1:
             oldest, dropped = self._pending.pop(0)
             self._pending_lines -= len(dropped)
             if oldest:
                 self._left_out[oldest] += len(dropped)
 
+    def frame(self, replica: str, text: str) -> None:
+        """Keep what is there of a line for the next update."""
+        self._frames[replica] = text
+
     def update(self, snapshot: Snapshot) -> None:
         """Write what is kept, and the panel anew, unless the terminal is still busy."""
-        self._snapshot = snapshot
-        if self._output.waiting < _BUSY:
-            self._output.put(self._erased() + self._scrolled() + self._drawn(snapshot))
+        self._snapshots[uid_of(snapshot.job)] = snapshot
+        self._draw()
 
     def event(self, text: str) -> None:
         """Keep the event for the next update."""
         self._pending.append(("", [self._styled(Text(f"» {text}", "bold"))]))
 
+    def _draw(self) -> None:
+        if self._output.waiting < _BUSY:
+            self._output.put(self._erased() + self._scrolled() + self._drawn())
+
     def _erased(self) -> str:
-        """Return what takes the panel off the screen."""
-        height, self._height = self._height, 0
+        """Return what takes the panel off the screen, also one that wraps since the window was narrowed."""
+        width = max(self._console.width, 1)
+        height = sum(max(-(-cells // width), 1) for cells in self._rows)
+        self._rows = []
         return f"\r\x1b[{height}A{_ERASE_BELOW}" if height else ""
 
     def _scrolled(self) -> str:
@@ -164,33 +129,33 @@ class LiveView(_Shown):
         return "".join(parts)
 
     def _said_of_left_out(self) -> list[str]:
-        said = []
-        for name, count in self._left_out.items():
-            snapshot = self._snapshot
-            pods = [r.pod for r in snapshot.replicas if r.name == name] if snapshot is not None else []
-            where = (
-                f": kubectl logs -n {snapshot.job['metadata']['namespace']} {pods[0]}"
-                if snapshot and pods
-                else ""
-            )
-            said.append(f"{count} lines of {name} left out, the terminal is too slow{where}")
-        return said
+        pods = {}
+        for snapshot in self._snapshots.values() if self._left_out else ():
+            for replica in snapshot.replicas:
+                where = f": kubectl logs -n {namespace_of(snapshot.job)} {replica.pod}"
+                pods[replica.name] = pods[f"{name_of(snapshot.job)}/{replica.name}"] = where
+        return [
+            f"{count} lines of {name} left out, the terminal is too slow{pods.get(name, '')}"
+            for name, count in self._left_out.items()
+        ]
 
-    def _drawn(self, snapshot: Snapshot) -> str:
-        if not self._panel:
+    def _drawn(self) -> str:
+        if not self._panel or not self._snapshots:
             return ""
-        width, most = self._console.width, max(self._console.height - 1, 1)
-        with self._console.capture() as capture:
-            self._console.print(
-                panel(snapshot, time.time(), width), soft_wrap=False, no_wrap=True, overflow="crop", crop=True
-            )
-        rows = capture.get().splitlines()[:most]
-        self._height = len(rows)
-        return "".join(f"{row}\n" for row in rows)
+        rows = panel(
+            list(self._snapshots.values()),
+            self._frames,
+            time.time(),
+            self._console.width,
+            self._console.height,
+        )
+        self._rows = [row.cell_len for row in rows]
+        return "".join(f"{self._styled(row)}\n" for row in rows)
 
     def _prefix(self, replica: str) -> str:
         if replica not in self._prefixes:
-            self._prefixes[replica] = self._styled(Text(f"[{replica}]", replica_colour(replica))) + " "
+            name = self._styled(Text(f"[{replica}]", replica_colour(replica)))
+            self._prefixes[replica] = name + " " * (max(self._width - len(replica), 0) + 1)
         return self._prefixes[replica]
 
     def _styled(self, text: Text) -> str:
@@ -200,21 +165,53 @@ class LiveView(_Shown):
 
 
 class PlainView(_Shown):
-    """Shows a follow where there is no terminal: lines as they are, prefixed by replica; what happens on stderr."""
+    """Shows a follow where there is no terminal: lines as they are, prefixed by replica; what happens on `err`.
 
-    def __init__(self, out: Console, err: Console) -> None:
-        super().__init__(out)
+    Without `prefixes` the lines alone; without `err` nothing but lines.
+    """
+
+    def __init__(self, out: Console, err: Console | None, width: int = 0, *, prefixes: bool = True) -> None:
+        super().__init__(out, width)
         self._err = err
+        self._prefixes = prefixes
 
     async def lines(self, replica: str, lines: Sequence[str]) -> None:
         """Write the lines; wait while the reader is far behind."""
-        prefix = f"[{replica}] "
+        prefix = f"[{replica}]".ljust(self._width + 2) + " " if self._prefixes else ""
         self._output.put(prefix + f"\n{prefix}".join(lines) + "\n")
         await self._output.drain()
+
+    def frame(self, replica: str, text: str) -> None:
+        """The line is written when it is complete."""
 
     def update(self, snapshot: Snapshot) -> None:
         """There is no panel."""
 
     def event(self, text: str) -> None:
         """Say it on stderr."""
-        self._err.out(f"» {text}", highlight=False)
+        if self._err is not None:
+            self._err.out(f"» {text}", highlight=False)
+
+
+class PartOf:
+    """One job's part of a view that shows several: its name stands before everything."""
+
+    def __init__(self, view: View, job: str) -> None:
+        self._view = view
+        self._job = job
+
+    async def lines(self, replica: str, lines: Sequence[str]) -> None:
+        """Show the lines under the names of job and replica."""
+        await self._view.lines(f"{self._job}/{replica}", lines)
+
+    def frame(self, replica: str, text: str) -> None:
+        """Show the beginning of a line likewise."""
+        self._view.frame(f"{self._job}/{replica}", text)
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Show the job beside the others."""
+        self._view.update(snapshot)
+
+    def event(self, text: str) -> None:
+        """Say which job it is about."""
+        self._view.event(f"{self._job}: {text}")

@@ -57,11 +57,15 @@ def _row(replica: Replica) -> str:
 
 def _progress(progress: Progress) -> list[str]:
     said = []
-    if progress.total:
-        percent = f"{progress.fraction * 100:.0f}%"
-        said.append(f'epoch {progress.epoch} <progress value="{progress.fraction:.3f}"></progress> {percent}')
+    share = progress.part if progress.fraction is None else progress.fraction
+    if share is not None:
+        where = "" if progress.epoch is None else f"epoch {progress.epoch} "
+        of = f" of {progress.total:g} steps" if progress.fraction is None else ""
+        said.append(f'{where}<progress value="{share:.3f}"></progress> {share * 100:.0f}%{of}')
     if progress.losses:
-        said.append(f"loss {progress.losses[-1]:.4f} {sparkline(progress.losses, 40)}")
+        said.append(
+            f"{escape(progress.loss_name)} {progress.losses[-1]:.4f} {sparkline(progress.losses, 40)}"
+        )
     if progress.accuracy is not None:
         said.append(f"accuracy {progress.accuracy:.4f}")
     return [f"<div>{' · '.join(said)}</div>"] if said else []

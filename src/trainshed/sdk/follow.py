@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -15,11 +16,13 @@ from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
 from trainshed.jobs.engine.constants import ERR_RESOURCE_EXISTS, FAILED_VALIDATION, LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, section, status_of
+from trainshed.kube.meta.objects import Object, name_of, section, status_of, uid_of
 from trainshed.kube.meta.resources import EVENTS, PODS, Resource
+from trainshed.kube.meta.times import time_or_none
 from trainshed.sdk import state as jobstate
-from trainshed.sdk.logs import follow_container, last_lines
-from trainshed.sdk.progress import Progress, advance
+from trainshed.sdk.logformats import read
+from trainshed.sdk.logs import Lines, follow_container, last_lines
+from trainshed.sdk.progress import Progress, after, first_told
 
 _KEPT_LINES = 25
 _SETTLE_SECONDS = 1.5
@@ -39,7 +42,7 @@ _ATTEMPTS = 5
 
 
 class Snapshot(msgspec.Struct):
-    """All that a view shows."""
+    """All that a view shows. `progress` is of the first replica that tells; `started_at` is in epoch seconds."""
 
     job: Object
     replicas: list[jobstate.Replica]
@@ -52,6 +55,9 @@ class View(Protocol):
 
     async def lines(self, replica: str, lines: Sequence[str]) -> None:
         """Some log lines of a replica; no more of it are read meanwhile."""
+
+    def frame(self, replica: str, text: str) -> None:
+        """What is there of a replica's next line, which is drawn over itself, as progress bars are."""
 
     def update(self, snapshot: Snapshot) -> None:
         """The job, a pod or the progress changed."""
@@ -69,12 +75,26 @@ class Outcome(msgspec.Struct):
     tails: dict[str, list[str]]
 
 
+_LOST = "the API server does not answer; the job goes on, and so does the attempt to reach it"
+
+
 class Follower:
-    """Follows one job until it is finished or gone. With `tail`, logs start with so many last lines of each."""
+    """Follows one job until it is finished or gone. With `tail`, logs start with so many last lines of each.
+
+    `why_lost` says what it means that no API server answers.
+    """
 
     def __init__(
-        self, client: Client, resource: Resource, job: Object, view: View, *, tail: int | None = None
+        self,
+        client: Client,
+        resource: Resource,
+        job: Object,
+        view: View,
+        *,
+        tail: int | None = None,
+        why_lost: Callable[[], str] = lambda: _LOST,
     ) -> None:
+        self._why_lost = why_lost
         metadata = job["metadata"]
         self._client = client
         self._view = view
@@ -89,7 +109,9 @@ class Follower:
         )
         self._job: Object | None = job
         self._seen_pods: dict[str, Object] = {}
-        self._progress = Progress(epochs=jobstate.epochs(job))
+        self._untold = Progress(epochs=jobstate.epochs(job))
+        self._progress: dict[tuple[str, str], Progress] = {}
+        self._own_inits = jobstate.init_containers(job)
         self._tails: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=_KEPT_LINES))
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._streamed: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -125,7 +147,16 @@ class Follower:
             await asyncio.gather(*tasks, *self._streams.values(), return_exceptions=True)
         self._update()
         tails = {replica: list(lines) for replica, lines in self._tails.items()}
-        return Outcome(self._job, jobstate.rank_order(list(self._seen_pods.values())), self._progress, tails)
+        return Outcome(self._job, self._pods_by_rank(), self._shown_progress(), tails)
+
+    def _pods_by_rank(self) -> list[Object]:
+        return jobstate.rank_order(list(self._seen_pods.values()))
+
+    def _shown_progress(self) -> Progress:
+        """Return the progress of the first replica, in the order of ranks, that tells any."""
+        ranks = {jobstate.replica_name(pod): rank for rank, pod in enumerate(self._pods_by_rank())}
+        known = sorted(self._progress.items(), key=lambda item: ranks.get(item[0][0], len(ranks)))
+        return first_told(progress for _, progress in known) or self._untold
 
     async def _catch_up(self) -> None:
         """See every pod as it is now: the job's end may be known before its pods' is, or before any pod is."""
@@ -190,9 +221,7 @@ class Follower:
             if lost != (self._jobs.failures >= _LOST_FAILURES):
                 lost = not lost
                 self._view.event(
-                    "the API server does not answer; the job goes on, and so does the attempt to reach it"
-                    if lost
-                    else "the API server answers again"
+                    await asyncio.to_thread(self._why_lost) if lost else "the API server answers again"
                 )
             waited = time.time() - self._started_at
             unnoticed = self._job is not None and not status_of(self._job).get("conditions")
@@ -250,8 +279,8 @@ class Follower:
         if replica.detail:
             asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._explain, name, replica)
         if change != "DELETED":
-            for container, attempt in jobstate.started_instances(new):
-                self._stream(name, new["metadata"]["uid"], container, attempt, replica.name)
+            for container, attempt in jobstate.started_instances(new, self._own_inits):
+                self._stream(new, container, attempt, replica.name)
         self._show()
 
     def _explain(self, pod: str, replica: jobstate.Replica) -> None:
@@ -264,25 +293,44 @@ class Follower:
         ):
             self._tell(f"{replica.name} {replica.state}: {replica.detail}")
 
-    def _stream(self, pod: str, uid: str, container: str, attempt: int, replica: str) -> None:
-        key = (uid, container, attempt)
-        if key not in self._streams:
-            if attempt:
-                self._tell(f"{replica} restarts, attempt {attempt + 1}", f"{uid}/{attempt}")
-            self._streams[key] = self._streamed[pod, container] = asyncio.create_task(
-                follow_container(
-                    self._client, pod, self._namespace, container, replica, self._received, tail=self._tail
-                )
+    def _stream(self, pod: Object, container: str, attempt: int, replica: str) -> None:
+        name, uid = name_of(pod), uid_of(pod)
+        if (uid, container, attempt) in self._streams:
+            return
+        if attempt:
+            self._tell(f"{replica} restarts, attempt {attempt + 1}", f"{uid}/{attempt}")
+        self._progress[replica, container] = self._untold  # of an attempt that is over, nothing counts
+        shown = f"{replica}/{container}" if container in self._own_inits else replica
+        self._streams[uid, container, attempt] = self._streamed[name, container] = asyncio.create_task(
+            follow_container(
+                self._client,
+                name,
+                self._namespace,
+                container,
+                partial(self._received, replica, container, shown),
+                frame=partial(self._framed, replica, container, shown),
+                tail=self._tail,
             )
+        )
 
-    async def _received(self, replica: str, lines: Sequence[str]) -> None:
-        self._lines += len(lines)
-        self._tails[replica].extend(lines[-_KEPT_LINES:])
-        now = time.time()
-        for line in lines:
-            self._progress = advance(self._progress, line, now)
+    async def _received(self, replica: str, container: str, shown: str, lines: Lines) -> None:
+        self._lines += len(lines.texts)
+        self._tails[replica].extend(lines.texts[-_KEPT_LINES:])
+        progress = self._progress[replica, container]
+        for text, stamp in zip(lines.texts, lines.stamps):
+            if (reading := read(text)) is not None:
+                progress = after(progress, reading, time_or_none(stamp) or time.time())
+        self._progress[replica, container] = progress
         self._dirty = True
-        await self._view.lines(replica, lines)
+        await self._view.lines(shown, lines.texts)
+
+    def _framed(self, replica: str, container: str, shown: str, text: str) -> None:
+        if (reading := read(text)) is not None:
+            self._progress[replica, container] = after(
+                self._progress[replica, container], reading, time.time()
+            )
+        self._dirty = True
+        self._view.frame(shown, text)
 
     def _tell(self, text: str, when: str = "") -> None:
         """Say something once."""
@@ -297,9 +345,6 @@ class Follower:
         self._dirty, self._updated_at = False, time.monotonic()
         if self._job is None:
             return
-        pods = [
-            self._seen_pods[p["metadata"]["name"]]
-            for p in jobstate.rank_order(list(self._seen_pods.values()))
-        ]
-        replicas = [jobstate.replica(pod) for pod in pods]
-        self._view.update(Snapshot(self._job, replicas, self._progress, self._started_at))
+        replicas = [jobstate.replica(pod) for pod in self._pods_by_rank()]
+        started = time_or_none(section(self._job, "status").get("startTime"))
+        self._view.update(Snapshot(self._job, replicas, self._shown_progress(), started or self._started_at))

@@ -354,6 +354,9 @@ class _Queued:
         for line in lines:
             self._queue.put_nowait(LogLine(replica, line))
 
+    def frame(self, replica: str, text: str) -> None:
+        return
+
     def update(self, snapshot: Snapshot) -> None:
         return
 

@@ -185,6 +185,6 @@ async def progress_of(client: Client, job: Object, pods: Sequence[Object]) -> Pr
         async with aclosing(logs_of(client, pod)) as lines:
             async for line in lines:
                 progress = advance(progress, line.text, line.time or 0.0)
-        if progress != start:
+        if progress.is_told:
             return progress
     return start

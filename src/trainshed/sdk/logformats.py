@@ -19,8 +19,24 @@ import msgspec
 Scope = Literal["", "epoch", "run"]
 
 # Repetitions have an end: what pods print must not take more than linear time.
-_NUMBER = r"[-+]?(?:(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,9})?|[nN][aA][nN]|[iI]nf(?:inity)?|INF)(?!\w|\.\w)"
-_TELLING = ("loss", "acc", "epoch", "step", "iter", "%|", "rmse", "ppl", "perplexity", "error", "mae", "mllog")
+_NUMBER = (
+    r"[-+]?(?:(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,9})?"
+    r"|[nN][aA][nN]|[iI]nf(?:inity)?|INF)(?!\w|\.\w)"
+)
+_TELLING = (
+    "loss",
+    "acc",
+    "epoch",
+    "step",
+    "iter",
+    "%|",
+    "rmse",
+    "ppl",
+    "perplexity",
+    "error",
+    "mae",
+    "mllog",
+)
 """What a line without any of these says nothing about; most lines do not get past it."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()].|[\x08\x07]")
 _RANK = re.compile(r"\s*\[(?:default|rank)(\d+)\]:?\s*")
@@ -32,7 +48,8 @@ _TQDM = re.compile(
     r"\[[\d:]{1,20}<(?P<left>[\d:?]{1,20}),?(?P<rest>[^\]]*)"
 )
 _EPOCH = re.compile(
-    r"\bepochs?\b['\"]?\s*[:=#]?\s*['\"]?\[?\s*(?P<epoch>\d+(?:\.\d+)?)(?:\s*(?:/|of)\s*(?P<epochs>\d+))?\]?", re.IGNORECASE
+    r"\bepochs?\b['\"]?\s*[:=#]?\s*['\"]?\[?\s*(?P<epoch>\d+(?:\.\d+)?)(?:\s*(?:/|of)\s*(?P<epochs>\d+))?\]?",
+    re.IGNORECASE,
 )
 _EPOCHS = re.compile(r"\b(?:num|max|total|n)[ _-]epochs\s*[:=]\s*(\d+)", re.IGNORECASE)
 _STEP = re.compile(
@@ -44,14 +61,31 @@ _KERAS = re.compile(r"\s*(?P<step>\d+)/(?P<steps>\d+)\s+(?:[━╸╺─\-]|\[[=
 _MEGATRON = re.compile(r"\biteration\s+(?P<step>\d+)/\s*(?P<steps>\d+)\s*\|")
 _BOOST = re.compile(r"\[(\d+)\]\s+(?=\S+[-:])")
 _PAIR = re.compile(
-    r"(?<![\w@/.-])(?P<name>[A-Za-z][\w@/.-]{0,60}(?:[ ][A-Za-z][\w@/.-]{0,60})?)['\"]?(?P<mark>\s{0,9}[:=]\s{0,9}|\s{1,9})['\"]?"
+    r"(?<![\w@/.-])(?P<name>[A-Za-z][\w@/.-]{0,60}(?:[ ][A-Za-z][\w@/.-]{0,60})?)['\"]?"
+    r"(?P<mark>\s{0,9}[:=]\s{0,9}|\s{1,9})['\"]?"
     rf"(?P<value>{_NUMBER})\s?(?P<of>/\s?\d+|%)?"
 )
 _NETWORK = re.compile(rf"\baccuracy of [^:]{{1,80}}:\s*({_NUMBER})\s*%", re.IGNORECASE)
 _SPLIT = re.compile(r"[\W_]+")
-_EVALUATION = frozenset({"test", "tests", "testing", "val", "valid", "validation", "eval", "evaluation", "dev", "holdout"})
+_EVALUATION = frozenset(
+    {"test", "tests", "testing", "val", "valid", "validation", "eval", "evaluation", "dev", "holdout"}
+)
 _PLAIN = frozenset(
-    {"train", "training", "lm", "total", "running", "batch", "current", "avg", "average", "mean", "step", "epoch", "top"}
+    {
+        "train",
+        "training",
+        "lm",
+        "total",
+        "running",
+        "batch",
+        "current",
+        "avg",
+        "average",
+        "mean",
+        "step",
+        "epoch",
+        "top",
+    }
 )
 _ACCURACIES = frozenset({"accuracy", "acc", "acc1", "acc@1", "top1", "top@1", "accuracies"})
 _ERRORS = frozenset({"rmse", "rmsle", "mae", "mape", "logloss", "mlogloss", "error", "merror", "nloglik"})
@@ -195,7 +229,9 @@ def _of_bar(bar: re.Match[str]) -> Reading | None:
     if what.strip().lower() == "epochs":
         return _reading(metrics, {"done_epochs": step, "epochs": _count(steps)}, bare=bare)
     where = _epoch_of(what)
-    where.update(step=step, steps=steps, scope="epoch" if "epoch" in where else "", seconds_left=_seconds(bar["left"]))
+    where.update(
+        step=step, steps=steps, scope="epoch" if "epoch" in where else "", seconds_left=_seconds(bar["left"])
+    )
     return _reading(metrics, where, bare=bare)
 
 
@@ -245,9 +281,9 @@ def _step_of(line: str, low: str, in_epoch: bool) -> dict[str, Any]:
     found = _STEP.search(line) if "step" in low or "iter" in low or "batch" in low else None
     if found is not None and found["steps"]:
         return _steps(found, "epoch" if in_epoch else "")
-    if "[" in line and (bracket := _BRACKET.search(line)) is not None:
-        if "epoch" not in low[max(bracket.start() - 7, 0) : bracket.start()]:
-            return _steps(bracket, "epoch" if in_epoch else "")
+    bracket = _BRACKET.search(line) if "[" in line else None
+    if bracket is not None and "epoch" not in low[max(bracket.start() - 7, 0) : bracket.start()]:
+        return _steps(bracket, "epoch" if in_epoch else "")
     return {"step": float(found["step"][:15])} if found is not None else {}
 
 
@@ -260,7 +296,9 @@ def _metrics(text: str, head: str) -> tuple[dict[str, float], bool]:
     metrics: dict[str, float] = {}
     bare = False
     if "ccuracy of " in text and (network := _NETWORK.search(text)) is not None:
-        return {"val_accuracy" if "test" in network[0].lower() else "accuracy": float(network[1]) / 100}, False
+        return {
+            "val_accuracy" if "test" in network[0].lower() else "accuracy": float(network[1]) / 100
+        }, False
     pairs = list(_PAIR.finditer(text))
     if not pairs:
         return metrics, bare
@@ -280,10 +318,9 @@ def _metrics(text: str, head: str) -> tuple[dict[str, float], bool]:
             else:
                 bare = True
         metrics[name] = value
-    if "val_accuracy" not in metrics and "accuracy" in metrics and "loss" in metrics and not evaluates:
+    if {"accuracy", "loss"} == set(metrics) and re.search(r"\b(avg|average) loss\b", text, re.IGNORECASE):
         # PyTorch's quick start: ` Accuracy: 55.9%, Avg loss: 1.2` is of the test data.
-        if re.search(r"\bavg loss|average loss", text, re.IGNORECASE):
-            metrics = {f"val_{name}": value for name, value in metrics.items()}
+        metrics = {f"val_{name}": value for name, value in metrics.items()}
     return metrics, bare
 
 
@@ -321,7 +358,9 @@ def _count(value: float) -> int | None:
     return int(value) if 0 < value < _LARGEST else None
 
 
-def _reading(metrics: dict[str, float], where: Iterable[Any] | dict[str, Any], *, bare: bool) -> Reading | None:
+def _reading(
+    metrics: dict[str, float], where: Iterable[Any] | dict[str, Any], *, bare: bool
+) -> Reading | None:
     told = {name: value for name, value in dict(where).items() if value is not None and value != ""}
     if not metrics and not told:
         return None

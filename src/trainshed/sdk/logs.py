@@ -1,4 +1,4 @@
-"""Follows the logs of all replicas of a job as one stream, without losing or repeating a line.
+"""Reads the logs of a job's replicas, without losing or repeating a line: of one container, or several merged by time.
 
 Each line is asked for with its timestamp, so that after a lost connection (the control plane was killed, say)
 the stream resumes after the last line seen.
@@ -7,8 +7,11 @@ the stream resumes after the last line seen.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import heapq
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+
+import msgspec
 
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
@@ -16,9 +19,23 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.wire.options import LogOptions
 
 _RETRY_SECONDS = 0.5
+_FRAME_BYTES = 4096
 
-LinesHandler = Callable[[str, Sequence[str]], Awaitable[None]]
-"""Called with a replica and some lines of it; what it waits for holds up the reading."""
+
+class Lines(msgspec.Struct):
+    """Some lines of a log, and when each was printed: RFC 3339 with a fixed number of digits orders like text."""
+
+    texts: list[str]
+    stamps: list[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.texts)
+
+
+LinesHandler = Callable[[Lines], Awaitable[None]]
+"""Called with some lines; what it waits for holds up the reading."""
+FrameHandler = Callable[[str], None]
+"""Called with what is there of a line that is drawn over itself again and again, as progress bars are."""
 
 
 class LineSplitter:
@@ -28,37 +45,61 @@ class LineSplitter:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []
         self._last = ""
         self._seen_at_last = 0
         self._resume_after = ("", 0)
 
-    def feed(self, chunk: bytes) -> list[str]:
+    def feed(self, chunk: bytes) -> Lines:
         """Return the new complete lines in the chunk, without their timestamps."""
-        *complete, self._rest = (self._rest + chunk).split(b"\n")
-        return [text for line in complete if (text := self._new(line)) is not None]
+        complete, newline, rest = chunk.rpartition(b"\n")
+        if not newline:
+            self._rest.append(chunk)
+            return Lines([], [])
+        text = b"".join((*self._rest, complete)).decode("utf-8", "replace")
+        self._rest = [rest] if rest else []
+        return self._new(text.split("\n"))
+
+    @property
+    def frame(self) -> str:
+        """The beginning of the next line, if it is one that is drawn over itself; else nothing."""
+        if not self._rest:
+            return ""
+        tail = b""
+        for chunk in reversed(self._rest):
+            tail = chunk + tail
+            if len(tail) >= _FRAME_BYTES or tail.rstrip(b"\r").count(b"\r"):
+                break
+        _, returned, frame = tail.rstrip(b"\r").rpartition(b"\r")
+        return frame.decode("utf-8", "replace") if returned else ""
 
     def restart(self) -> None:
         """The stream starts over from its first line: forget an incomplete one, remember the position.
 
         A stream that broke before it got as far as an earlier one, or did not start at all, moves nothing back.
         """
-        self._rest = b""
+        self._rest = []
         self._resume_after = max(self._resume_after, (self._last, self._seen_at_last))
         self._last, self._seen_at_last = "", 0
 
-    def finish(self) -> list[str]:
+    def finish(self) -> Lines:
         """Return what is left when the log has ended without a newline."""
-        rest, self._rest = self._rest, b""
-        text = self._new(rest) if rest else None
-        return [] if text is None else [text]
+        rest, self._rest = b"".join(self._rest), []
+        return self._new([rest.decode("utf-8", "replace")]) if rest else Lines([], [])
 
-    def _new(self, line: bytes) -> str | None:
-        timestamp, _, text = line.decode("utf-8", "replace").partition(" ")
-        self._seen_at_last = self._seen_at_last + 1 if timestamp == self._last else 1
-        self._last = timestamp
-        # RFC 3339 with a fixed number of digits in one zone orders like text.
-        return text if (timestamp, self._seen_at_last) > self._resume_after else None
+    def _new(self, lines: Sequence[str]) -> Lines:
+        texts: list[str] = []
+        stamps: list[str] = []
+        last, seen, after = self._last, self._seen_at_last, self._resume_after
+        for line in lines:
+            stamp, _, text = line.partition(" ")
+            seen = seen + 1 if stamp == last else 1
+            last = stamp
+            if (stamp, seen) > after:
+                texts.append(text)
+                stamps.append(stamp)
+        self._last, self._seen_at_last = last, seen
+        return Lines(texts, stamps)
 
 
 async def follow_container(
@@ -66,9 +107,9 @@ async def follow_container(
     pod: str,
     namespace: str,
     container: str,
-    replica: str,
     handle: LinesHandler,
     *,
+    frame: FrameHandler = lambda text: None,
     tail: int | None = None,
 ) -> None:
     """Hand on every line of one container instance; returns when its log has ended.
@@ -88,9 +129,11 @@ async def follow_container(
                 async for chunk in chunks:
                     if lines := splitter.feed(chunk):
                         tail = None
-                        await handle(replica, lines)
+                        await handle(lines)
+                    if shown := splitter.frame:
+                        frame(shown)
             if lines := splitter.finish():
-                await handle(replica, lines)
+                await handle(lines)
             return
         except ApiError as error:
             if error.code in (400, 404):  # not started yet, or gone: the pod's next state decides
@@ -99,6 +142,62 @@ async def follow_container(
             pass
         splitter.restart()
         await asyncio.sleep(_RETRY_SECONDS)
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A container whose log is read, and the replica under whose name its lines are shown."""
+
+    replica: str
+    pod: str
+    namespace: str
+    container: str
+
+
+async def merged(
+    client: Client, sources: Sequence[Source], *, tail: int | None = None
+) -> AsyncGenerator[tuple[str, list[str]], None]:
+    """Yield (replica, lines) of what the containers have printed so far, merged by time; with `tail`, the last of each.
+
+    Containers that have not started, or are gone, have no lines.
+    """
+    readers = [_written(client, source, tail) for source in sources]
+    try:
+        waiting = []
+        for order, reader in enumerate(readers):
+            if (lines := await anext(reader, None)) is not None:
+                waiting.append((lines.stamps[0], order, 0, lines))
+        heapq.heapify(waiting)
+        while waiting:
+            _, order, start, lines = heapq.heappop(waiting)
+            limit = waiting[0][:2] if waiting else None
+            end = start + 1
+            while end < len(lines.stamps) and (limit is None or (lines.stamps[end], order) <= limit):
+                end += 1
+            yield sources[order].replica, lines.texts[start:end]
+            if end == len(lines.stamps):
+                following = await anext(readers[order], None)
+                if following is None:
+                    continue
+                lines, end = following, 0
+            heapq.heappush(waiting, (lines.stamps[end], order, end, lines))
+    finally:
+        for reader in readers:
+            await reader.aclose()
+
+
+async def _written(client: Client, source: Source, tail: int | None) -> AsyncGenerator[Lines, None]:
+    options = LogOptions(container=source.container, timestamps=True, tail_lines=tail)
+    splitter = LineSplitter()
+    try:
+        async with aclosing(client.logs(source.pod, source.namespace, options)) as chunks:
+            async for chunk in chunks:
+                if lines := splitter.feed(chunk):
+                    yield lines
+    except ApiError as error:
+        if error.code not in (400, 404):
+            raise
+    if lines := splitter.finish():
+        yield lines
 
 
 async def last_lines(

@@ -15,7 +15,8 @@ import msgspec
 from trainshed.sdk.logformats import Reading, Scope, read
 
 _EPOCHS = re.compile(
-    r"(?:^|\s)(?:--?|[\w.]*\.)?(?:num[_-]train[_-]|num[_-]|max[_-]|n[_-]|total[_-]|train[_-])?epochs?[= ]+(\d{1,9})(?!\S)"
+    r"(?:^|\s)(?:--?|[\w.]*\.)?(?:num[_-]train[_-]|num[_-]|max[_-]|n[_-]|total[_-]|train[_-])?"
+    r"epochs?[= ]+(\d{1,9})(?!\S)"
     r"|(?:^|\s)-e[= ](\d{1,9})(?!\S)",
     re.IGNORECASE,
 )
@@ -145,7 +146,12 @@ def _placed(progress: Progress, reading: Reading) -> Progress:
         )
     if epoch is not None:
         if epoch != progress.epoch:
-            if progress.scope != "run" and scope == "epoch" and step is not None and _goes_on(progress, step, steps):
+            if (
+                progress.scope != "run"
+                and scope == "epoch"
+                and step is not None
+                and _goes_on(progress, step, steps)
+            ):
                 scope = "run"
             progress = msgspec.structs.replace(progress, seen=0, total=0, scope="", done_epochs=None)
         first = epoch if progress.first_epoch is None else min(epoch, progress.first_epoch)
@@ -191,11 +197,13 @@ def _measured(progress: Progress, reading: Reading) -> Progress:
         in_percent=in_percent,
         accuracy=known.get("val_accuracy", known.get("accuracy")),
     )
-    name = _curve(progress, metrics)
-    if name is None:
+    curve = _curve(progress, metrics)
+    if curve is None:
         return progress
-    earlier = progress.losses if name == progress.loss_name else ()
-    return msgspec.structs.replace(progress, losses=(*earlier, metrics[name])[-_KEPT_LOSSES:], loss_name=name)
+    earlier = progress.losses if curve == progress.loss_name else ()
+    return msgspec.structs.replace(
+        progress, losses=(*earlier, metrics[curve])[-_KEPT_LOSSES:], loss_name=curve
+    )
 
 
 def _curve(progress: Progress, metrics: Mapping[str, float]) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -96,14 +97,27 @@ def state_of(job: Object) -> str:
     return str(true_condition(job).get("type", "Pending"))
 
 
-def epochs(job: Object) -> int:
-    """Return the largest number of epochs that a replica's command asks for."""
-    counts = [1]
-    for spec in replica_specs(job).values():
-        for container in objects(section(spec, "template", "spec"), "containers"):
+def epochs(job: Object) -> int | None:
+    """Return the largest number of epochs that a replica's command asks for; None where none says."""
+    counts = []
+    for template in _templates(job):
+        for container in objects(section(template, "spec"), "containers"):
             words = [*(container.get("command") or ()), *(container.get("args") or ())]
             counts.append(epochs_of(" ".join(map(str, words))))
-    return max(counts)
+    return max((count for count in counts if count is not None), default=None)
+
+
+def init_containers(job: Object) -> frozenset[str]:
+    """Return the names of the init containers that the job itself asks for; the operator may add others."""
+    return frozenset(
+        str(container.get("name"))
+        for template in _templates(job)
+        for container in objects(section(template, "spec"), "initContainers")
+    )
+
+
+def _templates(job: Object) -> list[Object]:
+    return [section(spec, "template") for spec in replica_specs(job).values()]
 
 
 def is_of_training(obj: Object) -> bool:
@@ -164,6 +178,30 @@ def replica(pod: Object) -> Replica:
     return Replica(replica_name(pod), pod["metadata"]["name"], state, detail, restarts)
 
 
+def natural(name: str) -> list[tuple[bool, int, str]]:
+    """Return a key that sorts `worker-2` before `worker-10`."""
+    return [
+        (part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)
+    ]
+
+
+def longest_replica_name(job: Object) -> int:
+    """Return how many characters the longest name of a replica has that the job asks for."""
+    return max(
+        (
+            len(f"{kind.lower()}-{max(replica_count(spec) - 1, 0)}")
+            for kind, spec in replica_specs(job).items()
+        ),
+        default=0,
+    )
+
+
+def replica_count(spec: object) -> int:
+    """Return how many replicas a type has; one where its spec does not say."""
+    count = spec.get("replicas") if isinstance(spec, Mapping) else None
+    return count if isinstance(count, int) else 1
+
+
 def rank_order(pods: Sequence[Object]) -> list[Object]:
     """Return the pods in the order of their ranks: the one in the master's role first, then by type and index."""
 
@@ -179,14 +217,18 @@ def rank_order(pods: Sequence[Object]) -> list[Object]:
     return sorted(pods, key=order)
 
 
-def started_instances(pod: Object) -> list[tuple[str, int]]:
-    """Return (container, restart count) of every container instance whose log exists."""
-    found = []
-    for entry in status_of(pod).get("containerStatuses") or ():
-        state = section(entry, "state")
-        if "running" in state or "terminated" in state:
-            found.append((entry["name"], int(entry.get("restartCount", 0))))
-    return found
+def started_instances(pod: Object, inits: Collection[str] = ()) -> list[tuple[str, int]]:
+    """Return (container, restart count) of every instance whose log exists; of init containers, those in `inits`."""
+    status = section(pod, "status")
+    entries = [
+        *(entry for entry in objects(status, "initContainerStatuses") if entry["name"] in inits),
+        *objects(status, "containerStatuses"),
+    ]
+    return [
+        (entry["name"], int(entry.get("restartCount", 0)))
+        for entry in entries
+        if not {"running", "terminated"}.isdisjoint(section(entry, "state"))
+    ]
 
 
 def first_failure(pods: Sequence[Object]) -> tuple[Object, Mapping[str, Any]] | None:

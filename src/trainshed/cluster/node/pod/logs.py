@@ -1,8 +1,8 @@
 """Container logs: from CRI files to what `kubectl logs` shows.
 
 A line of the file is `<RFC 3339 time with nanoseconds> <stdout|stderr> <F|P> <text>`; P marks a part of a
-long line, continued by the next. A full file becomes `<path>.1`, the one before it `.2` and so on: readers go
-from the highest number to the file itself.
+line, continued by the next of its stream. What another stream writes in between has lines of its own. A full
+file becomes `<path>.1`, the one before it `.2` and so on: readers go from the highest number to the file itself.
 
 Following waits for the kernel to say that the file changed (inotify), not in a loop.
 """
@@ -31,6 +31,7 @@ class Entry(msgspec.Struct, frozen=True):
     stamp: bytes
     text: bytes
     full: bool
+    stream: bytes = b"stdout"
 
 
 def parse(line: bytes) -> Entry | None:
@@ -41,7 +42,7 @@ def parse(line: bytes) -> Entry | None:
     if stream not in (b"stdout", b"stderr") or (not separator and not tag):
         return None
     full = not tag.startswith(b"P")
-    return Entry(stamp, text + b"\n" if full else text, full)
+    return Entry(stamp, text + b"\n" if full else text, full, stream)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -63,6 +64,7 @@ class Selection:
         self._timestamps = options.timestamps
         self._left = options.limit_bytes
         self._line_start = True
+        self._stream = b""
         self.done = self._left is not None and self._left <= 0
 
     def render(self, entry: Entry) -> bytes:
@@ -70,9 +72,12 @@ class Selection:
         if self.done or (self._since is not None and _instant(entry.stamp) < self._since):
             return b""
         out = entry.text
-        if self._timestamps and self._line_start:
+        interrupted = not self._line_start and entry.stream != self._stream
+        if self._timestamps and (self._line_start or interrupted):
             out = entry.stamp + b" " + out
-        self._line_start = entry.full
+        if interrupted:
+            out = b"\n" + out
+        self._line_start, self._stream = entry.full, entry.stream
         if self._left is not None:
             out = out[: self._left]
             self._left -= len(out)
@@ -219,6 +224,9 @@ def _last_lines(entries: Iterator[Entry], count: int) -> list[Entry]:
     lines: deque[list[Entry]] = deque(maxlen=max(count, 1))
     current: list[Entry] = []
     for entry in entries:
+        if current and current[-1].stream != entry.stream:
+            lines.append(current)
+            current = []
         current.append(entry)
         if entry.full:
             lines.append(current)

@@ -4,7 +4,8 @@
     2024-05-01T12:00:00.123456789Z stderr P the first part of a line, or a last line without its end
 
 Format: kubernetes/design-proposals, node/kubelet-cri-logging.md. As in containerd, a line above 16 KiB is
-cut into parts, and text without a newline at the end of the stream is a part.
+cut into parts, and text without a newline at the end of the stream is a part. So is, at once, the beginning of a line
+that is drawn over itself with carriage returns, as progress bars are: readers see it while it lasts.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class CriLog:
         while len(last) >= MAX_PART:
             out += [part, last[:MAX_PART], b"\n"]
             last = last[MAX_PART:]
-        if last:
+        if b"\r" in last:
+            out += [part, last, b"\n"]
+        elif last:
             self._unfinished[stream] = last
         self._append(b"".join(out))
 

@@ -1,0 +1,173 @@
+"""The panel below the log lines: of each job its state, replicas, progress, loss and time left, in rows that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from rich.text import Text
+
+from trainshed.kube.meta.duration import elapsed
+from trainshed.kube.meta.objects import name_of, namespace_of
+from trainshed.sdk import state as jobstate
+from trainshed.sdk.follow import Snapshot
+from trainshed.sdk.progress import Progress, sparkline
+from trainshed.sdk.state import Replica
+
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
+_STATE_STYLES = {"Running": "green", "Succeeded": "bold green", "Failed": "bold red", "Restarting": "yellow"}
+_ONE_EACH = 4
+"""Up to so many replicas have a row each; of more, those that are alike share one."""
+_BARS = 4
+"""So many progress bars of replicas are shown."""
+
+
+def replica_colour(replica: str) -> str:
+    """Return the colour of a replica's prefix; the same name has the same colour in every run."""
+    return _COLOURS[sum(replica.encode()) % len(_COLOURS)]
+
+
+def panel(
+    snapshots: Sequence[Snapshot], frames: Mapping[str, str], now: float, width: int, height: int
+) -> list[Text]:
+    """Return the rows, none wider than `width`, at most half of `height` of them (but six if there are so many).
+
+    `frames` are the beginnings of lines that are drawn over themselves, by the replica's name.
+    """
+    most = max(height // 2, min(height - 1, 6))
+    bars = _bars(frames)
+    left = max(most - 1 - len(bars), 1)
+    jobs: list[list[Text]] = []
+    for index, snapshot in enumerate(snapshots):
+        share = left // (len(snapshots) - index)
+        if share < 1:
+            break
+        jobs.append(_job(snapshot, now, width, share))
+        left -= len(jobs[-1])
+    rows = [*bars, Text("─" * width, "dim"), *(row for job in jobs for row in job)]
+    if len(jobs) < len(snapshots):
+        rows[-1:] = [Text(f"… and {len(snapshots) - len(jobs) + 1} more jobs")]
+    for row in rows:
+        row.truncate(width, overflow="ellipsis")
+    return rows[:most]
+
+
+def _bars(frames: Mapping[str, str]) -> list[Text]:
+    names = sorted(frames, key=jobstate.natural)
+    rows = [
+        Text.assemble((f"[{name}] ", replica_colour(name)), frames[name].expandtabs())
+        for name in names[:_BARS]
+    ]
+    for row in rows:
+        row.plain = "".join(c if c.isprintable() else " " for c in row.plain)
+    return [*rows, Text(f"… and {len(names) - _BARS} more bars", "dim")] if len(names) > _BARS else rows
+
+
+def _job(snapshot: Snapshot, now: float, width: int, most: int) -> list[Text]:
+    """Return at most `most` rows of one job: the head, its progress, and as many of its replicas as fit between."""
+    state = jobstate.state_of(snapshot.job)
+    head = Text.assemble(
+        (f"{snapshot.job['kind']} ", "bold"),
+        f"{namespace_of(snapshot.job)}/{name_of(snapshot.job)}  ",
+        (state, _STATE_STYLES.get(state, "yellow")),
+        f"  {elapsed(max(now - snapshot.started_at, 0.0))}",
+    )
+    progress = _progress(snapshot.progress, now, width)[: max(most - 2, 0)]
+    replicas = _replicas(snapshot.replicas)
+    room = max(most - 1 - len(progress), 0)
+    if len(replicas) > room:
+        hidden = len(replicas) - max(room - 1, 0)
+        replicas = [*replicas[: max(room - 1, 0)], Text(f"… and {hidden} more rows of replicas", "dim")][
+            :room
+        ]
+    return [head, *replicas, *progress]
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """What replicas of one row have in common."""
+
+    type: str
+    state: str
+    restarts: int
+    detail: str
+
+
+def _replicas(replicas: Sequence[Replica]) -> list[Text]:
+    if len(replicas) <= _ONE_EACH:
+        groups = [(replica.name, replica, 1) for replica in replicas]
+    else:
+        alike: dict[_Row, list[Replica]] = {}
+        for each in replicas:
+            like = _Row(each.name.rpartition("-")[0], each.state, each.restarts, each.detail)
+            alike.setdefault(like, []).append(each)
+        groups = [(_names(group), group[0], len(group)) for group in alike.values()]
+    longest = max((len(name) for name, *_ in groups), default=0)
+    states = max((len(replica.state) for _, replica, _ in groups), default=0)
+    rows = []
+    for name, replica, count in groups:
+        restarts = (
+            f"{replica.restarts} restart{'s' if replica.restarts > 1 else ''}  " if replica.restarts else ""
+        )
+        rows.append(
+            Text.assemble(
+                (name.ljust(min(longest, 30)), replica_colour(replica.name)),
+                f"  {replica.state.ljust(states)}  ",
+                f"({count})  " if count > 1 else "",
+                restarts,
+                replica.detail,
+            )
+        )
+    for row in rows:
+        row.rstrip()
+    return rows
+
+
+def _names(replicas: Sequence[Replica]) -> str:
+    """Return the names of replicas of one type: `worker-0..7,12`."""
+    kind = replicas[0].name.rpartition("-")[0]
+    tails = [replica.name.rpartition("-")[2] for replica in replicas]
+    if not kind or not all(tail.isdigit() for tail in tails):
+        return ",".join(replica.name for replica in replicas)
+    ranges: list[list[int]] = []
+    for number in sorted(map(int, tails)):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return f"{kind}-" + ",".join(str(a) if a == b else f"{a}..{b}" for a, b in ranges)
+
+
+def _progress(progress: Progress, now: float, width: int) -> list[Text]:
+    rows = []
+    if (how_far := _how_far(progress, now, width)) is not None:
+        rows.append(how_far)
+    if progress.losses:
+        last = f"{progress.loss_name} {progress.losses[-1]:.4f} "
+        chart = sparkline(progress.losses, max(min(width - 30, 60), 0))
+        rows.append(Text.assemble((last, "bold"), (chart, "cyan")))
+    if progress.accuracy is not None:
+        rows.append(Text.assemble("accuracy ", (f"{progress.accuracy:.4f}", "bold green")))
+    return rows
+
+
+def _how_far(progress: Progress, now: float, width: int) -> Text | None:
+    """Return the row of epoch, step and time left: of the run where that is known, of a part where only that is."""
+    of = f"/{progress.epochs}" if progress.epochs and progress.fraction is not None else ""
+    words = [] if progress.epoch is None else [f"epoch {progress.epoch}{of}"]
+    share, left, note = progress.fraction, progress.eta_seconds(now), ""
+    if share is None and progress.part is not None:
+        share, left, note = progress.part, progress.part_eta_seconds(now), " of these steps"
+        words.append(f"{progress.seen:g}/{progress.total:g}")
+    elif share is None and progress.seen:
+        words.append(f"step {progress.seen:g}")
+    if share is None:
+        return Text(" ".join(words)) if words else None
+    size = max(min(30, width - 40), 8)
+    done = round(share * size)
+    row = Text.assemble(
+        " ".join(words), " " if words else "", ("█" * done, "cyan"), ("░" * (size - done), "dim")
+    )
+    row.append(f" {share * 100:3.0f}%{note}")
+    if left is not None:
+        row.append(f"  ETA {elapsed(left)}" if not note else f", {elapsed(left)} left")
+    return row
