@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -18,6 +19,8 @@ _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright
 _STATE_STYLES = {"Running": "green", "Succeeded": "bold green", "Failed": "bold red", "Restarting": "yellow"}
 _ONE_EACH = 4
 """Up to so many replicas have a row each; of more, those that are alike share one."""
+_RANGES = 3
+"""A row names so many ranges of replicas; of more, it says how many replicas they are."""
 _BARS = 4
 """So many progress bars of replicas are shown."""
 
@@ -37,16 +40,14 @@ def panel(
     most = max(height // 2, min(height - 1, 6))
     bars = _bars(frames)
     left = max(most - 1 - len(bars), 1)
-    jobs: list[list[Text]] = []
-    for index, snapshot in enumerate(snapshots):
-        share = left // (len(snapshots) - index)
-        if share < 1:
-            break
-        jobs.append(_job(snapshot, now, width, share))
-        left -= len(jobs[-1])
-    rows = [*bars, Text("─" * width, "dim"), *(row for job in jobs for row in job)]
-    if len(jobs) < len(snapshots):
-        rows[-1:] = [Text(f"… and {len(snapshots) - len(jobs) + 1} more jobs")]
+    hidden = len(snapshots) - max(left - 1, 0) if len(snapshots) > left else 0
+    rows = [*bars, Text("─" * width, "dim")]
+    for index, snapshot in enumerate(snapshots[: len(snapshots) - hidden]):
+        job = _job(snapshot, now, width, max((left - bool(hidden)) // (len(snapshots) - hidden - index), 1))
+        rows += job
+        left -= len(job)
+    if hidden:
+        rows.append(Text(f"… and {hidden} more jobs", "dim"))
     for row in rows:
         row.truncate(width, overflow="ellipsis")
     return rows[:most]
@@ -76,10 +77,9 @@ def _job(snapshot: Snapshot, now: float, width: int, most: int) -> list[Text]:
     replicas = _replicas(snapshot.replicas)
     room = max(most - 1 - len(progress), 0)
     if len(replicas) > room:
-        hidden = len(replicas) - max(room - 1, 0)
-        replicas = [*replicas[: max(room - 1, 0)], Text(f"… and {hidden} more rows of replicas", "dim")][
-            :room
-        ]
+        states = Counter(replica.state for replica in snapshot.replicas)
+        said = ", ".join(f"{count} {name}" for name, count in states.most_common())
+        replicas = [Text(f"{len(snapshot.replicas)} replicas: {said}")][:room]
     return [head, *replicas, *progress]
 
 
@@ -94,17 +94,17 @@ class _Row(msgspec.Struct, frozen=True):
 
 def _replicas(replicas: Sequence[Replica]) -> list[Text]:
     if len(replicas) <= _ONE_EACH:
-        groups = [(replica.name, replica, 1) for replica in replicas]
+        groups = [(replica.name, replica) for replica in replicas]
     else:
         alike: dict[_Row, list[Replica]] = {}
         for each in replicas:
             like = _Row(each.name.rpartition("-")[0], each.state, each.restarts, each.detail)
             alike.setdefault(like, []).append(each)
-        groups = [(_names(group), group[0], len(group)) for group in alike.values()]
-    longest = max((len(name) for name, *_ in groups), default=0)
-    states = max((len(replica.state) for _, replica, _ in groups), default=0)
+        groups = [(_names(group), group[0]) for group in alike.values()]
+    longest = max((len(name) for name, _ in groups), default=0)
+    states = max((len(replica.state) for _, replica in groups), default=0)
     rows = []
-    for name, replica, count in groups:
+    for name, replica in groups:
         restarts = (
             f"{replica.restarts} restart{'s' if replica.restarts > 1 else ''}  " if replica.restarts else ""
         )
@@ -112,7 +112,6 @@ def _replicas(replicas: Sequence[Replica]) -> list[Text]:
             Text.assemble(
                 (name.ljust(min(longest, 30)), replica_colour(replica.name)),
                 f"  {replica.state.ljust(states)}  ",
-                f"({count})  " if count > 1 else "",
                 restarts,
                 replica.detail,
             )
@@ -134,6 +133,8 @@ def _names(replicas: Sequence[Replica]) -> str:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
+    if len(ranges) > _RANGES:
+        return f"{kind} ×{len(replicas)}"
     return f"{kind}-" + ",".join(str(a) if a == b else f"{a}..{b}" for a, b in ranges)
 
 
@@ -141,12 +142,14 @@ def _progress(progress: Progress, now: float, width: int) -> list[Text]:
     rows = []
     if (how_far := _how_far(progress, now, width)) is not None:
         rows.append(how_far)
+    curve = Text()
     if progress.losses:
-        last = f"{progress.loss_name} {progress.losses[-1]:.4f} "
-        chart = sparkline(progress.losses, max(min(width - 30, 60), 0))
-        rows.append(Text.assemble((last, "bold"), (chart, "cyan")))
+        chart = sparkline(progress.losses, max(min(width - 40, 60), 0))
+        curve.append(f"{progress.loss_name} {progress.losses[-1]:.4f} ", "bold").append(chart, "cyan")
     if progress.accuracy is not None:
-        rows.append(Text.assemble("accuracy ", (f"{progress.accuracy:.4f}", "bold green")))
+        curve.append("  accuracy " if curve else "accuracy ").append(f"{progress.accuracy:.4f}", "bold green")
+    if curve:
+        rows.append(curve)
     return rows
 
 
