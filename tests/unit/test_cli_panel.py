@@ -66,7 +66,7 @@ def test_sixteen_replicas_on_sixty_columns() -> None:
         "PyTorchJob ns/mnist  Running  1m40s",
         "master-0           Running  1 restart",
         "worker-0..2,5..14  Running",
-        "worker-3..4        Pending  0/1 nodes are available: 1 Ins…",
+        "worker-3..4        Pending  0/1 nodes are available: 1 Insu…",
         "epoch 1/4 ██░░░░░░░░░░░░░░░░░░   8%  ETA 11m40s",
         "loss 1.0000 █▅▁  accuracy 0.5000",
     ]
