@@ -77,22 +77,29 @@ def down(
     purge: Annotated[
         bool, typer.Option("--purge", help="Also delete all state: jobs, logs, provisioned volumes.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --purge.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
 ) -> None:
-    """Stop the cluster and every pod. `trainshed up` brings it back; --purge forgets it for good."""
+    """Stop the cluster and every pod. `trainshed up` brings it back; --purge forgets it for good.
+
+    Asks before it stops jobs that run; where nobody can be asked it says which, and goes on. Volumes are not deleted
+    without being asked: there --purge needs --yes.
+    """
     with user_errors():
         paths = StatePaths.default()
-        if purge and not yes and local.has_volumes(paths):
-            if not is_interactive():
-                raise UserError(f"--purge deletes provisioned volumes in {paths.volumes}", "add --yes")
-            typer.confirm(
-                f"Delete the provisioned volumes in {paths.volumes} and all other state?",
-                abort=True,
-                err=True,
-            )
+        lost = (
+            f"delete the provisioned volumes in {paths.volumes}" if purge and local.has_volumes(paths) else ""
+        )
+        if lost and not yes and not is_interactive():
+            raise UserError(f"--purge deletes provisioned volumes in {paths.volumes}", "add --yes")
         if not paths.root.is_dir():
             note("nothing to stop")
             return
+        stopped = asyncio.run(local.unfinished_jobs(paths))
+        if stopped:
+            note(escape(f"jobs that have not finished: {', '.join(stopped)}"))
+        what = " and ".join([*(["stop them"] if stopped else []), *([lost] if lost else [])])
+        if what and not yes and is_interactive():
+            typer.confirm(f"{what[0].upper()}{what[1:]}?", abort=True, err=True)
         was_running = asyncio.run(local.stop(paths))
         note("cluster stopped" if was_running else "the cluster was not running")
         if purge:

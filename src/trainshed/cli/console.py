@@ -23,10 +23,16 @@ err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 def fail(explanation: Explanation) -> NoReturn:
     """Print what is the matter in one line, the hint in another, and leave."""
-    err.print(f"[bold red]error:[/] {escape(explanation.message)}")
-    if explanation.hint:
-        err.print(f"[cyan]hint:[/] {escape(explanation.hint)}")
+    message = "; ".join(line.strip() for line in explanation.message.splitlines() if line.strip())
+    err.print(f"[bold red]error:[/] {escape(message)}")
+    say_hint(explanation.hint)
     raise typer.Exit(explanation.exit_code)
+
+
+def say_hint(hint: str) -> None:
+    """Say what to do about what went wrong, if anything can be done."""
+    if hint:
+        err.print(f"[cyan]hint:[/] {escape(hint)}")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ app = typer.Typer(
     help="Say what stands for an image. That is this machine's root and directories laid over it.",
     no_args_is_help=True,
 )
-Name = Annotated[str, typer.Argument(help="Image name as in the manifest.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Image name as in the manifest.")]
 
 
 def _registry() -> ImageRegistry:

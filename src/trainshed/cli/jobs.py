@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -11,107 +10,89 @@ import typer
 from rich.markup import escape
 
 from trainshed.cli.cluster import ensure_up
-from trainshed.cli.console import err, note, out, user_errors, warn
-from trainshed.cli.options import Context, Files, JobName, Kubeconfig, Namespace
-from trainshed.cli.view import LiveView, PlainView
-from trainshed.client.client import Client
-from trainshed.kube.meta.objects import Object, name_of, namespace_of
+from trainshed.cli.console import note, user_errors, warn
+from trainshed.cli.following import follow_all, how_to_go_on
+from trainshed.cli.options import Context, Filenames, JobName, Kubeconfig, Namespace, SomeFiles, files_of
+from trainshed.kube.meta.objects import Object
 from trainshed.sdk import jobs, local, manifests
 from trainshed.sdk import run as running
 from trainshed.sdk import state as jobstate
+from trainshed.sdk.apply import Applied, Placed
 from trainshed.sdk.connection import Target, connected
-from trainshed.sdk.errors import REFUSED
-from trainshed.sdk.follow import Follower, Outcome
 from trainshed.sdk.images import register_beside
 from trainshed.sdk.jobs import Found
-from trainshed.sdk.summary import failure_of, success_of
 
 
 def run(
-    files: Files,
+    files: SomeFiles = None,
+    filename: Filenames = None,
     namespace: Namespace = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Apply and return; do not follow.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete jobs of these names first, also such that still run.")
+    ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Apply manifests and follow their training job to its end.
+    """Apply manifests and follow their training jobs to their end.
 
-    Starts the local cluster when it is not up. Exit code 0: succeeded; 1: refused or failed. Ctrl-C detaches:
-    the job goes on.
+    Starts the local cluster when it is not up. A job of an earlier run that is finished is replaced; one that runs goes
+    on, unless --replace is given. Exit code 0: succeeded; 1: refused or failed. Ctrl-C detaches: the job goes on.
     """
     target = Target(kubeconfig, context, namespace)
+    paths = files_of(files, filename)
     with user_errors():
-        objects = manifests.load(files, warn)
+        objects = manifests.load(paths, warn)
         if target.is_local:
-            paths = ensure_up().paths
-            for name in register_beside(files, local.images(paths)):
+            state = ensure_up().paths
+            for name in register_beside(paths, local.images(state)):
                 note(f"image {escape(name)} stands for directories of this machine (images.yaml)")
-        raise typer.Exit(asyncio.run(_run(target, objects, detach)))
+        raise typer.Exit(asyncio.run(_run(target, objects, detach=detach, replace=replace)))
 
 
-async def _run(target: Target, objects: Sequence[Object], detach: bool) -> int:
+async def _run(target: Target, objects: Sequence[Object], *, detach: bool, replace: bool) -> int:
     async with connected(target) as client:
-        plan = await running.plan_run(client, objects)
-        applied = await running.carry_out(
-            client, plan, lambda old: note(f"{escape(old.name)} of an earlier run is finished: replacing it")
-        )
+        plan = await running.plan_run(client, objects, replace=replace)
+        applied = await running.carry_out(client, plan, _say_replaced)
+        before = {placed.name for placed in plan.running}
         for each in applied:
-            note(f"{escape(each.name)} {each.change}")
+            note(escape(_said_of(each, each.name in before)))
         found = [Found(each.resource, each.obj) for each in applied if jobstate.is_training_job(each.obj)]
         if detach:
             for job in found:
-                note(_how_to_go_on(job))
+                note(how_to_go_on(job, target))
             return 0
-        return max([await _follow(client, job) for job in found], default=0)
+        return await follow_all(client, target, found)
 
 
-async def _follow(client: Client, job: Found) -> int:
-    """Follow the job on the terminal; return the exit code. The first Ctrl-C detaches."""
-    live = out.is_terminal
-    with LiveView(out) if live else PlainView(out, err) as view:
-        following = asyncio.create_task(Follower(client, job.resource, job.obj, view).run())
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, following.cancel)
-        try:
-            outcome = await following
-        except asyncio.CancelledError:
-            outcome, view.detached = None, True
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)
-    if outcome is None:
-        note(f"\ndetached: {job.obj['kind']} {escape(name_of(job.obj))} goes on\n" + _how_to_go_on(job))
-        return 0
-    return await _report(client, outcome, job.obj)
+def _say_replaced(old: Placed) -> None:
+    assert old.before is not None
+    if running.is_going(old.before):
+        note(f"{escape(old.name)} of an earlier run is being deleted: waiting until it is gone")
+    elif jobstate.is_finished(old.before):
+        note(f"{escape(old.name)} of an earlier run is finished: replacing it")
+    else:
+        note(f"{escape(old.name)} of an earlier run is still running: ending its pods and replacing it")
 
 
-async def _report(client: Client, outcome: Outcome, job: Object) -> int:
-    if outcome.job is None:
-        note(f"{job['kind']} {escape(name_of(job))} was deleted")
-        return REFUSED
-    if jobstate.condition(outcome.job, "Succeeded"):
-        for line in (await success_of(client, outcome)).lines():
-            out.out(line, highlight=False)
-        return 0
-    for line in failure_of(outcome).lines():
-        err.out(line, highlight=False)
-    return REFUSED
-
-
-def _how_to_go_on(job: Found) -> str:
-    target = f"{job.resource.plural.removesuffix('s')}/{name_of(job.obj)} -n {namespace_of(job.obj)}"
-    return "\n".join(
-        f"  {verb:<8} trainshed {verb} {target}" for verb in ("follow", "suspend", "resume", "delete")
-    )
+def _said_of(each: Applied, runs_already: bool) -> str:
+    said = f"{each.name} {each.change}"
+    if not runs_already:
+        return said
+    if each.change == "unchanged":
+        return f"{said}: it runs already (--replace starts it anew)"
+    return f"{said}: it runs already, and its pods stay as they are (--replace starts it anew)"
 
 
 def follow(
     name: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
     """Follow a job: its conditions, replicas, logs and progress. Exit code as of run."""
+    target = Target(kubeconfig, context, namespace)
 
     async def main() -> int:
-        async with connected(Target(kubeconfig, context, namespace)) as client:
-            return await _follow(client, await jobs.find(client, name))
+        async with connected(target) as client:
+            return await follow_all(client, target, [await jobs.find(client, name)])
 
     with user_errors():
         raise typer.Exit(asyncio.run(main()))

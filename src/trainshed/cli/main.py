@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -10,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from trainshed import __version__
+from trainshed.cli import usage
 
 
 class Entry(NamedTuple):
@@ -21,8 +23,10 @@ class Entry(NamedTuple):
 
 
 COMMANDS = (
-    Entry("run", "jobs:run", "Apply manifests and follow their training job to its end."),
+    Entry("run", "jobs:run", "Apply manifests and follow their training jobs to their end."),
     Entry("follow", "jobs:follow", "Follow a job: its conditions, replicas, logs and progress."),
+    Entry("list", "listing:list_jobs", "List training jobs, of all kinds."),
+    Entry("logs", "logs:logs", "Print what the replicas of a job have printed, merged by time."),
     Entry("suspend", "jobs:suspend", "Suspend a job: its pods are deleted, the job stays."),
     Entry("resume", "jobs:resume", "Resume a suspended job: its pods are created again."),
     Entry("delete", "jobs:delete", "Delete a job and its pods, and wait until they are gone."),
@@ -35,6 +39,11 @@ COMMANDS = (
     Entry("kubeconfig", "cluster:kubeconfig", "Print where the kubeconfig is, or merge it into yours."),
     Entry("image", "images", "Say what stands for an image."),
     Entry("notebook", "notebook", "Make pipelines of tagged notebooks."),
+    Entry(
+        "completion",
+        "completion:completion",
+        "Print the script that completes commands, options and names of jobs.",
+    ),
 )
 
 
@@ -110,7 +119,7 @@ def main() -> None:
     """Run the command line."""
     # What a command has to say it says itself; the parts it is made of log for servers.
     logging.getLogger("trainshed").addHandler(logging.NullHandler())
-    app()
+    sys.exit(usage.run(app))
 
 
 if __name__ == "__main__":

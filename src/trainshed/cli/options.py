@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from trainshed.cli.completion import complete_job
+
 Kubeconfig = Annotated[
     str | None,
     typer.Option(
@@ -18,12 +20,30 @@ Context = Annotated[
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the request.")
 ]
-Files = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILE...", help="Manifest files or directories; - is standard input.", show_default=False
-    ),
+_Manifests = typer.Argument(
+    metavar="FILE", help="Manifest files or directories; - is standard input.", show_default=False
+)
+Files = Annotated[list[str], _Manifests]
+SomeFiles = Annotated[list[str] | None, _Manifests]
+Filenames = Annotated[
+    list[str] | None,
+    typer.Option("--filename", "-f", metavar="FILE", help="The same, as kubectl spells it; may be repeated."),
 ]
 JobName = Annotated[
-    str, typer.Argument(metavar="NAME", help="The job: NAME, or KIND/NAME such as pytorchjob/mnist.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The job: NAME, or KIND/NAME such as pytorchjob/mnist.",
+        autocompletion=complete_job,
+    ),
 ]
+
+
+def files_of(files: list[str] | None, filenames: list[str] | None) -> list[str]:
+    """Return the manifests that a command was given. Raises a usage error when it was given none."""
+    given = [*(files or ()), *(filenames or ())]
+    if not given:
+        raise typer.BadParameter(
+            "name a manifest, a directory of manifests, or - for standard input", param_hint="FILE"
+        )
+    return given

@@ -17,6 +17,12 @@ from trainshed.sdk.offline import nearest_kind
 FIELD_MANAGER = "trainshed"
 
 
+def spoken(resource: Resource, name: str) -> str:
+    """Return how kubectl names an object: `configmap/a`, `pytorchjob.kubeflow.org/mnist`."""
+    group = f".{resource.group}" if resource.group else ""
+    return f"{resource.kind.lower()}{group}/{name}"
+
+
 class Applied(msgspec.Struct, frozen=True):
     """One object after the apply; `change` is "created", "configured" or "unchanged"."""
 
@@ -26,8 +32,8 @@ class Applied(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As kubectl names it: `pytorchjobs.kubeflow.org/mnist`."""
-        return f"{self.resource.group_resource}/{name_of(self.obj)}"
+        """As kubectl names it: `pytorchjob.kubeflow.org/mnist`."""
+        return spoken(self.resource, name_of(self.obj))
 
 
 class Kinds:
@@ -76,8 +82,8 @@ class Placed(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As kubectl names it: `pytorchjobs.kubeflow.org/mnist`."""
-        return f"{self.resource.group_resource}/{name_of(self.obj)}"
+        """As kubectl names it: `pytorchjob.kubeflow.org/mnist`."""
+        return spoken(self.resource, name_of(self.obj))
 
 
 async def apply_all(client: Client, objects: Sequence[Object], namespace: str) -> list[Applied]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.client.client import Client
+from trainshed.client.transport import TransportError
 from trainshed.cluster.paths import StatePaths
 from trainshed.sdk.errors import UserError
 
@@ -28,6 +30,15 @@ class Target(msgspec.Struct, frozen=True):
     def is_local(self) -> bool:
         """Whether this is the cluster that `trainshed up` starts."""
         return self.kubeconfig is None and self.context is None
+
+    @property
+    def flags(self) -> str:
+        """The options of a command that mean this target, with a blank before each."""
+        return "".join(
+            f" --{name} {shlex.quote(value)}"
+            for name, value in (("kubeconfig", self.kubeconfig), ("context", self.context))
+            if value is not None
+        )
 
     @property
     def paths(self) -> StatePaths:
@@ -59,9 +70,16 @@ def open_client(target: Target) -> Client:
 
 @asynccontextmanager
 async def connected(target: Target) -> AsyncIterator[Client]:
-    """Yield a client of the target, closed at the end. Raises as `open_client`."""
+    """Yield a client of the target, closed at the end. Raises as `open_client`, and UserError when nobody answers."""
     client = open_client(target)
     try:
         yield client
+    except TransportError as error:
+        raise UserError(
+            f"the API server does not answer: {error}",
+            "trainshed up starts the local cluster"
+            if target.is_local
+            else "the cluster of that kubeconfig must be reachable from here",
+        ) from error
     finally:
         await client.close()

@@ -75,7 +75,7 @@ class Outcome(msgspec.Struct):
     tails: dict[str, list[str]]
 
 
-_LOST = "the API server does not answer; the job goes on, and so does the attempt to reach it"
+API_LOST = "the API server does not answer; the job goes on, and so does the attempt to reach it"
 
 
 class Follower:
@@ -92,7 +92,7 @@ class Follower:
         view: View,
         *,
         tail: int | None = None,
-        why_lost: Callable[[], str] = lambda: _LOST,
+        why_lost: Callable[[], str] = lambda: API_LOST,
     ) -> None:
         self._why_lost = why_lost
         metadata = job["metadata"]

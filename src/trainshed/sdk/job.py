@@ -314,18 +314,11 @@ class AsyncJob(JobView):
         return self
 
     def _is_of(self, line: LogLine, replica: str | None) -> bool:
-        return replica in (None, line.replica, f"{self.name}-{line.replica}")
+        named = line.replica.partition("/")[0]  # an init container's follows
+        return replica in (None, named, f"{self.name}-{named}")
 
     def _pods_named(self, replica: str | None) -> list[Object]:
-        pods = [
-            pod
-            for pod in self._seen.pods
-            if replica in (None, jobstate.replica_name(pod), pod["metadata"]["name"])
-        ]
-        if replica is not None and not pods:
-            known = ", ".join(jobstate.replica_name(pod) for pod in self._seen.pods) or "none"
-            raise UserError(f"{self._label} has no replica {replica!r}", f"it has: {known}")
-        return pods
+        return jobs.of_replica(self._seen.found, self._seen.pods, replica)
 
     @property
     def _label(self) -> str:

@@ -11,14 +11,25 @@ from trainshed.api.v1.common import GROUP, VERSION
 from trainshed.client.client import Client
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, metadata_of, name_of, namespace_of, objects, section, uid_of
+from trainshed.kube.meta.objects import (
+    Object,
+    metadata_of,
+    name_of,
+    namespace_of,
+    objects,
+    section,
+    status_of,
+    uid_of,
+)
 from trainshed.kube.meta.resources import EVENTS, PODS, Resource
 from trainshed.kube.meta.times import time_or_none
 from trainshed.kube.wire.options import LogOptions
 from trainshed.sdk import state as jobstate
+from trainshed.sdk.apply import spoken
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.logs import Source
 from trainshed.sdk.progress import Progress, advance
-from trainshed.sdk.run import end_leftovers, wait_gone
+from trainshed.sdk.run import delete_job, is_going, wait_gone
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -29,8 +40,8 @@ class Found(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As kubectl names it: `pytorchjobs.kubeflow.org/mnist`."""
-        return f"{self.resource.group_resource}/{name_of(self.obj)}"
+        """As kubectl names it: `pytorchjob.kubeflow.org/mnist`."""
+        return spoken(self.resource, name_of(self.obj))
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -88,7 +99,7 @@ async def find(client: Client, name: str, namespace: str | None = None) -> Found
                 raise
     raise UserError(
         f'no job "{bare}" in namespace {namespace or client.namespace}',
-        f"kubectl get {','.join(r.plural for r in candidates)} -A lists them",
+        "trainshed list -A lists the jobs of all namespaces",
     )
 
 
@@ -102,6 +113,71 @@ async def list_jobs(client: Client, namespace: str | None) -> list[Found]:
     return sorted(found, key=lambda job: (namespace_of(job.obj), name_of(job.obj)))
 
 
+class Summary(msgspec.Struct, frozen=True):
+    """A job in a row of a list. Instants are in seconds since the epoch; `replicas` says how many of each type run."""
+
+    kind: str
+    namespace: str
+    name: str
+    state: str
+    replicas: dict[str, str]
+    created: float
+    started: float | None = None
+    completed: float | None = None
+
+    def seconds(self, now: float) -> float | None:
+        """Return how long the job took, or has taken by `now`; None before it started."""
+        return None if self.started is None else max((self.completed or now) - self.started, 0.0)
+
+
+def summary_of(job: Found) -> Summary:
+    """Return the job as a row: `replicas` maps each type to `2/4` while it runs, else to how many it has."""
+    status = status_of(job.obj)
+    finished = jobstate.is_finished(job.obj)
+    replicas = {}
+    for kind, spec in jobstate.replica_specs(job.obj).items():
+        active = section(status, "replicaStatuses", kind).get("active")
+        wanted = jobstate.replica_count(spec)
+        replicas[kind] = str(wanted) if finished or active is None else f"{active}/{wanted}"
+    return Summary(
+        kind=job.resource.kind,
+        namespace=namespace_of(job.obj),
+        name=name_of(job.obj),
+        state="Terminating" if is_going(job.obj) else jobstate.state_of(job.obj),
+        replicas=replicas,
+        created=time_or_none(section(job.obj, "metadata").get("creationTimestamp")) or 0.0,
+        started=time_or_none(status.get("startTime")),
+        completed=time_or_none(status.get("completionTime")),
+    )
+
+
+def of_replica(job: Found, pods: Sequence[Object], replica: str | None) -> list[Object]:
+    """Return the pods of that replica, named as such or as a pod; of all when none is named.
+
+    Raises:
+        UserError: the job has no such replica.
+    """
+    chosen = [pod for pod in pods if replica in (None, jobstate.replica_name(pod), name_of(pod))]
+    if replica is not None and not chosen:
+        known = ", ".join(jobstate.replica_name(pod) for pod in pods) or "none"
+        raise UserError(
+            f"{job.resource.kind} {name_of(job.obj)} has no replica {replica!r}", f"it has: {known}"
+        )
+    return chosen
+
+
+def sources_of(job: Found, pods: Sequence[Object]) -> list[Source]:
+    """Return the containers of these pods that have a log, and under which name its lines are shown."""
+    inits = jobstate.init_containers(job.obj)
+    found = []
+    for pod in pods:
+        replica = jobstate.replica_name(pod)
+        for container, _ in jobstate.started_instances(pod, inits):
+            shown = f"{replica}/{container}" if container in inits else replica
+            found.append(Source(shown, name_of(pod), namespace_of(pod), container))
+    return found
+
+
 async def set_suspend(client: Client, job: Found, value: bool) -> Object:
     """Return the job after it was told to suspend or to go on. Raises UserError when it is finished."""
     if jobstate.is_finished(job.obj):
@@ -113,9 +189,7 @@ async def set_suspend(client: Client, job: Found, value: bool) -> Object:
 async def delete(client: Client, job: Found, *, wait: bool) -> None:
     """Delete the job and its pods; with `wait`, return when they are gone. Claims and what lies on them stay."""
     name, namespace = name_of(job.obj), namespace_of(job.obj)
-    await client.delete(job.resource, name, namespace, propagation_policy="Foreground")
-    if jobstate.is_finished(job.obj):
-        await end_leftovers(client, job.obj)
+    await delete_job(client, job.resource, job.obj)
     if wait:
         await wait_gone(client, job.resource, name, namespace)
 

@@ -13,9 +13,12 @@ from trainshed.cluster.control.launcher import Info
 from trainshed.cluster.control.processes import Process, cluster_processes
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.paths import StatePaths
+from trainshed.kube.meta.objects import name_of, namespace_of
 from trainshed.sdk import contexts
 from trainshed.sdk.errors import UserError
 
+_ANSWER_SECONDS = 3.0
+"""How long a cluster that is to be stopped may take to tell its jobs."""
 CONTROL_PLANE = "trainshed.cli.serve"
 """The module of the control plane's process."""
 
@@ -94,6 +97,29 @@ async def stop(paths: StatePaths) -> bool:
     was_running = await asyncio.to_thread(launcher.stop, paths)
     await Runtime(RuntimePaths.under(paths.root)).stop_all()
     return was_running
+
+
+async def unfinished_jobs(paths: StatePaths) -> list[str]:
+    """Return the jobs, as `namespace/name`, that stopping the cluster interrupts; none where nobody answers."""
+    from trainshed.client.config import ConfigError
+    from trainshed.client.transport import TransportError
+    from trainshed.kube.meta.errors import ApiError
+    from trainshed.sdk import jobs
+    from trainshed.sdk import state as jobstate
+    from trainshed.sdk.connection import Target, connected
+
+    if launcher.running(paths) is None:
+        return []
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS), connected(Target(home=str(paths.root))) as client:
+            found = await jobs.list_jobs(client, None)
+    except (ApiError, ConfigError, TransportError, TimeoutError, UserError):
+        return []
+    return [
+        f"{namespace_of(job.obj)}/{name_of(job.obj)}"
+        for job in found
+        if not jobstate.is_finished(job.obj) and jobstate.condition(job.obj, "Suspended") is None
+    ]
 
 
 async def purge(paths: StatePaths) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from trainshed.client.client import Client
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, controller_uid, name_of, namespace_of, uid_of
+from trainshed.kube.meta.objects import Object, controller_uid, name_of, namespace_of, section, uid_of
 from trainshed.kube.meta.pods import is_finished
 from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.sdk import state as jobstate
@@ -27,17 +27,24 @@ GONE_SECONDS = 60.0
 
 
 class RunPlan(msgspec.Struct, frozen=True):
-    """What a run would do; every object in it was accepted by a dry run."""
+    """What a run would do; a dry run accepted every object in it. With `replace`, jobs that run make way, too."""
 
     placed: tuple[Placed, ...]
+    replace: bool = False
 
     @property
     def replaced(self) -> list[Placed]:
-        """The jobs of an earlier run that are over: they are deleted first, so that they train again."""
-        return [p for p in self.placed if p.before is not None and _is_over(p)]
+        """The jobs of an earlier run that make way, so that they train again: they are over, or being deleted."""
+        return [p for p in self.placed if _makes_way(p, self.replace)]
+
+    @property
+    def running(self) -> list[Placed]:
+        """The jobs of an earlier run that go on."""
+        jobs = [p for p in self.placed if p.before is not None and jobstate.is_training_job(p.obj)]
+        return [p for p in jobs if not _makes_way(p, self.replace)]
 
 
-async def plan_run(client: Client, objects: Sequence[Object]) -> RunPlan:
+async def plan_run(client: Client, objects: Sequence[Object], *, replace: bool = False) -> RunPlan:
     """Return what a run of these objects would do, changing nothing.
 
     Raises:
@@ -52,7 +59,7 @@ async def plan_run(client: Client, objects: Sequence[Object]) -> RunPlan:
             "there is no training job to follow, so nothing was applied",
             "kubectl apply -f applies objects of any kind",
         )
-    return RunPlan(tuple(placed))
+    return RunPlan(tuple(placed), replace)
 
 
 async def carry_out(
@@ -69,15 +76,27 @@ async def carry_out(
     over = plan.replaced
     for placed in over:
         replacing(placed)
+        assert placed.before is not None
         name, namespace = name_of(placed.obj), namespace_of(placed.obj)
-        await client.delete(placed.resource, name, namespace, propagation_policy="Foreground")
-        if placed.before is not None:
-            await end_leftovers(client, placed.before)
+        try:
+            await delete_job(client, placed.resource, placed.before)
+        except ApiError as error:
+            if error.code != 404:  # one that was going may be gone
+                raise
         await wait_gone(client, placed.resource, name, namespace)
     return [
         await apply_one(client, msgspec.structs.replace(placed, before=None) if placed in over else placed)
         for placed in plan.placed
     ]
+
+
+async def delete_job(client: Client, resource: Resource, job: Object) -> None:
+    """Have the job deleted with its pods; those of one that is over end at once. ApiError 404 when it is gone."""
+    await client.delete(
+        resource, name_of(job), namespace_of(job), propagation_policy="Foreground", uid=uid_of(job)
+    )
+    if jobstate.is_finished(job):
+        await end_leftovers(client, job)
 
 
 async def wait_gone(
@@ -116,9 +135,15 @@ async def end_leftovers(client: Client, job: Object) -> None:
                 raise
 
 
-def _is_over(placed: Placed) -> bool:
+def _makes_way(placed: Placed, replace: bool) -> bool:
+    before = placed.before
     return (
-        jobstate.is_training_job(placed.obj)
-        and placed.before is not None
-        and jobstate.is_finished(placed.before)
+        before is not None
+        and jobstate.is_training_job(placed.obj)
+        and (replace or jobstate.is_finished(before) or is_going(before))
     )
+
+
+def is_going(obj: Object) -> bool:
+    """Return whether the object is being deleted."""
+    return bool(section(obj, "metadata").get("deletionTimestamp"))

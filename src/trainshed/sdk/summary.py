@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,8 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.duration import elapsed
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, section, status_of
-from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, status_of
+from trainshed.kube.meta.resources import EVENTS, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 from trainshed.kube.meta.times import parse_time
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.follow import Outcome
@@ -79,13 +80,15 @@ class Failure(msgspec.Struct, frozen=True):
     signal: int = 0
     detail: str = ""
     tail: tuple[str, ...] = ()
+    container: str = ""
 
     def lines(self) -> list[str]:
         """Return it as a few lines of text."""
         lines = []
         if self.replica:
             how = f"signal {self.signal}" if self.signal else f"exit code {self.exit_code}"
-            lines.append(f"{self.replica} failed first: {self.reason}, {how} (pod {self.pod})")
+            where = f"pod {self.pod}" + (f", container {self.container}" if self.container else "")
+            lines.append(f"{self.replica} failed first: {self.reason}, {how} ({where})")
             if self.detail:
                 lines.append(f"  {self.detail}")
             lines.extend(f"  {line}" for line in self.tail)
@@ -129,6 +132,41 @@ def failure_of(outcome: Outcome) -> Failure:
         int(terminated.get("signal") or 0),
         str(terminated.get("message") or "").strip(),
         tuple(outcome.tails.get(replica, [])[-FAILURE_LINES:]),
+        _unless_alone(pod, str(terminated.get("container", ""))),
+    )
+
+
+def _unless_alone(pod: Object, container: str) -> str:
+    """Return the container's name where the pod has others that its job asks for, or it is an init container."""
+    names = [entry.get("name") for entry in objects(section(pod, "spec"), "containers")]
+    return "" if names == [container] else container
+
+
+_NOT_FOUND = re.compile(r"no such file|can't open file|not found|no module named|cannot find", re.IGNORECASE)
+
+
+async def remedy_of(client: Client, outcome: Outcome, failure: Failure) -> str:
+    """Return what to do about a failure, where that can be told: of a program that is not in an unregistered image."""
+    said = "\n".join((failure.detail, *failure.tail))
+    if failure.exit_code not in (126, 127) and not _NOT_FOUND.search(said):
+        return ""
+    pods = [pod for pod in outcome.pods if name_of(pod) == failure.pod]
+    try:
+        events = [event for pod in pods for event in (await client.list(EVENTS, namespace_of(pod))).items]
+    except (ApiError, TransportError):
+        return ""
+    about = [
+        event
+        for event in events
+        if event.get("reason") == "ImageNotPulled"
+        and section(event, "involvedObject").get("name") == failure.pod
+    ]
+    if not about:
+        return ""
+    images = [str(container.get("image")) for container in objects(section(pods[0], "spec"), "containers")]
+    return (
+        f"nothing stands for image {images[0]}, so the pod ran on this machine's own root; "
+        f"trainshed image add {images[0]} --layer DIRECTORY:PATH shows it the files of the image"
     )
 
 

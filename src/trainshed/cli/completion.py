@@ -1,0 +1,74 @@
+"""What a shell is offered when it asks: names of jobs and replicas, as the cluster has them now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from trainshed.client.client import Client
+
+_SECONDS = 2.0
+"""How long a shell may be kept waiting."""
+
+Shell = Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]
+
+
+def completion(shell: Shell) -> None:
+    """Print the script that completes commands, options and names of jobs.
+
+    bash: source <(trainshed completion bash). zsh: the same, after compinit. fish: trainshed completion fish | source.
+    """
+    from typer._completion_shared import get_completion_script  # it has no public name
+
+    typer.echo(get_completion_script(prog_name="trainshed", complete_var="_TRAINSHED_COMPLETE", shell=shell))
+
+
+def complete_job(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of the jobs that begin so; with their kind once a `/` was typed."""
+    from trainshed.kube.meta.objects import name_of
+    from trainshed.sdk import jobs
+
+    async def names(client: Client) -> list[str]:
+        found = await jobs.list_jobs(client, client.namespace)
+        qualified = "/" in incomplete
+        return [
+            f"{job.resource.kind.lower()}/{name_of(job.obj)}" if qualified else name_of(job.obj)
+            for job in found
+        ]
+
+    return _asked(ctx, names, incomplete)
+
+
+def complete_replica(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of the replicas of the job that was named before, as far as they begin so."""
+    from trainshed.sdk import jobs
+    from trainshed.sdk import state as jobstate
+
+    async def names(client: Client) -> list[str]:
+        job = await jobs.find(client, str(ctx.params.get("name")))
+        return [jobstate.replica_name(pod) for pod in await jobs.pods_of(client, job.obj)]
+
+    return _asked(ctx, names, incomplete)
+
+
+def _asked(ctx: typer.Context, names: Callable[[Client], Awaitable[list[str]]], incomplete: str) -> list[str]:
+    from trainshed.sdk.connection import Target, connected
+
+    async def ask() -> list[str]:
+        options: dict[str, Any] = {
+            name: ctx.params.get(name) for name in ("kubeconfig", "context", "namespace")
+        }
+        async with asyncio.timeout(_SECONDS), connected(Target(**options)) as client:
+            return await names(client)
+
+    try:
+        found = asyncio.run(ask())
+    except (
+        Exception
+    ):  # a shell in the middle of a line is no place for messages: there is just nothing to offer
+        return []
+    return sorted({name for name in found if name.startswith(incomplete)})
