@@ -24,6 +24,8 @@ from tests.e2e.jobs import COUNT_UNTIL_TOLD, UNTIL_TOLD, job, pod, replica
 COMMANDS = (
     "run",
     "follow",
+    "list",
+    "logs",
     "suspend",
     "resume",
     "delete",
@@ -36,6 +38,7 @@ COMMANDS = (
     "kubeconfig",
     "image",
     "notebook",
+    "completion",
 )
 EXAMPLE = Path(__file__).parents[2] / "examples/fashion-mnist/pytorchjob.yaml"
 CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}, "data": {"a": "b"}}
@@ -71,28 +74,34 @@ def test_help_of_each_command(idle: Cluster, command: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("nosuch",), "No such command 'nosuch'"),
-        (("run",), "Missing argument"),
-        (("run", "--nosuch", "x"), "--nosuch"),
-        (("up", "--nodes", "17"), "--nodes"),
-        (("up", "--port", "65536"), "--port"),
-        (("status", "-o", "yaml"), "yaml"),
+        (("nosuch",), "error: no such command 'nosuch'\nhint: trainshed --help"),
+        (("lsit",), "error: no such command 'lsit'\nhint: did you mean list?"),
+        (("run",), "error: invalid value for FILE: name a manifest, "),
+        (("check",), "error: missing argument FILE\nhint: trainshed check --help"),
+        (("run", "--nosuch", "x"), "error: no such option: --nosuch\nhint: trainshed run --help"),
+        (("up", "--nodes", "17"), "error: invalid value for --nodes: "),
+        (("up", "--port", "65536"), "error: invalid value for --port: "),
+        (
+            ("status", "-o", "yaml"),
+            "error: invalid value for --output / -o: 'yaml' is not one of 'text', 'json'\n",
+        ),
+        (("delete",), "error: missing argument NAME\nhint: trainshed delete --help"),
+        (("follow", "a", "b"), "error: got unexpected extra argument"),
+        (("image", "add"), "error: missing argument NAME\nhint: trainshed image add --help"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(idle: Cluster, arguments: tuple[str, ...], text: str) -> None:
     done = idle.trainshed(*arguments)
     assert (done.rc, done.out) == (2, ""), done
-    assert text in done.err and "Traceback" not in done.err
+    assert text in done.err and done.rc == 2, done
+    assert len(done.err.splitlines()) == 2, "one line and a hint"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(idle: Cluster, shell: str) -> None:
-    environment = {**idle.environment, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    done = subprocess.run(
-        [*idle.trainshed_command("--show-completion"), shell], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "_TRAINSHED_COMPLETE" in done.stdout
+    """Of the shell that is named, whatever the shell that asks."""
+    script = idle.trainshed("completion", shell).ok()
+    assert f"complete_{shell}" in script and "_TRAINSHED_COMPLETE" in script
 
 
 def test_completed_words(idle: Cluster) -> None:
@@ -104,6 +113,24 @@ def test_completed_words(idle: Cluster) -> None:
         text=True,
     )
     assert set(done.stdout.split()) == {"suspend", "status"}, done
+
+
+def completed(cluster: Cluster, *words: str) -> set[str]:
+    """Return what bash is offered for the last of the words."""
+    asked = {
+        "_TRAINSHED_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(("trainshed", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        cluster.trainshed_command(),
+        env={**cluster.environment, **asked},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == "", done
+    return set(done.stdout.split())
 
 
 # Errors: one line, a hint, the exit code.
@@ -156,7 +183,7 @@ def test_run_from_standard_input(cluster: Cluster) -> None:
     done = cluster.trainshed("run", "-", "-n", cluster.namespace, stdin=objects)
     assert done.rc == 0, done
     assert done.out.startswith("[master-0] hello\nPyTorchJob train succeeded in ")
-    assert "configmaps/plain created\npytorchjobs.kubeflow.org/train created\n" in done.err
+    assert "configmap/plain created\npytorchjob.kubeflow.org/train created\n" in done.err
     assert cluster.get("configmaps", "plain")["data"] == {"a": "b"}
 
 
@@ -378,3 +405,94 @@ def test_colour_is_for_terminals_and_can_be_turned_off(idle: Cluster) -> None:
     assert "\x1b[32m✓" in on_a_terminal(idle, "doctor")
     assert "\x1b" not in on_a_terminal(idle, "doctor", NO_COLOR="1")
     assert "\x1b" not in idle.trainshed("doctor").ok()
+
+
+# Jobs: list, logs, run again, names completed.
+
+
+def test_jobs_are_listed_their_logs_merged_and_their_names_completed(
+    cluster: Cluster, shared_folder: Path
+) -> None:
+    scope = ("-n", cluster.namespace)
+    talk = "echo one; until [ -e /out/hi ]; do sleep 0.05; done; echo two"
+    first = job("first", replica(talk, shared_folder), replica("echo hi; touch /out/hi", shared_folder))
+    done = cluster.trainshed(
+        "run", "-f", "-", *scope, stdin=as_list(first, job("another", replica("echo other")))
+    )
+    assert done.rc == 0, done
+    assert "[another/master-0] other\n" in done.out and "[first/worker-0]   hi\n" in done.out
+    ends = [line.partition(" in ")[0] for line in done.out.splitlines()]
+    assert {"PyTorchJob first succeeded", "PyTorchJob another succeeded"} <= set(ends)
+
+    listed = json.loads(cluster.trainshed("list", "-o", "json", *scope).ok())
+    assert [(each["name"], each["state"], each["replicas"]) for each in listed] == [
+        ("another", "Succeeded", {"Master": "1"}),
+        ("first", "Succeeded", {"Master": "1", "Worker": "1"}),
+    ]
+    text = cluster.trainshed("list", "-A").ok().splitlines()
+    assert text[0].split() == ["NAMESPACE", "KIND", "NAME", "STATE", "REPLICAS", "TOOK", "AGE"]
+    assert any(line.split()[:4] == [cluster.namespace, "PyTorchJob", "first", "Succeeded"] for line in text)
+
+    lines = cluster.trainshed("logs", "first", *scope).ok().splitlines()
+    assert lines == ["[master-0] one", "[worker-0] hi", "[master-0] two"], "merged by time"
+    last = cluster.trainshed("logs", "first", "master-0", "--tail", "1", "--no-prefix", *scope)
+    assert last.ok() == "two\n"
+    assert cluster.trainshed("logs", "-f", "another", *scope).ok() == "[master-0] other\n"
+    nobody = cluster.trainshed("logs", "first", "worker-99", *scope)
+    nobody.failed("has no replica 'worker-99'", "hint: it has: master-0")
+
+    assert completed(cluster, "follow", *scope, "f") == {"first"}
+    assert completed(cluster, "delete", *scope, "pytorchjob/a") == {"pytorchjob/another"}
+    assert completed(cluster, "logs", *scope, "first", "master") == {"master-0"}
+
+
+def test_a_job_that_runs_is_followed_or_replaced_and_it_is_said(
+    cluster: Cluster, shared_folder: Path
+) -> None:
+    scope = ("-n", cluster.namespace)
+    running = job("busy", replica(UNTIL_TOLD, shared_folder))
+    cluster.trainshed("run", "-d", "-", *scope, stdin=as_list(running)).ok()
+    cluster.until_phase("Running", "busy-master-0")
+    again = cluster.trainshed("run", "-d", "-", *scope, stdin=as_list(running))
+    assert "busy unchanged: it runs already (--replace starts it anew)" in again.err
+    edited = job("busy", replica("echo edited"))
+    said = cluster.trainshed("run", "-d", "-", *scope, stdin=as_list(edited))
+    assert "busy configured: it runs already, and its pods stay as they are" in said.err
+    replaced = cluster.trainshed("run", "--replace", "-", *scope, stdin=as_list(edited))
+    assert replaced.rc == 0 and "busy of an earlier run is still running: ending its pods" in replaced.err
+    assert "[master-0] edited\n" in replaced.out
+    assert "finished: replacing it" in cluster.trainshed("run", "-", *scope, stdin=as_list(edited)).err
+
+
+def test_a_job_that_is_being_deleted_is_waited_for(cluster: Cluster) -> None:
+    scope = ("-n", cluster.namespace)
+    going = job("going", replica("echo old"))
+    going["metadata"]["finalizers"] = ["example.com/hold"]
+    cluster.apply(going)
+    cluster.kubectl("delete", "pytorchjob", "going", "--wait=false").ok()
+    file = cluster.scratch / "job.yaml"
+    file.write_text(as_list(job("going", replica("echo new"))))
+    with cluster.started("run", str(file), *scope) as running:
+        assert "going of an earlier run is being deleted: waiting until it is gone" in read_line(running)
+        release = '{"metadata":{"finalizers":null}}'
+        cluster.kubectl("patch", "pytorchjob", "going", "--type=merge", "-p", release).ok()
+        shown = read_rest(running)
+    assert running.returncode == 0 and "[master-0] new\n" in shown, shown
+
+
+def test_down_says_which_jobs_it_stops(make_cluster: Callable[..., Cluster], shared_folder: Path) -> None:
+    cluster = make_cluster()
+    cluster.up()
+    busy = job("busy", replica(UNTIL_TOLD, shared_folder))
+    cluster.trainshed("run", "-d", "-", stdin=as_list(busy, job("over", replica("exit 0")))).ok()
+    cluster.until_condition("over", "Succeeded")
+    with cluster.started("follow", "busy") as following:
+        while "Running" not in read_line(following):
+            pass
+        stopped = cluster.trainshed("down")
+        assert (
+            stopped.rc == 0 and stopped.err == "jobs that have not finished: default/busy\ncluster stopped\n"
+        )
+        while "the cluster was stopped, and with it the job's pods" not in read_line(following):
+            pass
+        following.kill()

@@ -190,9 +190,7 @@ def test_apply_and_check(do: Any, api: Any, tmp_path: Path) -> None:
     (verdict,) = do(api.check(limited))
     assert verdict.accepted and "resources.limits.memory" in verdict.not_honoured[0].path
     assert [each.change for each in do(api.apply(text))] == ["created"]
-    assert [(each.name, each.change) for each in do(api.apply(file))] == [
-        ("configmaps/settings", "unchanged")
-    ]
+    assert [(each.name, each.change) for each in do(api.apply(file))] == [("configmap/settings", "unchanged")]
     assert [each.change for each in do(api.apply(text.replace("a: b", "a: c")))] == ["configured"]
 
 

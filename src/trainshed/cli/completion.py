@@ -18,9 +18,10 @@ Shell = Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL"
 
 
 def completion(shell: Shell) -> None:
-    """Print the script that completes commands, options and names of jobs.
+    """Print the script that completes words in a shell.
 
-    bash: source <(trainshed completion bash). zsh: the same, after compinit. fish: trainshed completion fish | source.
+    Those are commands, options, and the names of jobs and replicas. bash: source <(trainshed completion bash). zsh: the
+    same, after compinit. fish: trainshed completion fish | source.
     """
     from typer._completion_shared import get_completion_script  # it has no public name
 

@@ -41,7 +41,7 @@ def logs(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Print what the replicas of a job have printed, merged by time.
+    """Print what replicas of a job have printed, merged by time.
 
     Without `trainshed follow`'s panel and notices. Lines are passed on as they are.
     """

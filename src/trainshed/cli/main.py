@@ -26,7 +26,7 @@ COMMANDS = (
     Entry("run", "jobs:run", "Apply manifests and follow their training jobs to their end."),
     Entry("follow", "jobs:follow", "Follow a job: its conditions, replicas, logs and progress."),
     Entry("list", "listing:list_jobs", "List training jobs, of all kinds."),
-    Entry("logs", "logs:logs", "Print what the replicas of a job have printed, merged by time."),
+    Entry("logs", "logs:logs", "Print what replicas of a job have printed, merged by time."),
     Entry("suspend", "jobs:suspend", "Suspend a job: its pods are deleted, the job stays."),
     Entry("resume", "jobs:resume", "Resume a suspended job: its pods are created again."),
     Entry("delete", "jobs:delete", "Delete a job and its pods, and wait until they are gone."),
@@ -42,7 +42,7 @@ COMMANDS = (
     Entry(
         "completion",
         "completion:completion",
-        "Print the script that completes commands, options and names of jobs.",
+        "Print the script that completes words in a shell.",
     ),
 )
 

@@ -156,7 +156,8 @@ def _progress(progress: Progress, now: float, width: int) -> list[Text]:
 def _how_far(progress: Progress, now: float, width: int) -> Text | None:
     """Return the row of epoch, step and time left: of the run where that is known, of a part where only that is."""
     of = f"/{progress.epochs}" if progress.epochs and progress.fraction is not None else ""
-    words = [] if progress.epoch is None else [f"epoch {progress.epoch}{of}"]
+    epoch = progress.epoch if float(progress.done_epochs or 0).is_integer() else f"{progress.done_epochs:.2f}"
+    words = [] if epoch is None else [f"epoch {epoch}{of}"]
     share, left, note = progress.fraction, progress.eta_seconds(now), ""
     if share is None and progress.part is not None:
         share, left, note = progress.part, progress.part_eta_seconds(now), " of these steps"
