@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import typer
@@ -18,6 +18,9 @@ from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk import contexts, local
 from trainshed.sdk.errors import UNAVAILABLE, UserError
 from trainshed.sdk.local import ClusterStatus, Started
+
+if TYPE_CHECKING:
+    from trainshed.cluster.sandbox.client.doctor import Check
 
 Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")]
 
@@ -139,6 +142,8 @@ def _print(found: ClusterStatus) -> None:
     else:
         table.add_row("cluster", "not running (trainshed up starts it)")
     table.add_row("state", found.state)
+    for text in found.damaged or ():
+        table.add_row("[red]damaged[/]", escape(text))
     for process in found.processes:
         table.add_row(process.role, f"pid {process.pid}, {process.rss_bytes / 2**20:.0f} MiB")
     if found.processes:
@@ -150,7 +155,8 @@ def doctor(output: Output = "text") -> None:
     """Check what this machine offers to pods and say what to change. Exit code 3 when pods cannot run."""
     from trainshed.cluster.sandbox.client.doctor import diagnose
 
-    checks = diagnose()
+    machine = diagnose()
+    checks = [*machine, *_store_checks()]
     if output == "json":
         out.print_json(
             json.dumps([{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks])
@@ -161,8 +167,17 @@ def doctor(output: Output = "text") -> None:
             out.print(f"{mark} {escape(check.name)}: {escape(check.detail)}")
             if not check.ok and check.remedy:
                 out.print(f"  [cyan]{escape(check.remedy)}[/]")
-    if not all(check.ok for check in checks):
+    if not all(check.ok for check in machine):
         raise typer.Exit(UNAVAILABLE)
+
+
+def _store_checks() -> list[Check]:
+    """Return a check of the store when there is something to say of it."""
+    from trainshed.cluster.sandbox.client.doctor import Check
+
+    remedy = "trainshed restore goes back to a backup; deleted objects can be created again"
+    found = local.store_damage(StatePaths.default())
+    return [Check("store", False, text, remedy) for text in found]
 
 
 def kubeconfig(

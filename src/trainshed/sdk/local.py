@@ -13,6 +13,7 @@ from trainshed.cluster.control.launcher import Info
 from trainshed.cluster.control.processes import Process, cluster_processes
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.paths import StatePaths
+from trainshed.cluster.store import keys, read_report
 from trainshed.kube.meta.objects import name_of, namespace_of
 from trainshed.sdk import contexts
 from trainshed.sdk.errors import UserError
@@ -47,6 +48,8 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     pid: int | None = None
     uptime_seconds: float | None = None
     processes: tuple[Process, ...] = ()
+    damaged: tuple[str, ...] | None = None
+    """What the disk did to the store since the cluster was last started, a sentence each."""
 
     @property
     def rss_bytes(self) -> int:
@@ -154,8 +157,9 @@ def status(paths: StatePaths) -> ClusterStatus:
     """Return what runs on this state directory, and how much memory it takes."""
     info = launcher.running(paths)
     processes = tuple(cluster_processes(paths, info))
+    damaged = tuple(store_damage(paths)) or None
     if info is None:
-        return ClusterStatus(running=False, state=str(paths.root), processes=processes)
+        return ClusterStatus(running=False, state=str(paths.root), processes=processes, damaged=damaged)
     return ClusterStatus(
         running=True,
         state=str(paths.root),
@@ -165,7 +169,21 @@ def status(paths: StatePaths) -> ClusterStatus:
         pid=info.pid,
         uptime_seconds=round(time.time() - info.started_at, 1),
         processes=processes,
+        damaged=damaged,
     )
+
+
+def store_damage(paths: StatePaths) -> list[str]:
+    """Return what the store found broken when it was last opened, a sentence each."""
+    damage = read_report(paths.store)
+    places = [keys.place(key) for key in damage.keys]
+    texts = [
+        f"{place.plural} {f'{place.namespace}/' if place.namespace else ''}{place.name} cannot be read: delete it"
+        for place in places
+    ]
+    if damage.lost:
+        texts.append(f"the last {damage.lost} writes before that start are lost")
+    return texts
 
 
 def has_volumes(paths: StatePaths) -> bool:

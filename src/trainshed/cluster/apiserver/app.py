@@ -31,7 +31,7 @@ from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.pki import Pki
-from trainshed.cluster.store import Store, Stored, StoreError, keys
+from trainshed.cluster.store import Damaged, Store, Stored, StoreError, StoreFull, keys
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire.asgi import Header, Receive, Scope, Send
@@ -165,7 +165,7 @@ class ApiServer:
             result: Result = await self._dispatcher.serve(routed) if isinstance(routed, Call) else routed
         except Disconnected:
             return
-        except (ApiError, StoreError) as error:
+        except (ApiError, StoreError, Damaged) as error:
             result = Answer.error(_as_api_error(error))
         except Exception as error:
             log.exception("request failed: %s %s", request.method, request.path)
@@ -195,7 +195,7 @@ class ApiServer:
             await self._run_stream(streams.serve_chunks(scope, receive, send, chunks, text=is_watch))
         except Disconnected:
             return
-        except (ApiError, StoreError) as error:
+        except (ApiError, StoreError, Damaged) as error:
             await streams.reject(scope, send, _as_api_error(error))
         except Exception as error:
             log.exception("stream failed: %s", request.path)
@@ -208,10 +208,27 @@ def _leaves_http(call: Call) -> bool:
     return pod_stream and (resource.group, resource.plural) == ("", "pods")
 
 
-def _as_api_error(error: ApiError | StoreError) -> ApiError:
+def _as_api_error(error: ApiError | StoreError | Damaged) -> ApiError:
     if isinstance(error, ApiError):
         return error
-    return internal(f"{error.message}; {error.hint}")
+    if isinstance(error, Damaged):
+        return _unreadable(error)
+    text = f"{error.message}; {error.hint}"
+    return ApiError(507, "InsufficientStorage", text) if isinstance(error, StoreFull) else internal(text)
+
+
+def _unreadable(error: Damaged) -> ApiError:
+    """Return what upstream answers for an object that its storage cannot give back (`StatusReasonStoreReadError`)."""
+    place = keys.place(error.key)
+    return ApiError(
+        500,
+        "StorageReadError",
+        f"{place.plural} {place.name!r} is damaged on the disk (written at revision {error.revision}): delete it and"
+        " create it again, or go back to a backup with trainshed restore",
+        name=place.name,
+        group=place.group,
+        kind=place.plural,
+    )
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

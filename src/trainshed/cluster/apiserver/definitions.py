@@ -97,6 +97,8 @@ class Definitions:
         for instance in self._core.store.list(prefix)[0]:
             if not instance.obj["metadata"].get("deletionTimestamp"):
                 await remove(instance)
+        for key in self._core.store.damaged(prefix):
+            await self._core.store.discard(key, {"metadata": {"name": keys.place(key).name, "uid": ""}})
         if self._core.store.list(prefix)[0]:
             return  # finalizers hold some back
         finalizers = [f for f in obj["metadata"].get("finalizers") or () if f != CLEANUP]

@@ -6,8 +6,8 @@ Follows the store's own event stream rather than one watch per kind: `storedobje
     owner foreground      its dependents are deleted; when none that blocks is left, or all that is left is a
                           circle of owners waiting for one another, it goes
     owner orphaning       its dependents drop the reference; then it goes
-    owner cannot be told  nothing happens: its kind is not served, or a cluster-scoped object names an owner
-                          that lives in a namespace
+    owner cannot be told  nothing happens: its kind is not served, it is damaged in the store, or a cluster-scoped
+                          object names an owner that lives in a namespace
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
 from trainshed.cluster.controllers.ownergraph import OwnerGraph
 from trainshed.cluster.controllers.storedobjects import is_namespaced, resource_of
-from trainshed.cluster.store import DELETED, Compacted, Store, Stored
+from trainshed.cluster.store import DELETED, Compacted, Store, Stored, keys
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.ownership import without_finalizer
@@ -129,10 +129,18 @@ class GarbageCollector(Controller[str]):
             return "waiting" if _has(owner, FOREGROUND) else "present"
         if self._graph.is_gone(uid):
             return "absent"
+        if self._may_be_damaged(reference):
+            return "unknown"
         namespaced = is_namespaced(self._store, reference["apiVersion"], reference["kind"])
         if namespaced is None or (namespaced and namespace is None):
             return "unknown"
         return "absent"
+
+    def _may_be_damaged(self, reference: Object) -> bool:
+        """Return whether the owner may be an object that is there and cannot be read."""
+        group = reference["apiVersion"].rpartition("/")[0]
+        found = (keys.place(key) for key in self._store.damaged(keys.within(group)))
+        return any(place.name == reference["name"] for place in found)
 
     async def _finish(self, stored: Stored) -> None:
         """Serve the finalizers that a Foreground or Orphan deletion put on the owner."""

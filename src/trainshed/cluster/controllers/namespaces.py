@@ -10,7 +10,7 @@ from trainshed.client.controllers.batches import all_of
 from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.namespace_status import deletion_conditions
-from trainshed.cluster.controllers.storedobjects import contents, resource_of
+from trainshed.cluster.controllers.storedobjects import contents, discard_damaged, resource_of
 from trainshed.cluster.store import Store, Stored, keys
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, spec_of, status_of
@@ -96,6 +96,7 @@ class NamespaceController(Controller[str]):
     async def _empty(self, namespace: Object) -> float | None:
         """Delete what is left. Return when to look again: pods take their grace period."""
         name = namespace["metadata"]["name"]
+        await discard_damaged(self._store, name)
         failures = await self._sweep(name)
         remaining = contents(self._store, name)
         if remaining or failures:

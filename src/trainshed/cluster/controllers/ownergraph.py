@@ -55,8 +55,14 @@ class OwnerGraph:
         return {stored.key, *self._present(before - owners)}
 
     def gone(self, stored: Stored) -> set[str]:
-        """Take in a deletion; return the keys to look at: dependents, and owners that may have waited for it."""
+        """Take in a deletion; return the keys to look at: dependents, and owners that may have waited for it.
+
+        Nobody knows the uid, and so the dependents, of what was damaged: everything that has an owner is looked at.
+        """
         uid = stored.obj["metadata"]["uid"]
+        if not uid:
+            self._owners.pop(stored.key, None)
+            return set(self._owners)
         self._keys.pop(uid, None)
         self._gone[uid] = None
         if len(self._gone) > REMEMBERED:

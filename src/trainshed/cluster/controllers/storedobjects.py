@@ -45,6 +45,15 @@ def contents(store: Store, namespace: str) -> list[Stored]:
     return found
 
 
+async def discard_damaged(store: Store, namespace: str) -> None:
+    """Remove what is stored in the namespace and cannot be read. Raises `StoreError`."""
+    for key in store.damaged():
+        place = keys.place(key)
+        if place.namespace == namespace:
+            metadata = {"name": place.name, "namespace": namespace, "uid": ""}
+            await store.discard(key, {"metadata": metadata})
+
+
 def _namespaced_resources(store: Store) -> set[tuple[str, str]]:
     found = {(i.resource.group, i.resource.plural) for i in RESOURCES if i.resource.namespaced}
     for definition in store.list(keys.under(CRDS))[0]:

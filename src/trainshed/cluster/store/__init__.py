@@ -5,13 +5,16 @@ the objects of a resource are found.
 """
 
 from trainshed.cluster.store import keys
+from trainshed.cluster.store.damage import Damage, read_report
 from trainshed.cluster.store.errors import (
     Compacted,
+    Damaged,
     FutureRevision,
     KeyExists,
     KeyMissing,
     RevisionMismatch,
     StoreError,
+    StoreFull,
 )
 from trainshed.cluster.store.model import ADDED, DELETED, MODIFIED, Stored, StoreEvent
 from trainshed.cluster.store.store import RETAIN, Store
@@ -23,6 +26,8 @@ __all__ = [
     "MODIFIED",
     "RETAIN",
     "Compacted",
+    "Damage",
+    "Damaged",
     "FutureRevision",
     "KeyExists",
     "KeyMissing",
@@ -30,7 +35,9 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreEvent",
+    "StoreFull",
     "Stored",
     "Watch",
     "keys",
+    "read_report",
 ]

@@ -1,6 +1,8 @@
 """What a store refuses, and why.
 
-StoreError          the file cannot be used: no space, no permission, corrupt; `hint` says what to do
+StoreError          the file cannot be used: no permission, corrupt; `hint` says what to do
+└─ StoreFull        there is no room for the write
+Damaged             the object is there and cannot be read: the disk has changed it
 KeyExists           create of a key that is there
 KeyMissing          update or delete of a key that is not
 RevisionMismatch    update or delete that expected another revision
@@ -23,6 +25,19 @@ class StoreError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class StoreFull(StoreError):
+    """There is no room for the write. Reads go on."""
+
+
+class Damaged(Exception):
+    """The stored object is not what was written at `revision`. It can only be discarded."""
+
+    def __init__(self, key: str, revision: int) -> None:
+        super().__init__(f"{key}, written at revision {revision}, is damaged")
+        self.key = key
+        self.revision = revision
 
 
 class KeyExists(Exception):

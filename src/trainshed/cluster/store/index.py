@@ -67,8 +67,8 @@ class Index:
             event.previous.release()
         if event.type == DELETED:
             event.stored.release()
-            del bucket.items[event.key]
-            del bucket.keys[bisect_left(bucket.keys, event.key)]
+            if bucket.items.pop(event.key, None) is not None:  # a damaged object was not in it
+                del bucket.keys[bisect_left(bucket.keys, event.key)]
             return
         if event.key not in bucket.items:
             insort(bucket.keys, event.key)

@@ -48,3 +48,8 @@ def place(key: str) -> Place:
     """Return what a key says."""
     _, group, plural, namespace, name = key.split("/", 4)
     return Place("" if group == _CORE else group, plural, None if namespace == _CLUSTER else namespace, name)
+
+
+def is_key(text: str) -> bool:
+    """Return whether `place` can take the text apart."""
+    return text.startswith("/") and len(text.split("/", 4)) == 5

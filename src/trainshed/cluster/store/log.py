@@ -1,8 +1,9 @@
 """The file: one SQLite database holding an append-only log of revisions.
 
 Each row is one change: its revision, the key, the revision it replaced, and the whole object after it (for
-a deletion the last state, `deleted` set). The idea is kine's. The newest row of a key is its current state;
-older rows serve watchers that come back, until they are compacted away.
+a deletion the last state, `deleted` set), with a checksum. The idea is kine's. The newest row of a key is its current
+state; older rows serve watchers that come back, until they are compacted away. Pages that this frees go back to
+the file system (`shrink`).
 
 Only the writer thread uses a `Log`. WAL with `synchronous=FULL`: a commit that returned is on the disk.
 `locking_mode=EXCLUSIVE`: a second process gets an error instead of a second writer.
@@ -11,17 +12,22 @@ Only the writer thread uses a `Log`. WAL with `synchronous=FULL`: a commit that 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from trainshed.cluster.store.errors import StoreError
+from trainshed.cluster.store.errors import StoreError, StoreFull
+from trainshed.cluster.store.rows import DamagedRow, Row, checksum, read
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FIRST_REVISION = 1
 """The revision of an empty store. "0" means "any" on the wire, so it is never handed out."""
+
+SHRINK_FROM_BYTES = 2 * 1024 * 1024
+"""Free pages that the file may keep for the next writes, or a quarter of it."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
@@ -30,21 +36,22 @@ CREATE TABLE IF NOT EXISTS log (
     create_revision INTEGER NOT NULL,
     previous_revision INTEGER NOT NULL,
     deleted INTEGER NOT NULL,
-    value BLOB NOT NULL
+    value BLOB NOT NULL,
+    checksum INTEGER
 );
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 
-
-class Row(NamedTuple):
-    """One change. `previous_revision` is 0 for a create."""
-
-    revision: int
-    key: str
-    create_revision: int
-    previous_revision: int
-    deleted: bool
-    value: bytes
+_DELETE_SUPERSEDED = """
+DELETE FROM log WHERE revision IN (
+    SELECT previous_revision FROM log
+    WHERE revision > :after AND revision <= :upto AND previous_revision > 0
+        AND revision NOT IN (SELECT value FROM json_each(:untrusted))
+)"""
+_DELETE_DELETIONS = """
+DELETE FROM log
+WHERE revision > :after AND revision <= :upto AND deleted
+    AND revision NOT IN (SELECT value FROM json_each(:untrusted))"""
 
 
 class Log:
@@ -52,6 +59,8 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.untrusted: list[int] = []
+        """Revisions of rows whose word about other rows is not to be taken."""
         _create_private(path)
         self._db = self._connect()
 
@@ -61,15 +70,19 @@ class Log:
             # Opened by one thread, then used by the writer alone: never by two at a time.
             db = sqlite3.connect(self.path, isolation_level=None, timeout=1.0, check_same_thread=False)
             db.execute("PRAGMA locking_mode=EXCLUSIVE")
+            db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # counts for a new file, which WAL mode would begin
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=2000")
             db.execute("PRAGMA journal_size_limit=16777216")
-            self._check_version(db)
-            db.executescript(_SCHEMA)
+            version = self._version(db)
             found = db.execute("PRAGMA quick_check(1)").fetchone()
             if found[0] != "ok":
                 raise sqlite3.DatabaseError(found[0])
+            if version == 1:
+                _migrate_from_1(db)
+            db.executescript(_SCHEMA)
+            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         except sqlite3.Error as error:
             if db is not None:
                 db.close()
@@ -80,35 +93,44 @@ class Log:
             raise
         return db
 
-    def _check_version(self, db: sqlite3.Connection) -> None:
-        version = db.execute("PRAGMA user_version").fetchone()[0]
+    def _version(self, db: sqlite3.Connection) -> int:
+        version: int = db.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"the store {self.path} was written by a newer release (format {version})",
                 "upgrade trainshed, or start with an empty state directory",
             )
-        if version == 0:
-            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        return version
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[Row | DamagedRow]:
         """Yield every retained row, oldest first."""
         query = (
-            "SELECT revision, key, create_revision, previous_revision, deleted, value FROM log"
-            " ORDER BY revision"
+            "SELECT revision, CAST(key AS BLOB), create_revision, previous_revision, deleted, value, checksum"
+            " FROM log ORDER BY revision"
         )
-        for revision, key, created, previous, deleted, value in self._db.execute(query):
-            yield Row(revision, key, created, previous, bool(deleted), value)
+        for columns in self._db.execute(query):
+            yield read(columns)
 
     def compacted(self) -> int:
         """Return the revision up to which superseded rows are gone."""
         row = self._db.execute("SELECT value FROM meta WHERE name='compacted'").fetchone()
         return row[0] if row else FIRST_REVISION
 
-    def append(self, rows: Iterable[Row]) -> None:
-        """Write `rows` in one durable transaction: all of them or, when this raises, none."""
+    def append(self, rows: Iterable[Row], forget: Iterable[str] = ()) -> None:
+        """Write `rows` in one durable transaction: all of them or, when this raises, none.
+
+        Of the keys in `forget` every older row is removed, and so is the row that each of `rows` replaces of them.
+        """
+        rows = list(rows)
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", rows)
+            for key in forget:
+                replaced = [row.previous_revision for row in rows if row.key == key]
+                self._db.execute("DELETE FROM log WHERE key = ?", (key,))
+                self._db.executemany("DELETE FROM log WHERE revision = ?", ((r,) for r in replaced))
+            self._db.executemany(
+                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", ((*row, checksum(row)) for row in rows)
+            )
             self._db.execute("COMMIT")
         except BaseException:
             self._rollback()
@@ -116,21 +138,35 @@ class Log:
 
     def compact(self, after: int, upto: int) -> None:
         """Remove rows superseded, and deletions made, at revisions in (`after`, `upto`]; remember `upto`."""
+        rows = {"after": after, "upto": upto, "untrusted": json.dumps(self.untrusted)}
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute(
-                "DELETE FROM log WHERE revision IN (SELECT previous_revision FROM log"
-                " WHERE revision > ? AND revision <= ? AND previous_revision > 0)",
-                (after, upto),
-            )
-            self._db.execute(
-                "DELETE FROM log WHERE revision > ? AND revision <= ? AND deleted", (after, upto)
-            )
+            self._db.execute(_DELETE_SUPERSEDED, rows)
+            self._db.execute(_DELETE_DELETIONS, rows)
             self._db.execute("INSERT OR REPLACE INTO meta VALUES ('compacted', ?)", (upto,))
             self._db.execute("COMMIT")
         except BaseException:
             self._rollback()
             raise
+
+    def shrink(self, pages: int) -> bool:
+        """Give back up to `pages` free pages to the file system; return whether it is worth going on.
+
+        Free pages are left for the next writes while they are few.
+        """
+        free, total, size = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("freelist_count", "page_count", "page_size")
+        )
+        if free * size < SHRINK_FROM_BYTES or free * 4 < total:
+            return False
+        self._db.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        left: int = self._db.execute("PRAGMA freelist_count").fetchone()[0]
+        if left < free and left * size >= SHRINK_FROM_BYTES and left * 4 >= total - (free - left):
+            return True
+        # The file gets shorter only with a checkpoint.
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return False
 
     def _rollback(self) -> None:
         """End the failed transaction. After an I/O error SQLite may have done so itself."""
@@ -155,6 +191,28 @@ def _create_private(path: Path) -> None:
         raise StoreError(f"cannot open the store {path}: {error.strerror}", _os_hint(path, error)) from error
 
 
+def _migrate_from_1(db: sqlite3.Connection) -> None:
+    """Give the rows of a format without checksums theirs, and the file the means to shrink."""
+
+    def of(*columns: Any) -> int:
+        return checksum(Row(*columns))
+
+    db.create_function("row_checksum", 6, of, deterministic=True)
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("ALTER TABLE log ADD COLUMN checksum INTEGER")
+    db.execute(
+        "UPDATE log SET checksum ="
+        " row_checksum(revision, key, create_revision, previous_revision, deleted, value)"
+    )
+    db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    db.execute("COMMIT")
+    try:
+        db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        db.execute("VACUUM")
+    except sqlite3.Error:
+        pass  # no room for a second copy: the file stays as long as it is
+
+
 def _os_hint(path: Path, error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"make {path.parent} writable for this user, or set TRAINSHED_HOME to a directory that is"
@@ -168,7 +226,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     text = str(error)
     code = getattr(error, "sqlite_errorname", "") or ""
     if "FULL" in code or "IOERR" in code:
-        return StoreError(
+        return StoreFull(
             f"cannot write the store {path}: {text}",
             f"free some space on the file system of {path.parent}; writes work again once there is room",
         )
@@ -184,5 +242,6 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
         )
     return StoreError(
         f"the store {path} is damaged: {text}",
-        f"move {path.name}* in {path.parent} away to start empty, or restore them from a backup",
+        f"put back what trainshed backup made with trainshed restore, or move {path.name}* in {path.parent} away to"
+        " start empty",
     )

@@ -6,6 +6,9 @@ Guarantees, each with a test of that name:
     Unique     a watch delivers each change once
     Reliable   a watch from revision N delivers every change after N, or says `Compacted`
     Resumable  list at N, then watch from N, equals listing later
+    Serialisable  there is one order of all writes, that of their revisions, in which each saw what those before it left
+
+An object that the disk has damaged is left out of lists and events, and named: nothing else suffers from it.
 
 Reads are plain function calls on the event loop; they never block and always see committed state. Every
 method must be called on the loop that opened the store.
@@ -15,23 +18,30 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import sqlite3
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from trainshed.cluster.store.errors import FutureRevision, StoreError
+from trainshed.cluster.store import watermark
+from trainshed.cluster.store.damage import Damage, write_report
+from trainshed.cluster.store.errors import Damaged, FutureRevision, StoreError
 from trainshed.cluster.store.index import Index
-from trainshed.cluster.store.log import Log, Row, explain
-from trainshed.cluster.store.model import ADDED, DELETED, MODIFIED, EventType, Stored, StoreEvent
+from trainshed.cluster.store.loading import Loaded
+from trainshed.cluster.store.log import Log, explain
+from trainshed.cluster.store.model import Stored, StoreEvent
 from trainshed.cluster.store.window import Watch, Window
 from trainshed.cluster.store.writer import Outcomes, Write, Writer
 from trainshed.kube.meta.objects import Object
+
+logger = logging.getLogger(__name__)
 
 Listing: TypeAlias = list[Stored]
 
 RETAIN = 10_000
 """Events kept for watchers that come back (API reference: "5 min or 10 000 events")."""
+RETAIN_BYTES = 8 * 1024 * 1024
+"""Bytes of objects kept for them, if that is less."""
 
 
 class Store:
@@ -40,26 +50,22 @@ class Store:
     def __init__(self, index: Index, window: Window) -> None:
         self._index = index
         self._window = window
+        self._damaged: dict[str, int] = {}
         self._writer: Writer | None = None
 
     @classmethod
-    async def open(cls, path: Path, *, retain: int = RETAIN) -> Store:
+    async def open(cls, path: Path, *, retain: int = RETAIN, retain_bytes: int = RETAIN_BYTES) -> Store:
         """Open or create the file. Raises `StoreError` when it cannot be used; it is then left as it was."""
         loop = asyncio.get_running_loop()
         log, loaded = await loop.run_in_executor(None, functools.partial(_open, path, retain))
         index = Index()
         index.load(loaded.heads)
-        window = Window(retain, loaded.revision)
+        window = Window(retain, loaded.revision, retain_bytes)
         window.load(loaded.floor, loaded.events, loaded.revision)
         store = cls(index, window)
+        store._damaged = dict(loaded.damaged)
         writer = Writer(
-            log,
-            loaded.heads,
-            loaded.revision,
-            compacted=loaded.compacted,
-            retain=retain,
-            loop=loop,
-            publish=store._publish,
+            log, loaded, retain=retain, floor=lambda: window.floor, loop=loop, publish=store._publish
         )
         writer.start()
         store._writer = writer
@@ -95,12 +101,21 @@ class Store:
         return len(self._index)
 
     def get(self, key: str) -> Stored | None:
-        """Return the current version of `key`."""
+        """Return the current version of `key`. Raises `Damaged`."""
+        if key in self._damaged:
+            raise Damaged(key, self._damaged[key])
         return self._index.get(key)
 
     def list(self, prefix: str) -> tuple[Listing, int]:
-        """Return the objects under `prefix`, sorted bytewise by key, and the revision of this state."""
+        """Return the objects under `prefix`, sorted bytewise by key, and the revision of this state.
+
+        What is damaged is left out: `damaged` names it.
+        """
         return self._index.list(prefix), self._window.revision
+
+    def damaged(self, prefix: str = "/") -> dict[str, int]:
+        """Return the objects under `prefix` that cannot be read: their keys and the revision of each."""
+        return {key: revision for key, revision in self._damaged.items() if key.startswith(prefix)}
 
     def snapshot(self, prefix: str, revision: int) -> Listing:
         """Return the objects under `prefix` as they were at `revision`. Raises `Compacted`, `FutureRevision`.
@@ -140,6 +155,10 @@ class Store:
         """
         return await self._write(key, obj, expected_revision, delete=True)
 
+    async def discard(self, key: str, obj: Object) -> Stored:
+        """Remove an object that is damaged; `obj` stands for its last state. Raises `KeyMissing`, `StoreError`."""
+        return await self._submit(Write(key, obj, 0, True, _future(), discard=True))
+
     def watch(self, prefix: str, since: int, *, limit: int = RETAIN) -> Watch:
         """Return an async iterator of the changes under `prefix` (ends in "/") after revision `since`.
 
@@ -149,16 +168,20 @@ class Store:
         return self._window.watch(prefix, since, limit)
 
     async def _write(self, key: str, obj: Object | None, expected: int, *, delete: bool) -> Stored:
+        return await self._submit(Write(key, obj, expected, delete, _future()))
+
+    async def _submit(self, write: Write) -> Stored:
         if self._writer is None or self._writer.closed.done():
             raise StoreError("the store is closed", "start the control plane again")
-        done: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
-        self._writer.submit(Write(key, obj, expected, delete, done))
-        return await done
+        self._writer.submit(write)
+        return await write.done
 
     def _publish(self, outcomes: Outcomes) -> None:
         """Make a commit visible, then answer its writers. Runs on the loop, in commit order."""
-        for _, outcome in outcomes:
+        for write, outcome in outcomes:
             if isinstance(outcome, StoreEvent):
+                if write.discard:
+                    self._damaged.pop(write.key, None)
                 self._index.apply(outcome)
                 self._window.publish(outcome)
         for write, outcome in outcomes:
@@ -170,37 +193,28 @@ class Store:
                 write.done.set_exception(outcome)
 
 
-class _Loaded:
-    """What the log held: current objects, and the events that can be replayed from it."""
-
-    def __init__(self, rows: Iterable[Row], compacted: int, retain: int) -> None:
-        self.heads: dict[str, Stored] = {}
-        self.events: list[StoreEvent] = []
-        self.compacted = compacted
-        self.revision = compacted
-        for row in rows:
-            self._replay(row)
-            if len(self.events) > 2 * retain:
-                del self.events[:retain]
-        self.floor = self.events[0].revision - 1 if self.events else self.revision
-
-    def _replay(self, row: Row) -> None:
-        stored = Stored(row.key, row.revision, row.create_revision, row.value)
-        previous = self.heads.get(row.key)
-        if row.deleted:
-            self.heads.pop(row.key, None)
-        else:
-            self.heads[row.key] = stored
-        if row.revision > self.compacted:
-            self.revision = row.revision
-            type_: EventType = DELETED if row.deleted else MODIFIED if row.previous_revision else ADDED
-            self.events.append(StoreEvent(type_, stored, previous))
+def _future() -> asyncio.Future[Stored]:
+    return asyncio.get_running_loop().create_future()
 
 
-def _open(path: Path, retain: int) -> tuple[Log, _Loaded]:
+def _open(path: Path, retain: int) -> tuple[Log, Loaded]:
+    """Return the open file and what it holds; what the disk has done to it is written down beside it."""
     log = Log(path)
     try:
-        return log, _Loaded(log.rows(), log.compacted(), retain)
+        loaded = Loaded(log.rows(), log.compacted(), retain)
+        log.untrusted = loaded.untrusted
+        before, acknowledged = loaded.compacted, watermark.read(path)
+        lost = loaded.advance(acknowledged)
+        if lost:
+            log.compact(before, acknowledged)
     except sqlite3.Error as error:
         log.close()
         raise explain(path, error) from error
+    for key, revision in sorted(loaded.damaged.items()):
+        logger.error("the stored object %s, written at revision %d, is damaged and left out", key, revision)
+    if lost:
+        logger.error(
+            "the last %d writes to %s are lost: going on after revision %d", lost, path, acknowledged
+        )
+    write_report(path, Damage(tuple(sorted(loaded.damaged)), lost))
+    return log, loaded

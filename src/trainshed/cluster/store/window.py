@@ -1,13 +1,14 @@
 """Recent events, and the watchers that wait for the next ones.
 
-Queues: the window (all recent events, `retain` of them, the oldest dropped first) and one queue of
-references per watcher. A watcher whose queue is full is dropped and told `Compacted`: it has to list again.
-A slow reader therefore never holds up a write, and memory stays bounded.
+Queues: the window (recent events, `retain` of them or `retain_bytes` of their objects, the oldest dropped first) and
+one queue of references per watcher. A watcher whose queue is full is dropped and told `Compacted`: it has to list
+again. A slow reader therefore never holds up a write, and memory stays bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
@@ -15,38 +16,47 @@ from itertools import islice
 from trainshed.cluster.store.errors import Compacted
 from trainshed.cluster.store.model import StoreEvent, prefixes
 
+MIN_EVENTS = 100
+"""Kept however large they are."""
+
 
 class Window:
     """Events with revisions in (`floor`, `revision`], one per revision, and the watchers by prefix."""
 
-    def __init__(self, retain: int, revision: int) -> None:
+    def __init__(self, retain: int, revision: int, retain_bytes: int = sys.maxsize) -> None:
         self.retain = retain
+        self.retain_bytes = retain_bytes
         self.floor = revision
         self.revision = revision
         self._events: deque[StoreEvent] = deque()
+        self._bytes = 0
         self._watches: dict[str, set[Watch]] = {}
 
     def load(self, floor: int, events: Iterable[StoreEvent], revision: int) -> None:
         """Start from the events after `floor` found in the log."""
         self.floor = floor
-        self._events.extend(events)
+        for event in events:
+            self._append(event)
         self.revision = revision
-        self._trim()
 
     def publish(self, event: StoreEvent) -> None:
         """Append `event` and offer it to those who watch its key."""
-        self._events.append(event)
+        self._append(event)
         self.revision = event.revision
-        self._trim()
         for prefix in prefixes(event.key):
             watches = self._watches.get(prefix)
             if watches:
                 for watch in tuple(watches):
                     watch.offer(event)
 
-    def _trim(self) -> None:
-        while len(self._events) > self.retain:
-            self.floor = self._events.popleft().revision
+    def _append(self, event: StoreEvent) -> None:
+        events = self._events
+        events.append(event)
+        self._bytes += len(event.stored.encoded)
+        while len(events) > self.retain or (self._bytes > self.retain_bytes and len(events) > MIN_EVENTS):
+            oldest = events.popleft()
+            self.floor = oldest.revision
+            self._bytes -= len(oldest.stored.encoded)
 
     def after(self, since: int) -> list[StoreEvent]:
         """Return the events with a revision above `since`. Raises `Compacted`."""

@@ -4,6 +4,9 @@ Group commit: everything that queued up while the last commit was on its way to 
 one. Only after the commit are the writes published, on the event loop and in revision order, so what a reader
 sees is always durable. When a commit fails, each of its writers gets a `StoreError` and the state is as it
 was before.
+
+While nothing waits to be written the thread tidies up: it compacts what the window of events has dropped, and gives
+free pages of the file back.
 """
 
 from __future__ import annotations
@@ -17,27 +20,41 @@ from typing import NamedTuple
 
 import msgspec
 
-from trainshed.cluster.store.errors import KeyExists, KeyMissing, RevisionMismatch, StoreError
-from trainshed.cluster.store.log import Log, Row, explain
+from trainshed.cluster.store.damage import Damage, write_report
+from trainshed.cluster.store.errors import Damaged, KeyExists, KeyMissing, RevisionMismatch, StoreError
+from trainshed.cluster.store.loading import Loaded
+from trainshed.cluster.store.log import Log, explain
 from trainshed.cluster.store.model import ADDED, DELETED, MODIFIED, Stored, StoreEvent
+from trainshed.cluster.store.rows import Row
+from trainshed.cluster.store.watermark import Watermark
 from trainshed.kube.meta.objects import Object
 
 MAX_BATCH = 256
 """Writes per commit: bounds how long the first of them waits for the last to be encoded."""
 COMPACT_STEP = 1000
 """Revisions compacted per transaction: writers wait for at most one step."""
+SHRINK_PAGES = 256
+"""Pages given back at a time, for the same reason."""
+HISTORY_BYTES = 32 * 1024 * 1024
+"""Size of rows since the last compaction that makes the next one due, however few they are."""
+QUIET_SECONDS = 1.0
+"""How long nothing was written before the thread tidies up beyond what is due."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Write(NamedTuple):
-    """A request to the writer. `expected` is 0 for a create; `obj` is None for a plain delete."""
+    """A request to the writer. `expected` is 0 for a create; `obj` is None for a plain delete.
+
+    `discard` removes an object that is damaged, and nothing else; `obj` is then what stands for its last state.
+    """
 
     key: str
     obj: Object | None
     expected: int
     delete: bool
     done: Future[Stored]
+    discard: bool = False
 
 
 Outcome = tuple[Write, StoreEvent | Exception]
@@ -51,23 +68,29 @@ class Writer:
     def __init__(
         self,
         log: Log,
-        heads: dict[str, Stored],
-        revision: int,
+        loaded: Loaded,
         *,
-        compacted: int,
         retain: int,
+        floor: Callable[[], int],
         loop: AbstractEventLoop,
         publish: Publish,
     ) -> None:
         self._log = log
-        self._heads = heads
-        self._revision = revision
-        self._compacted = compacted
+        self._heads = loaded.heads
+        self._damaged = dict(loaded.damaged)
+        self._revision = loaded.revision
+        self._compacted = loaded.compacted
         self._retain = retain
+        self._floor = floor
         self._loop = loop
         self._publish = publish
+        self._watermark = Watermark(log.path)
+        self._watermark.write(loaded.revision)
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._broken = False
+        self._history_bytes = 0
+        self._target = loaded.compacted
+        self._tidy = False
         self.closed: Future[None] = loop.create_future()
         self.commits = 0
 
@@ -85,7 +108,11 @@ class Writer:
         stopping = False
         while not stopping:
             batch: list[Write] = []
-            first = self._queue.get()
+            try:
+                first = self._queue.get(timeout=None if self._tidy else QUIET_SECONDS)
+            except queue.Empty:
+                self._tidy_up()
+                continue
             stopping = first is None
             if first is not None:
                 batch.append(first)
@@ -99,9 +126,10 @@ class Writer:
                     batch.append(following)
             if batch:
                 self._hand_over(self._commit(batch))
-                self._compact_some()
+                self._compact_if_due()
         try:
             self._log.close()
+            self._watermark.close()
         finally:
             self._loop.call_soon_threadsafe(_finish, self.closed)
 
@@ -117,18 +145,22 @@ class Writer:
         outcomes: list[Outcome] = []
         rows: list[Row] = []
         overlay: dict[str, Stored | None] = {}
+        discarded: list[str] = []
         revision = self._revision
         for write in batch:
             current = overlay[write.key] if write.key in overlay else self._heads.get(write.key)
+            damaged = 0 if write.key in discarded else self._damaged.get(write.key, 0)
             try:
-                event = _apply(write, current, revision + 1)
+                event = _apply(write, current, damaged, revision + 1)
             except Exception as error:
                 outcomes.append((write, error))
                 continue
             revision += 1
             stored = event.stored
             overlay[write.key] = None if write.delete else stored
-            previous = current.revision if current else 0
+            if damaged:
+                discarded.append(write.key)
+            previous = current.revision if current else damaged
             rows.append(
                 Row(revision, write.key, stored.create_revision, previous, write.delete, stored.encoded)
             )
@@ -136,35 +168,59 @@ class Writer:
         if not rows:
             return outcomes
         try:
-            self._append(rows)
+            self._append(rows, discarded)
         except (sqlite3.Error, StoreError) as error:
             failure = error if isinstance(error, StoreError) else explain(self._log.path, error)
             return [(write, failure if isinstance(o, StoreEvent) else o) for write, o in outcomes]
+        self._watermark.write(revision)
         self._revision = revision
         for key, head in overlay.items():
             if head is None:
-                del self._heads[key]
+                self._heads.pop(key, None)
             else:
                 self._heads[key] = head
+        if discarded:
+            for key in discarded:
+                del self._damaged[key]
+            write_report(self._log.path, Damage(tuple(sorted(self._damaged))))
+        self._history_bytes += sum(len(row.value) for row in rows)
+        self._tidy = False
         self.commits += 1
         return outcomes
 
-    def _append(self, rows: list[Row]) -> None:
+    def _append(self, rows: list[Row], forget: list[str]) -> None:
         if self._broken:
             self._log.reopen()
             self._broken = False
         try:
-            self._log.append(rows)
+            self._log.append(rows, forget)
         except sqlite3.Error:
             # Whatever state the connection is in, the next write starts from a fresh one.
             self._broken = True
             raise
 
-    def _compact_some(self) -> None:
-        """Drop history beyond twice the retained window, one step per commit."""
-        if self._broken or self._revision - self._compacted <= 2 * self._retain:
-            return
-        upto = min(self._compacted + COMPACT_STEP, self._revision - self._retain)
+    def _compact_if_due(self) -> None:
+        """Drop history that no watcher can ask for any more, one step per commit, once there is much of it."""
+        if self._revision - self._compacted > 2 * self._retain or self._history_bytes > HISTORY_BYTES:
+            self._target = self._floor()
+            self._history_bytes = 0
+        if self._compacted < self._target:
+            self._compact()
+
+    def _tidy_up(self) -> None:
+        """Do one step of what can wait for a quiet moment."""
+        try:
+            if self._broken:
+                self._tidy = True
+            elif self._compacted < self._target:
+                self._compact()
+            else:
+                self._tidy = not self._log.shrink(SHRINK_PAGES)
+        except sqlite3.Error:
+            self._broken = self._tidy = True
+
+    def _compact(self) -> None:
+        upto = min(self._compacted + COMPACT_STEP, self._target)
         try:
             self._log.compact(self._compacted, upto)
         except sqlite3.Error:
@@ -178,9 +234,16 @@ def _finish(closed: Future[None]) -> None:
         closed.set_result(None)
 
 
-def _apply(write: Write, current: Stored | None, revision: int) -> StoreEvent:
-    """Return the event that `write` makes of `current` at `revision`, or raise why it may not."""
-    if current is None:
+def _apply(write: Write, current: Stored | None, damaged: int, revision: int) -> StoreEvent:
+    """Return the event that `write` makes of `current` at `revision`, or raise why it may not.
+
+    `damaged` is the revision of what is there and cannot be read, else 0.
+    """
+    if damaged:
+        if not write.discard:
+            raise Damaged(write.key, damaged)
+        return StoreEvent(DELETED, _stored(write.key, write.obj or {}, revision, revision), None)
+    if current is None or write.discard:
         if write.expected or write.delete:
             raise KeyMissing(write.key)
         assert write.obj is not None

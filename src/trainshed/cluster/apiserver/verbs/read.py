@@ -11,7 +11,7 @@ from trainshed.cluster.apiserver import rendering
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.selection import Selection, selection
-from trainshed.cluster.store import Compacted, FutureRevision, Stored
+from trainshed.cluster.store import Compacted, FutureRevision, Stored, keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, expired, invalid
 from trainshed.kube.meta.objects import Object
@@ -44,6 +44,7 @@ async def collection(core: Core, call: Call) -> Answer:
     """Return the objects of a collection: all, or a page of `limit`."""
     options = ListOptions.decode(call.request.query)
     chosen = selection(call.kind, options)
+    warn_of_damage(core, call)
     limit = max(options.limit or 0, 0)
     if options.continue_token:
         if options.resource_version not in ("", "0"):
@@ -58,6 +59,16 @@ async def collection(core: Core, call: Call) -> Answer:
             metadata["remainingItemCount"] = len(items) - limit
         items = items[:limit]
     return await rendering.many(call, items, metadata)
+
+
+def warn_of_damage(core: Core, call: Call) -> None:
+    """Say what the disk has damaged, so that a list that leaves it out is not taken for the whole."""
+    for key in sorted(core.store.damaged(call.kind.prefix(call.route.namespace))):
+        place = keys.place(key)
+        name = f"{place.namespace}/{place.name}" if place.namespace else place.name
+        call.request.warn(
+            f"{call.kind.resource.plural} {name!r} is damaged on the disk and left out of this list"
+        )
 
 
 def _wanted_state(

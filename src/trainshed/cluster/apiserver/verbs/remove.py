@@ -17,7 +17,7 @@ from trainshed.cluster.apiserver.options import check_preconditions, delete_opti
 from trainshed.cluster.apiserver.pipeline import counts_generations
 from trainshed.cluster.apiserver.selection import selection
 from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_complete
-from trainshed.cluster.store import KeyMissing, RevisionMismatch
+from trainshed.cluster.store import KeyMissing, RevisionMismatch, keys
 from trainshed.kube.meta.errors import ApiError, conflict, forbidden
 from trainshed.kube.meta.objects import Object, spec_of, status_of
 from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS
@@ -51,6 +51,9 @@ async def delete_collection(core: Core, call: Call) -> Answer:
         except ApiError as error:
             if error.code != 404:
                 raise
+    if chosen.everything:
+        for key in core.store.damaged(call.kind.prefix(call.route.namespace)):
+            await _discard(core, call.kind, key, options)
     return await rendering.many(call, items, {"resourceVersion": str(core.store.revision)})
 
 
@@ -88,6 +91,8 @@ async def remove(
     key = kind.key(namespace, name)
     if kind.resource == NAMESPACES and name in UNDELETABLE:
         raise forbidden("namespaces", "", name, "this namespace may not be deleted")
+    if key in core.store.damaged():
+        return await _discard(core, kind, key, options)
     for _ in range(RETRIES):
         current = core.store.get(key)
         if current is None:
@@ -111,6 +116,23 @@ async def remove(
         except KeyMissing:
             raise kind.missing(name) from None
     raise conflict(kind.resource.plural, kind.resource.group, name)
+
+
+async def _discard(core: Core, kind: ServedKind, key: str, options: DeleteOptions) -> Written:
+    """Remove an object that is damaged: nobody knows its finalizers, and a precondition cannot be checked."""
+    place = keys.place(key)
+    metadata: Object = {"name": place.name, "uid": ""}
+    if place.namespace:
+        metadata["namespace"] = place.namespace
+    obj: Object = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "metadata": metadata}
+    if options.uid or options.resource_version:
+        core.store.get(key)  # raises
+    if options.dry_run:
+        return Written(obj, None, gone=True)
+    try:
+        return Written(obj, await core.store.discard(key, kind.to_storage(obj)), gone=True)
+    except KeyMissing:
+        raise kind.missing(place.name) from None
 
 
 def _marked(kind: ServedKind, old: Object, options: DeleteOptions, now: float) -> Object:
