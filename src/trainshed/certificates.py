@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_FOR = timedelta(days=3650)
-BACKDATED = timedelta(hours=1)
-"""Certificates are valid from that long ago: clocks differ."""
+BACKDATED = timedelta(days=30)
+"""Certificates are valid from that long ago: clocks differ, and are set back."""
 MAX_COMMON_NAME = 64
 """Characters; verifiers read the alternative names."""
 
@@ -86,6 +86,12 @@ def issue(
 def ends(certificate: str) -> datetime:
     """Return when a PEM certificate ends. ValueError when it is none."""
     return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
+
+
+def in_force(certificate: str, now: datetime) -> bool:
+    """Return whether a PEM certificate counts at `now`. ValueError when it is none."""
+    read = x509.load_pem_x509_certificate(certificate.encode())
+    return read.not_valid_before_utc <= now < read.not_valid_after_utc
 
 
 def hosts_of(certificate: str) -> list[str]:

@@ -128,6 +128,11 @@ def test_time_to_live(ttl: int | None, ago: int, gone: bool, timer: float | None
         assert (event.reason, event.message) == ("SuccessfulDeletePod", "Deleted job: train")
 
 
+def test_a_clock_that_was_set_back_deletes_no_job_early() -> None:
+    plan = plan_for(make_job(workers=1, status=finished(at=NOW + 7200), ttlSecondsAfterFinished=10))
+    assert (deleted(plan, "PyTorchJob"), plan.requeue_after) == ([], 7210.0)
+
+
 def test_a_job_that_runs_has_no_time_to_live() -> None:
     plan = plan_for(make_job(workers=1, ttlSecondsAfterFinished=0), [make_pod("Worker", 0, "Running")])
     assert (deleted(plan, "PyTorchJob"), plan.requeue_after) == ([], None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import ClassVar
 
 import pytest
@@ -104,6 +105,27 @@ def test_a_killed_leader_is_replaced_after_its_lease() -> None:
         assert 15 <= await leader("b") < 20
         b.task.cancel()
         await asyncio.wait([b.task])
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_clock_that_is_set_moves_no_lease(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader's clock jumps: its renewTime is hours off, and nobody takes the lease from it."""
+
+    async def main() -> None:
+        api = FakeApi()
+        a = Candidate(api, "a")
+        await leader("a")
+        b = Candidate(api, "b")
+        await asyncio.sleep(30)
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + hours * 3600)
+        await asyncio.sleep(300)
+        assert Candidate.working == ["a"]
+        for candidate in (a, b):
+            candidate.task.cancel()
+        await asyncio.wait([a.task, b.task])
 
     run_virtual(main())
 

@@ -83,3 +83,19 @@ def test_the_token_file_holds_a_token_and_nothing_else(tmp_path: Path, damage: b
     held = pki.admin_token_file.read_bytes()
     assert held and held == held.strip() and pki.admin_token.encode() == held
     assert not damage.strip() or held == damage.strip(), "a token that was given out stays valid"
+
+
+def test_an_authority_made_with_a_wrong_clock_is_made_again(tmp_path: Path) -> None:
+    """The clock said 2005 at the first start, or is set back by months."""
+    for made, now in ((NOW.replace(year=2005), NOW), (NOW, NOW - datetime.timedelta(days=200))):
+        directory = tmp_path / str(made.year)
+        before = contents(ensure_pki(directory, made))
+        after = contents(ensure_pki(directory, now))
+        assert before["ca.crt"] != after["ca.crt"] and before["server.crt"] != after["server.crt"]
+        assert before["admin.token"] == after["admin.token"] and before["sa.key"] == after["sa.key"]
+        assert contents(ensure_pki(directory, now)) == after
+
+
+def test_certificates_count_when_the_clock_is_set_back(tmp_path: Path) -> None:
+    before = contents(ensure_pki(tmp_path, NOW))
+    assert contents(ensure_pki(tmp_path, NOW - datetime.timedelta(days=20))) == before

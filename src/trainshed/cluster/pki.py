@@ -71,6 +71,8 @@ class Pki(msgspec.Struct, frozen=True):
 def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
     """Create what is missing in `directory` and return it; a serving certificate near its end is renewed.
 
+    An authority that is not in force, as one made while the clock was years off, is made again.
+
     Raises:
         OSError: the directory cannot be written.
     """
@@ -78,7 +80,7 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     pki = Pki(directory)
     ca_key = directory / "ca.key"
-    if not (pki.ca_certificate.exists() and ca_key.exists()):
+    if not (pki.ca_certificate.exists() and ca_key.exists() and certificates.in_force(pki.ca_pem, now)):
         authority = certificates.make_authority("trainshed-ca", now)
         write_private(ca_key, authority.key.encode())
         write_private(pki.ca_certificate, authority.certificate.encode())

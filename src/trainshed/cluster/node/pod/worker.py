@@ -39,6 +39,8 @@ from trainshed.kube.meta.resources import PODS
 
 log = logging.getLogger(__name__)
 
+LOOK_AGAIN_SECONDS = 60.0
+"""How long a worker sleeps at most while something is due by the clock."""
 MAX_TURNS = 200
 """Decisions in a row without waiting: more means that a decision does not see its own effect."""
 
@@ -149,8 +151,12 @@ class PodWorker:
     async def _wait(self, wake_at: float | None) -> None:
         refresh_at = self._starter.volumes.refresh_at
         moments = [m for m in (wake_at, refresh_at) if m is not None]
+        wait = None
+        if moments:
+            # Not longer: tokens end by the clock, which may be set forward while we sleep.
+            wait = min(max(0.001, min(moments) - self._context.now()), LOOK_AGAIN_SECONDS)
         try:
-            async with asyncio.timeout(max(0.001, min(moments) - self._context.now()) if moments else None):
+            async with asyncio.timeout(wait):
                 await self._wake.wait()
         except TimeoutError:
             pass
