@@ -93,8 +93,9 @@ async def serve(
         loop="none",
         lifespan="off",
         log_config=None,
-        # At INFO it writes down each WebSocket with its query: the commands of exec, secrets and all.
-        log_level="warning",
+        # At INFO it writes down each WebSocket with its query: the commands of exec, secrets and all. At WARNING, a
+        # line for each request that is not HTTP: anybody could fill the disk.
+        log_level="error",
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -1,0 +1,1 @@
+"""Pods, requests and kills that mean harm."""
