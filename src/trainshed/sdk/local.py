@@ -74,7 +74,7 @@ def start(
         StartFailed: the control plane does not come up.
     """
     paths.prepare()
-    if (info := launcher.running(paths)) is not None:
+    if (info := launcher.running(paths)) is not None and not launcher.is_ending(info):
         return Started(paths, info, already=True, mended=contexts.mend(paths, info.port))
     began = time.monotonic()
     with launcher.starting(paths):

@@ -11,6 +11,7 @@ import fcntl
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from trainshed.cluster.paths import StatePaths
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
+ANSWER_SECONDS = 5.0
 
 
 class Info(msgspec.Struct, frozen=True):
@@ -61,6 +63,27 @@ def running(paths: StatePaths) -> Info | None:
     except (OSError, msgspec.DecodeError):
         return None
     return info if start_ticks(info.pid) == info.start_ticks else None
+
+
+def is_ending(info: Info) -> bool:
+    """Return whether the control plane was killed a moment ago; waits until it is gone then.
+
+    The kernel shows a killed process until it has taken it apart, and accepts connections for it, but nobody answers.
+    """
+    import ssl
+
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", info.port), timeout=ANSWER_SECONDS) as connection,
+            context.wrap_socket(connection),
+        ):
+            return False
+    except TimeoutError:
+        return False  # it is busy
+    except OSError:
+        return _wait_gone(info, ANSWER_SECONDS)
 
 
 @contextmanager

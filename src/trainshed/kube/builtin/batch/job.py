@@ -64,12 +64,12 @@ def _job_spec(spec: Object) -> None:
 
 
 def _identify(job: Object) -> Object:
-    """Return a new Job with its generated selector and labels; `metadata.uid` and `name` are set already.
+    """Return a new Job with its generated selector and labels; `metadata.uid` is set already.
 
-    With `manualSelector: true` the selector is the user's and nothing is added.
+    With `manualSelector: true` the selector is the user's and nothing is added; without a name it is refused later.
     """
     spec = spec_of(job)
-    if spec.get("manualSelector"):
+    if spec.get("manualSelector") or not name_of(job):
         return job
     out: Object = copy_tree(job)
     meta, spec = out["metadata"], out["spec"]
