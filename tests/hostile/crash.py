@@ -371,10 +371,11 @@ class Attack:
             await self.cluster.up(interrupt)
 
     def _disturb(self, pid: int) -> None:
-        """Expect nothing any more of the pod of a shim; which one it is nobody may know yet."""
-        known = {uid: owner for uid in (p.uid for p in self._pods.values()) if (owner := self._shim_of(uid))}
+        """Expect nothing any more of the pod of a shim, which is two processes; which one it is nobody may know yet."""
+        family = {pid, _parent(pid)}
         for planned in self._pods.values():
-            if known.get(planned.uid, pid) == pid:
+            shim = self._shim_of(planned.uid)
+            if not shim or family & {shim, _parent(shim)}:
                 planned.disturbed = True
 
     def _shim_of(self, uid: str) -> int:
@@ -499,6 +500,16 @@ class Attack:
         left = {role: pids for role, pids in self.cluster.processes().items() if pids}
         if left:
             raise Violation(f"left after down: {left}")
+
+
+def _parent(pid: int) -> int:
+    """Return the parent of a process; -pid when it is nobody's that could be another's, too."""
+    try:
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        shim = Path(f"/proc/{parent}/comm").read_text().startswith("trainshed-shim")
+    except (OSError, ValueError):
+        return -pid
+    return parent if shim else -pid
 
 
 async def _reached(watcher: Watcher, revision: int) -> bool:

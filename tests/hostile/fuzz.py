@@ -33,8 +33,8 @@ from trainshed.operator.install import embedded_objects
 
 CONNECTIONS = 8
 PATIENCE_SECONDS = 20.0
-REASONED = ((503, "ServiceUnavailable"), (504, "Timeout"))
-"""What a 5xx may say: there are no nodes here, and a resourceVersion may lie in the future."""
+REASONED = ((501, "NotImplemented"), (503, "ServiceUnavailable"), (504, "Timeout"))
+"""What a 5xx may say: proxies are not served, there are no nodes here, a resourceVersion may lie in the future."""
 MEMORY_MIB = 700
 _SERVER = Path(__file__).parent.parent / "e2e" / "api_process.py"
 
