@@ -24,9 +24,11 @@ from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
+from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
+from trainshed.cluster.controllers.workloads.statefulsets import StatefulSetController
 from trainshed.cluster.sandbox import files
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
@@ -155,6 +157,8 @@ class World:
             DeploymentController(client, informers),
             ReplicaSetController(client, informers),
             JobController(client, informers),
+            StatefulSetController(client, informers),
+            CronJobController(client, informers),
             StorageController(client, informers, self.volumes, remove_tree),
             Scheduler(client, informers),
             informers,

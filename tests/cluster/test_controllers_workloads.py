@@ -11,7 +11,18 @@ import pytest
 from tests.cluster.control_world import World, cluster
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_active, is_ready
-from trainshed.kube.meta.resources import DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICASETS
+from trainshed.kube.meta.resources import (
+    CONTROLLERREVISIONS,
+    CRONJOBS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    PERSISTENTVOLUMECLAIMS,
+    PODS,
+    REPLICASETS,
+    STATEFULSETS,
+    Resource,
+)
 
 
 @pytest.fixture
@@ -310,3 +321,78 @@ async def test_fields_that_are_not_supported_are_named(world: World) -> None:
         "an event", lambda: [e for e in world.all(EVENTS) if e["reason"] == "FieldNotHonoured"]
     )
     assert "spec.podFailurePolicy" in event["message"]
+
+
+def make_stateful_set(replicas: int = 3, **spec: Any) -> Object:
+    deployment = make_deployment(replicas)
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    }
+    own = {"serviceName": "web", "volumeClaimTemplates": [claim], **spec}
+    return {**deployment, "kind": "StatefulSet", "spec": {**deployment["spec"], **own}}
+
+
+async def test_a_stateful_set_keeps_names_claims_and_order_through_a_restart_of_the_controllers(
+    world: World,
+) -> None:
+    await world.client.create(STATEFULSETS, make_stateful_set())
+
+    def names() -> list[str]:
+        return sorted(p["metadata"]["name"] for p in world.all(PODS) if is_ready(p))
+
+    await world.until("three ready pods", lambda: names() == ["web-0", "web-1", "web-2"])
+    assert world.kubelet.started == ["web-0", "web-1", "web-2"], "in order"
+    await world.until(
+        "bound claims",
+        lambda: [c["status"].get("phase") for c in world.all(PERSISTENTVOLUMECLAIMS)] == ["Bound"] * 3,
+    )
+    await world.stop()
+    template = {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}
+    await world.client.patch(STATEFULSETS, "web", "default", {"spec": {"template": template}})
+    await world.start()
+    await world.until("every pod new", lambda: images(world) == ["web:2"] * 3 and len(names()) == 3)
+    assert world.kubelet.started[3:] == ["web-2", "web-1", "web-0"], "the last first"
+
+    def status() -> Object:
+        return (world.stored(STATEFULSETS, "web") or {})["status"]
+
+    await world.until("the status", lambda: status().get("currentRevision") == status()["updateRevision"])
+    assert len(world.all(CONTROLLERREVISIONS)) == 2
+    await world.client.patch(STATEFULSETS, "web", "default", {"spec": {"replicas": 0}})
+    await world.until("no pods", lambda: not world.all(PODS))
+    assert len(world.all(PERSISTENTVOLUMECLAIMS)) == 3, "claims outlive their pods"
+
+
+async def test_a_cron_job_makes_a_job_each_time_and_forgets_old_ones(world: World) -> None:
+    world.kubelet.exits = lambda pod: "Succeeded"
+    cron_job = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "tick", "namespace": "default"},
+        "spec": {
+            "schedule": "@every 1s",
+            "successfulJobsHistoryLimit": 1,
+            "jobTemplate": {"spec": make_job()["spec"]},
+        },
+    }
+    await world.client.create(CRONJOBS, cron_job)
+    await world.until("a job that succeeded", lambda: conditions_of(world, JOBS))
+
+    def status() -> Object:
+        return (world.stored(CRONJOBS, "tick") or {})["status"]
+
+    await world.until("its end in the status", lambda: status().get("lastSuccessfulTime"))
+    await world.client.patch(CRONJOBS, "tick", "default", {"spec": {"suspend": True}})
+    await world.client.delete(CRONJOBS, "tick", "default", propagation_policy="Background")
+    await world.until("its jobs gone", lambda: not world.all(JOBS))
+
+
+def conditions_of(world: World, resource: Resource) -> list[str]:
+    """Return the types of true conditions of all objects."""
+    return [
+        condition["type"]
+        for obj in world.all(resource)
+        for condition in (obj.get("status") or {}).get("conditions") or ()
+        if condition["status"] == "True" and condition["type"] == "Complete"
+    ]

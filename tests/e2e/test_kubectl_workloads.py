@@ -225,3 +225,56 @@ def test_node(kube: Cluster) -> None:
     finally:
         kube.kubectl("uncordon", node)
         kube.kubectl("taint", "node", node, "a-")
+
+
+def test_stateful_set(kube: Cluster) -> None:
+    main = container("main", f"cat /data/who 2>/dev/null; hostname > /data/who; {WAITS}")
+    main["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    spec = make_deployment("db")["spec"]
+    spec["template"]["spec"] = {"containers": [main], "terminationGracePeriodSeconds": 1}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+    metadata = {"name": "db"}
+    kube.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": metadata,
+            "spec": {**spec, "serviceName": "db"},
+        }
+    )
+
+    def rolled_out() -> None:
+        kube.kubectl("rollout", "status", "sts/db", "--timeout=60s").ok()
+
+    rolled_out()
+    assert rows(kube.kubectl("get", "sts").ok())[1][:2] == ["db", "2/2"]
+    assert sorted(kube.pods()) == ["db-0", "db-1"]
+    kube.kubectl("set", "image", "sts/db", "main=example.com/main:2").ok()
+    rolled_out()
+    assert images(kube, "db") == {"example.com/main:2"}
+    assert kube.kubectl("logs", "db-1").ok() == "db-1\n", "the new pod has the old one's data and name"
+    assert kube.kubectl("rollout", "undo", "sts/db").ok() == "statefulset.apps/db rolled back\n"
+    rolled_out()
+    assert images(kube, "db") == {main["image"]}
+    history = kube.kubectl("rollout", "history", "sts/db").ok()
+    assert re.findall(r"^(\d+) ", history, re.MULTILINE) == ["2", "3"]
+    kube.kubectl("scale", "sts/db", "--replicas=1").ok()
+    until(lambda: sorted(kube.pods()) == ["db-0"], "one pod")
+    kube.kubectl("delete", "sts/db").ok()
+    until(lambda: not kube.pods(), "no pods")
+    assert rows(kube.kubectl("get", "pvc").ok())[1][1] == "Bound"
+
+
+def test_cron_job(kube: Cluster) -> None:
+    make = ("create", "cronjob", "tick", "--image=example.com/main:1", "--schedule=@every 1s")
+    assert kube.kubectl(*make, "--", "echo", "tack").ok() == "cronjob.batch/tick created\n"
+    until(lambda: kube.kubectl("get", "jobs", "-o", "name").ok(), "a job")
+    kube.kubectl("patch", "cronjob/tick", "-p", '{"spec":{"suspend":true}}').ok()
+    assert rows(kube.kubectl("get", "cronjob").ok())[1][0] == "tick"
+    by_hand = kube.kubectl("create", "job", "now", "--from=cronjob/tick").ok()
+    assert by_hand == "job.batch/now created\n"
+    kube.kubectl("wait", "--for=condition=Complete", "job/now", "--timeout=30s").ok()
+    assert kube.kubectl("logs", "job/now").ok() == "tack\n"
+    kube.kubectl("delete", "cronjob/tick").ok()
+    until(lambda: not kube.kubectl("get", "jobs", "-o", "name").ok(), "no jobs")

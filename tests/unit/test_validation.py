@@ -8,12 +8,14 @@ from trainshed.kube.builtin.batch import job as jobs
 from trainshed.kube.builtin.registry import default_object, validate_object
 from trainshed.kube.meta import resources as r
 
-CRONJOBS = r.Resource("batch", "v1", "cronjobs", "CronJob")
-STATEFULSETS = r.Resource("apps", "v1", "statefulsets", "StatefulSet")
 BUDGETS = r.Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 
 POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": POD_SPEC}
+MOUNTED = {"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+MOUNTING = {**TEMPLATE, "spec": {"containers": [MOUNTED]}}
+CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+OWN_CLAIM = {"metadata": {"name": "data"}, "spec": CLAIM_SPEC}
 SELECTOR = {"matchLabels": {"a": "b"}}
 JOB_TEMPLATE = {"spec": {**POD_SPEC, "restartPolicy": "Never"}}
 
@@ -30,9 +32,13 @@ def texts(resource, obj, old=None, **more):
 VALID = [
     (r.DEPLOYMENTS, {"spec": {"selector": SELECTOR, "template": TEMPLATE}}),
     (r.REPLICASETS, {"spec": {"selector": SELECTOR, "template": TEMPLATE}}),
-    (STATEFULSETS, {"spec": {"selector": SELECTOR, "template": TEMPLATE, "serviceName": "s"}}),
+    (r.STATEFULSETS, {"spec": {"selector": SELECTOR, "template": TEMPLATE, "serviceName": "s"}}),
+    (
+        r.STATEFULSETS,
+        {"spec": {"selector": SELECTOR, "template": MOUNTING, "volumeClaimTemplates": [OWN_CLAIM]}},
+    ),
     (r.JOBS, {"spec": {"template": JOB_TEMPLATE}}),
-    (CRONJOBS, {"spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": JOB_TEMPLATE}}}}),
+    (r.CRONJOBS, {"spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": JOB_TEMPLATE}}}}),
     (r.SERVICES, {"spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}),
     (r.SERVICES, {"spec": {"clusterIP": "None"}}),
     (r.SERVICES, {"spec": {"type": "ExternalName", "externalName": "example.com"}}),
@@ -128,7 +134,7 @@ INVALID = [
         "spec.completions: Required value: when completion mode is Indexed",
     ),
     (
-        CRONJOBS,
+        r.CRONJOBS,
         {"spec": {"schedule": "often", "jobTemplate": {"spec": {"template": JOB_TEMPLATE}}}},
         'spec.schedule: Invalid value: "often": expected exactly 5 fields, found 1: [often]',
     ),
@@ -234,7 +240,7 @@ def edited(resource, fields, path, value):
     return texts(resource, new, old)
 
 
-CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+CLAIM = {"spec": CLAIM_SPEC}
 DEPLOYMENT = {"spec": {"selector": SELECTOR, "template": TEMPLATE}}
 JOB = {"spec": {"template": JOB_TEMPLATE, "selector": SELECTOR, "manualSelector": True}}
 JOB["spec"]["template"] = {**JOB_TEMPLATE, "metadata": {"labels": {"a": "b"}}}
@@ -259,9 +265,9 @@ BINDING = {"roleRef": {"kind": "Role", "name": "x"}}
             {"matchLabels": {"c": "d"}},
             'spec.selector: Invalid value: {"matchLabels":{"c":"d"}}: field is immutable',
         ),
-        (STATEFULSETS, DEPLOYMENT, "spec/replicas", 5, None),
+        (r.STATEFULSETS, DEPLOYMENT, "spec/replicas", 5, None),
         (
-            STATEFULSETS,
+            r.STATEFULSETS,
             DEPLOYMENT,
             "spec/serviceName",
             "z",

@@ -40,9 +40,11 @@ from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.tekton.part import Tekton
+from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
+from trainshed.cluster.controllers.workloads.statefulsets import StatefulSetController
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.node.devices.gpu import detect
 from trainshed.cluster.node.machine import Machine, NodeOptions
@@ -179,6 +181,8 @@ async def _serve(
         DeploymentController(client, informers),
         JobController(client, informers),
         Tekton(client, informers, ImageRegistry(paths.images_file)),
+        StatefulSetController(client, informers),
+        CronJobController(client, informers),
         GarbageCollector(client, store),
         informers,
         api,

@@ -7,7 +7,7 @@ from typing import Any
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import NONE, Columns, age, define
 from trainshed.kube.meta.objects import Object, metadata_of, name_of
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import CONTROLLERREVISIONS
 
 
 def _row(obj: Object, now: float) -> list[Any]:
@@ -21,7 +21,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 
 KIND = Builtin(
-    info=row(Resource("apps", "v1", "controllerrevisions", "ControllerRevision")),
+    info=row(CONTROLLERREVISIONS),
     columns=Columns(define("Name, Controller, Revision#, Age"), _row),
     viewed=("",),
 )

@@ -14,7 +14,7 @@ from trainshed.kube.meta import causes
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import STATEFULSETS
 
 _MUTABLE = (
     "replicas",
@@ -54,7 +54,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     if subresource == "status":
         return
     spec = spec_of(obj)
-    yield from replicated_causes(spec, "statefulset")
+    yield from replicated_causes(_with_claims(spec), "statefulset")
     yield from non_negative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit")
     yield from one_of(spec, "spec", "podManagementPolicy", ("OrderedReady", "Parallel"))
     yield from one_of(
@@ -73,19 +73,31 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
             )
 
 
+def _with_claims(spec: Object) -> Object:
+    """Return the spec with a volume in its template for each claim template, as its pods will have."""
+    names = [name_of(claim) for claim in spec.get("volumeClaimTemplates") or ()]
+    template = spec.get("template")
+    if not names or not isinstance(template, dict):
+        return spec
+    pod = spec_of(template)
+    volumes = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names]
+    volumes += [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+    return {**spec, "template": {**template, "spec": {**pod, "volumes": volumes}}}
+
+
 def _row(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), ready_of_desired(obj), age(obj, now), *containers(template_spec(obj))]
 
 
 KIND = Builtin(
     info=row(
-        Resource("apps", "v1", "statefulsets", "StatefulSet"),
+        STATEFULSETS,
         "sts",
         categories=ALL,
         subresources={**SCALE, **STATUS},
         generation=True,
     ),
-    inert=True,
+    does="keeps pods with names and claims of their own, in order",
     defaults=_defaults,
     check=_check,
     columns=Columns(define("Name, Ready, Age, Containers*, Images*"), _row),

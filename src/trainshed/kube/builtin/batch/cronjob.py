@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,14 +19,13 @@ from trainshed.kube.builtin.parts.columns import (
 from trainshed.kube.builtin.parts.jobspec import job_spec_causes
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.workload import template_defaults
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, cron
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import CRONJOBS
 
 _NAME_MAX = 52
-_MACROS = re.compile(r"@(yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+)")
 
 
 def _defaults(obj: Object) -> None:
@@ -58,6 +56,8 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.required("spec.schedule")
     else:
         yield from _schedule(schedule)
+    if (named := spec.get("timeZone")) is not None:
+        yield from _time_zone(named)
     yield from one_of(spec, "spec", "concurrencyPolicy", ("Allow", "Forbid", "Replace"))
     yield from non_negative(
         spec, "spec", "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"
@@ -66,16 +66,21 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
 
 
 def _schedule(schedule: str) -> Iterator[Cause]:
-    fields: list[Any] = schedule.split()
     if "TZ" in schedule:
         text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
         yield causes.invalid("spec.schedule", schedule, text)
-    elif schedule.startswith("@"):
-        if not _MACROS.fullmatch(schedule):
-            yield causes.invalid("spec.schedule", schedule, f"unrecognized descriptor: {schedule}")
-    elif len(fields) != 5:
-        text = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-        yield causes.invalid("spec.schedule", schedule, text)
+        return
+    try:
+        cron.Schedule(schedule)
+    except ValueError as error:
+        yield causes.invalid("spec.schedule", schedule, str(error))
+
+
+def _time_zone(name: str) -> Iterator[Cause]:
+    try:
+        cron.zone(name)
+    except ValueError as error:
+        yield causes.invalid("spec.timeZone", name, str(error))
 
 
 def _row(obj: Object, now: float) -> list[Any]:
@@ -96,13 +101,13 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 KIND = Builtin(
     info=row(
-        Resource("batch", "v1", "cronjobs", "CronJob"),
+        CRONJOBS,
         "cj",
         categories=ALL,
         subresources=STATUS,
         generation=True,
     ),
-    inert=True,
+    does="makes a Job each time one is due",
     defaults=_defaults,
     check=_check,
     columns=Columns(

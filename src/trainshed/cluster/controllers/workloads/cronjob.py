@@ -1,0 +1,169 @@
+"""What a CronJob needs next: the Job that is due, old ones forgotten, and its status. Pure.
+
+Sources: batch/v1 CronJobSpec and CronJobStatus; "CronJob" in the Kubernetes documentation.
+
+A Job is called after the minute that it was due in, so one that is made twice is refused; that it was made is noted
+once it is seen. Of the times that were missed only the last counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trainshed.kube.meta.cron import Schedule
+from trainshed.kube.meta.objects import Object, copy_tree, metadata_of, name_of, section, spec_of, status_of
+from trainshed.kube.meta.ownership import controller_reference
+from trainshed.kube.meta.plan import Action, Create, Delete, Event, Plan, Tells
+from trainshed.kube.meta.resources import JOBS
+from trainshed.kube.meta.times import format_time, parse_time
+
+SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+_EVENTS = Tells("", "job")
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """One CronJob that is not being deleted, the Jobs that it controls, and the time in seconds since the epoch."""
+
+    cron_job: Object
+    jobs: Sequence[Object]
+    now: float
+
+
+def decide(observed: Observed) -> Plan:
+    """Return the next step."""
+    cron_job, now = observed.cron_job, observed.now
+    spec = cron_job["spec"]
+    status = _status(observed)
+    events = _endings(observed, status)
+    actions: list[Action] = _forgotten(spec, observed.jobs)
+    if spec.get("suspend"):
+        return Plan(actions=tuple(actions), status=status, events=tuple(events))
+    try:
+        schedule = Schedule(spec["schedule"], spec.get("timeZone"))
+    except ValueError as error:
+        events.append(Event("Warning", "UnparseableSchedule", f"unparseable schedule: {error}"))
+        return Plan(actions=tuple(actions), status=status, events=tuple(events))
+    due = _due(cron_job, status, schedule, now)
+    if due is not None:
+        running = [job for job in observed.jobs if finished(job) is None]
+        policy = spec.get("concurrencyPolicy", "Allow")
+        if policy == "Forbid" and running:
+            text = "Not starting job because prior execution is running and concurrency policy is Forbid"
+            events.append(Event("Normal", "JobAlreadyActive", text))
+        else:
+            if policy == "Replace":
+                actions += [Delete.of(JOBS, job, _EVENTS, "Background") for job in running]
+            actions.append(Create(resource=JOBS, object=_job(cron_job, due), told=_EVENTS.created("{name}")))
+    following = schedule.after(now)
+    return Plan(
+        actions=tuple(actions),
+        status=status,
+        events=tuple(events),
+        requeue_after=None if following is None else max(following - now, 0.0),
+    )
+
+
+def finished(job: Object) -> str | None:
+    """Return `Complete` or `Failed` for a Job that has ended."""
+    for condition in status_of(job).get("conditions") or ():
+        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
+            return str(condition["type"])
+    return None
+
+
+def _due(cron_job: Object, status: Object, schedule: Schedule, now: float) -> float | None:
+    """Return the time for which a Job is still to be made."""
+    earliest = parse_time(status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"])
+    deadline = cron_job["spec"].get("startingDeadlineSeconds")
+    if deadline is not None:
+        earliest = max(earliest, now - int(deadline))
+    return schedule.latest(earliest, now)
+
+
+def _status(observed: Observed) -> Object:
+    """Return the status: which Jobs run, when the last one was due, and when one last succeeded."""
+    status = dict(status_of(observed.cron_job))
+    running = [job for job in observed.jobs if finished(job) is None]
+    status["active"] = [_reference(job) for job in sorted(running, key=name_of)]
+    if not running:
+        del status["active"]
+    due = [parse_time(text) for job in observed.jobs if (text := _scheduled(job))]
+    ended = [
+        parse_time(status_of(job)["completionTime"])
+        for job in observed.jobs
+        if finished(job) == "Complete" and status_of(job).get("completionTime")
+    ]
+    for field, times in (("lastScheduleTime", due), ("lastSuccessfulTime", ended)):
+        if before := status.get(field):
+            times.append(parse_time(before))
+        if times:
+            status[field] = format_time(max(times))
+    return status
+
+
+def _endings(observed: Observed, status: Object) -> list[Event]:
+    """Return the events of Jobs that ran when the status was written last, and do no more."""
+    left = {reference["uid"] for reference in status.get("active") or ()}
+    jobs = {job["metadata"]["uid"]: job for job in observed.jobs}
+    out = []
+    for reference in status_of(observed.cron_job).get("active") or ():
+        if reference["uid"] in left:
+            continue
+        job = jobs.get(reference["uid"])
+        if job is None:
+            text = f"Active job went missing: {reference['name']}"
+            out.append(Event("Normal", "MissingJob", text))
+        else:
+            text = f"Saw completed job: {name_of(job)}, condition: {finished(job)}"
+            out.append(Event("Normal", "SawCompletedJob", text))
+    return out
+
+
+def _forgotten(spec: Object, jobs: Sequence[Object]) -> list[Action]:
+    """Return the deletions of ended Jobs beyond the history limits, oldest first."""
+    out: list[Action] = []
+    for end, field, default in (
+        ("Complete", "successfulJobsHistoryLimit", 3),
+        ("Failed", "failedJobsHistoryLimit", 1),
+    ):
+        ended = [job for job in jobs if finished(job) == end]
+        ended.sort(key=lambda job: (status_of(job).get("startTime") or "", name_of(job)))
+        limit = spec.get(field, default)
+        surplus = ended[: max(len(ended) - int(limit), 0)]
+        out += [Delete.of(JOBS, job, _EVENTS, "Background") for job in surplus]
+    return out
+
+
+def _scheduled(job: Object) -> str:
+    return str(section(metadata_of(job), "annotations").get(SCHEDULED, ""))
+
+
+def _reference(job: Object) -> Object:
+    metadata = job["metadata"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": metadata["name"],
+        "namespace": metadata["namespace"],
+        "uid": metadata["uid"],
+        "resourceVersion": metadata.get("resourceVersion", ""),
+    }
+
+
+def _job(cron_job: Object, due: float) -> Object:
+    template = copy_tree(section(cron_job, "spec", "jobTemplate"))
+    given = metadata_of(template)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": f"{name_of(cron_job)}-{int(due // 60)}",
+            "namespace": cron_job["metadata"]["namespace"],
+            "labels": section(given, "labels"),
+            "annotations": {**section(given, "annotations"), SCHEDULED: format_time(due)},
+            "ownerReferences": [controller_reference(cron_job)],
+        },
+        "spec": spec_of(template),
+    }

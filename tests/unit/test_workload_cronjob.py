@@ -1,0 +1,117 @@
+"""CronJobs: which Job is due, what happens while one runs, what is forgotten, and what the status says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainshed.cluster.controllers.workloads.cronjob import SCHEDULED, Observed, decide
+from trainshed.kube.meta.objects import name_of
+from trainshed.kube.meta.plan import Create, Delete, Plan
+from trainshed.kube.meta.times import format_time
+
+NOON = 1_772_366_400.0  # 2026-03-01T12:00:00Z
+
+
+def make_cron_job(schedule: str = "*/10 * * * *", *, status: Any = None, **spec: Any) -> Any:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {
+            "name": "backup",
+            "namespace": "ns",
+            "uid": "cron-uid",
+            "creationTimestamp": format_time(NOON - 300),
+        },
+        "spec": {
+            "schedule": schedule,
+            "jobTemplate": {"metadata": {"labels": {"app": "b"}}, "spec": {"template": {"spec": {}}}},
+            **spec,
+        },
+        "status": status or {},
+    }
+
+
+def make_job(due: float, end: str = "", at: float = NOON) -> Any:
+    name = f"backup-{int(due // 60)}"
+    status: Any = {"startTime": format_time(due)}
+    if end:
+        status["conditions"] = [{"type": end, "status": "True"}]
+    if end == "Complete":
+        status["completionTime"] = format_time(at)
+    annotations = {SCHEDULED: format_time(due)}
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "annotations": annotations}
+    return {"metadata": metadata, "status": status}
+
+
+def plan_for(cron_job: Any, *jobs: Any, now: float = NOON + 20) -> Plan:
+    return decide(Observed(cron_job, jobs, now))
+
+
+def made(plan: Plan) -> list[str]:
+    return [name_of(action.object) for action in plan.actions if isinstance(action, Create)]
+
+
+def ended(plan: Plan) -> list[str]:
+    return [action.name for action in plan.actions if isinstance(action, Delete)]
+
+
+def test_the_job_that_is_due_is_made_once() -> None:
+    plan = plan_for(make_cron_job())
+    (action,) = plan.actions
+    assert isinstance(action, Create)
+    job = action.object
+    assert name_of(job) == f"backup-{int(NOON // 60)}"
+    assert job["metadata"]["labels"] == {"app": "b"}
+    assert job["metadata"]["annotations"] == {SCHEDULED: "2026-03-01T12:00:00Z"}
+    assert job["metadata"]["ownerReferences"][0]["uid"] == "cron-uid"
+    assert plan.requeue_after == 580
+    seen = plan_for(make_cron_job(), make_job(NOON))
+    assert seen.actions == () and seen.status is not None
+    assert seen.status["lastScheduleTime"] == "2026-03-01T12:00:00Z"
+    assert [r["name"] for r in seen.status["active"]] == [name_of(job)]
+    assert plan_for(make_cron_job(status=seen.status)).actions == (), "nor after that Job is gone"
+
+
+def test_nothing_is_due_before_the_first_time_nor_while_suspended() -> None:
+    assert plan_for(make_cron_job("0 13 * * *")).actions == ()
+    assert plan_for(make_cron_job("0 13 * * *")).requeue_after == 3580
+    assert plan_for(make_cron_job(suspend=True)).actions == ()
+
+
+def test_of_missed_times_the_last_counts_unless_its_deadline_has_passed() -> None:
+    late = make_cron_job(status={"lastScheduleTime": format_time(NOON - 86400)})
+    assert made(plan_for(late)) == [f"backup-{int(NOON // 60)}"]
+    missed = make_cron_job(startingDeadlineSeconds=10, status=late["status"])
+    assert plan_for(missed).actions == ()
+    assert made(plan_for(make_cron_job(startingDeadlineSeconds=30))) != []
+
+
+@pytest.mark.parametrize(("policy", "new", "gone"), [("Allow", 1, 0), ("Forbid", 0, 0), ("Replace", 1, 1)])
+def test_what_happens_while_the_last_job_runs(policy: str, new: int, gone: int) -> None:
+    plan = plan_for(make_cron_job(concurrencyPolicy=policy), make_job(NOON - 600))
+    assert (len(made(plan)), len(ended(plan))) == (new, gone)
+    assert [e.reason for e in plan.events] == (["JobAlreadyActive"] if policy == "Forbid" else [])
+
+
+def test_ended_jobs_beyond_the_limits_are_forgotten_oldest_first() -> None:
+    good = [make_job(NOON - 600 * n, "Complete") for n in range(5)]
+    bad = [make_job(NOON - 600 * n - 60, "Failed") for n in range(3)]
+    plan = plan_for(make_cron_job(failedJobsHistoryLimit=0), *good, *bad)
+    assert ended(plan) == [name_of(good[4]), name_of(good[3]), *(name_of(j) for j in reversed(bad))]
+
+
+def test_the_end_of_a_job_is_told() -> None:
+    running = plan_for(make_cron_job(), make_job(NOON)).status
+    assert running is not None
+    plan = plan_for(make_cron_job(status=running), make_job(NOON, "Complete", at=NOON + 10))
+    assert [e.reason for e in plan.events] == ["SawCompletedJob"]
+    assert plan.status is not None and "active" not in plan.status
+    assert plan.status["lastSuccessfulTime"] == "2026-03-01T12:00:10Z"
+    assert [e.reason for e in plan_for(make_cron_job(status=running)).events] == ["MissingJob"]
+
+
+def test_a_schedule_that_cannot_be_read_is_told_and_nothing_is_made() -> None:
+    plan = plan_for(make_cron_job("* *"))
+    assert plan.actions == () and plan.events[0].reason == "UnparseableSchedule"
