@@ -61,6 +61,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `masked` paths are hidden by an empty read-only tmpfs; the sources of `mounts` may lie below them.
     `devices` are paths below the host's /dev. Capabilities are written without `CAP_`; `ALL` is allowed.
     `supplemental_gids` are ignored where the user namespace has no such groups.
+    `unconfined` lifts the filter of system calls, which refuses what container runtimes refuse.
     """
 
     name: str
@@ -77,6 +78,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     read_only_root: bool = False
     no_new_privs: bool = False
     privileged: bool = False
+    unconfined: bool = False
     drop_caps: tuple[str, ...] = ()
     add_caps: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()

@@ -106,6 +106,7 @@ def container_spec(
         read_only_root=bool(own.get("readOnlyRootFilesystem")),
         no_new_privs=own.get("allowPrivilegeEscalation") is False,
         privileged=bool(own.get("privileged")),
+        unconfined=is_unconfined(shared, own),
         drop_caps=tuple(c.removeprefix("CAP_") for c in added.get("drop") or ()),
         add_caps=tuple(c.removeprefix("CAP_") for c in added.get("add") or ()),
         devices=parts.devices,
@@ -116,6 +117,16 @@ def container_spec(
         masked=parts.masked,
         termination_message_path=container.get("terminationMessagePath") or "/dev/termination-log",
     )
+
+
+def is_unconfined(shared: Object, own: Object) -> bool:
+    """Return whether a container runs without the filter of system calls; securityContexts of its pod and its own.
+
+    One that says nothing has the runtime's filter, as with the kubelet's `seccompDefault`; so has one that names a
+    file of the machine, which is reported.
+    """
+    profile = own.get("seccompProfile") or shared.get("seccompProfile") or {}
+    return bool(own.get("privileged")) or profile.get("type") == "Unconfined"
 
 
 def python_prefix() -> str:

@@ -123,6 +123,9 @@ def _clone_into(target: Container, spec: Message, stdio: list[int], sync: socket
 
     Two steps, for entering a pid namespace concerns children only. The first child's child is made with
     CLONE_PARENT: the shim's own, to be waited for.
+
+    It is the one process with the shim's memory and descriptors that the container can see until it calls exec.
+    Not dumpable, and of a program that began outside the sandboxes' user namespace, it is nobody's there to trace.
     """
     read, write = os.pipe()
     middle = syscalls.clone(0)
@@ -147,7 +150,9 @@ def _enter_and_clone(
     theirs = os.stat(f"/proc/{target.pid}/ns/user")
     if (own.st_dev, own.st_ino) != (theirs.st_dev, theirs.st_ino):
         user = os.open(f"/proc/{target.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    process.prefer_for_oom()  # here, for the next process may not write to its own /proc
     syscalls.setns(target.pidfd, syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     pid = syscalls.clone(syscalls.CLONE_PARENT)
     if pid == 0:
         os.close(write)

@@ -9,7 +9,6 @@ through a living shim or netd (`adopt`) and goes on in them.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import gc
 import json
@@ -21,7 +20,7 @@ import sys
 from trainshed.cluster.sandbox import bootstrap, files, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim
-from trainshed.cluster.sandbox.linux import interpreter, netlink, syscalls, userns
+from trainshed.cluster.sandbox.linux import interpreter, keyring, netlink, syscalls, userns
 from trainshed.cluster.sandbox.loop import Loop, record_crash
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
 
@@ -48,7 +47,7 @@ class LaunchError(Exception):
 def main(argv: list[str]) -> int:
     """Launch the daemon: `sandboxd <run directory> <pods directory>`. One line of JSON tells the outcome.
 
-    With more arguments be the daemon: `_become_daemon` has run the interpreter again.
+    With more arguments be the daemon: `_run_read_only` has run the interpreter again.
     """
     run, pods, *held = argv
     if held:
@@ -84,19 +83,7 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
         os.setsid()
         _leave_keyring()
         os.umask(0o022)  # the roots of containers are made with it; what is private says so
-        syscalls.set_process_name("trainshed-sandboxd")
-        lock = os.open(f"{run}/sandboxd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise LaunchError("lock", "another sandboxd runs but does not answer") from None
-        found = adopt(run, pods)
-        if found is None:
-            user, cluster = _make_namespaces(mapped, report)
-        else:
-            user, cluster = found
-        userns.forbid_cgroup_namespaces()
-        _become_daemon(run, pods, [user, cluster, lock, report, int(found is not None)])
+        _run_read_only(run, pods, [mapped, report])
     except LaunchError as error:
         _tell(report, {"step": error.step, "detail": error.detail})
     except BaseException as error:
@@ -106,14 +93,18 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
         os._exit(1)
 
 
-def _become_daemon(run: str, pods: str, held: list[int]) -> NoReturn:
-    """Go on in `_serve`, in an interpreter that pods cannot write to."""
+def _run_read_only(run: str, pods: str, held: list[int]) -> NoReturn:
+    """Go on in `_serve`, in an interpreter that pods cannot write to.
+
+    It begins outside the sandboxes' user namespace: what forks from it stays out of reach for capabilities within
+    (ptrace(2), "Ptrace access mode checking", dumpable).
+    """
     try:
         program, keeper = interpreter.open_read_only()
     except OSError as error:
         os.write(2, f"the interpreter is within reach of pods: {error}\n".encode())
         _serve(run, pods, [*held, -1])
-    for number in (*held[:-1], keeper.fileno()):
+    for number in (*held, keeper.fileno()):
         os.set_inheritable(number, True)
     arguments = [str(number) for number in (*held, keeper.fileno())]
     os.execve(
@@ -124,21 +115,32 @@ def _become_daemon(run: str, pods: str, held: list[int]) -> NoReturn:
 
 
 def _serve(run: str, pods: str, held: list[int]) -> NoReturn:
-    user, cluster, lock, report, adopted, keeper = held
+    mapped, report, keeper = held
     status = 1
     try:
-        for number in (user, cluster, lock, report):
+        for number in (mapped, report):
             os.set_inheritable(number, False)
         if keeper >= 0:
             os.close(keeper)
             os.wait()
         syscalls.set_process_name("trainshed-sandboxd")
+        lock = os.open(f"{run}/sandboxd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LaunchError("lock", "another sandboxd runs but does not answer") from None
+        found = adopt(run, pods)
+        user, cluster = _make_namespaces(mapped, report) if found is None else found
+        os.close(mapped)
+        userns.forbid_cgroup_namespaces()
         daemon = Daemon(run, pods, user, cluster, lock)
-        _tell(report, {"pid": os.getpid(), "adopted": bool(adopted)})
+        _tell(report, {"pid": os.getpid(), "adopted": found is not None})
         os.close(report)
         _detach_stdio()
         daemon.run()
         status = 0
+    except LaunchError as error:
+        _tell(report, {"step": error.step, "detail": error.detail})
     except BaseException as error:
         record_crash()
         _tell(report, {"step": "start", "detail": str(error)})
@@ -147,16 +149,10 @@ def _serve(run: str, pods: str, held: list[int]) -> NoReturn:
 
 
 def _leave_keyring() -> None:
-    """Let no pod see the keys of the session that started the cluster: tickets, keys of disks."""
     try:
-        syscalls.join_session_keyring()
+        keyring.leave_session_keyring()
     except OSError as error:
-        if error.errno not in (
-            errno.ENOSYS,
-            errno.EPERM,
-            errno.EACCES,
-        ):  # then no pod can ask for keys either
-            raise LaunchError("start", f"no session keyring of its own: {error.strerror}") from None
+        raise LaunchError("start", f"no session keyring of its own: {error.strerror}") from None
 
 
 def _tell(report: int, message: Message) -> None:

@@ -20,7 +20,7 @@ from trainshed.cluster.sandbox.daemon.accounting import pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
 from trainshed.cluster.sandbox.daemon.exec import ExecProcess
 from trainshed.cluster.sandbox.daemon.peers import Server
-from trainshed.cluster.sandbox.linux import syscalls
+from trainshed.cluster.sandbox.linux import keyring, syscalls
 from trainshed.cluster.sandbox.loop import READ, WRITE, Loop
 from trainshed.cluster.sandbox.net import clusternet, ipam
 
@@ -55,6 +55,7 @@ class Shim:
     def prepare(self) -> Message:
         """Make the pod's namespaces and files and start serving; return its state. Raises OSError."""
         syscalls.set_process_name("trainshed-shim")
+        keyring.leave_keyring_of_pods()
         files.make_directory(self._directory)
         lock = f"{self._directory}/{LOCK}"
         self._lock = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -6,6 +6,13 @@ import os
 
 from trainshed.cluster.sandbox.linux import syscalls
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    Confine: TypeAlias = Callable[[], None]
+
 # Numbers from linux/capability.h, in order.
 _NAMES = [
     "CHOWN",
@@ -81,6 +88,11 @@ def capability_set(privileged: bool, add: list[str], drop: list[str]) -> int:
     return bits | _bits([name for name in add if name != "ALL"])
 
 
+def has_capability(capabilities: int, name: str) -> bool:
+    """Return whether the bits of `capabilities` have the one of this name."""
+    return bool(capabilities >> _NUMBERS[name] & 1)
+
+
 def _bits(names: list[str]) -> int:
     bits = 0
     for name in names:
@@ -101,36 +113,56 @@ def is_mapped(number: int, kind: str) -> bool:
     return False
 
 
-def become(uid: int, gid: int, groups: list[int], capabilities: int, no_new_privs: bool) -> None:
+class Identity:
+    """Who a process of a container becomes. `confine` is called when nothing is left to do that it could refuse,
+    but before capabilities are lost that it takes."""
+
+    __slots__ = ("capabilities", "confine", "gid", "groups", "no_new_privs", "uid")
+
+    def __init__(
+        self, uid: int, gid: int, groups: list[int], capabilities: int, no_new_privs: bool, confine: Confine
+    ) -> None:
+        self.uid = uid
+        self.gid = gid
+        self.groups = groups
+        self.capabilities = capabilities
+        self.no_new_privs = no_new_privs
+        self.confine = confine
+
+
+def become(identity: Identity) -> None:
     """Take the identity of a container's process; the last step before exec. Raises OSError.
 
     Without subordinate ids the namespace has uid 0 only. A container that asks for another then gets a
     user namespace of its own in which its uid stands for that one.
     """
-    _drop_bounding(capabilities)
-    if is_mapped(uid, "uid") and is_mapped(gid, "gid"):
+    _drop_bounding(identity.capabilities)
+    if is_mapped(identity.uid, "uid") and is_mapped(identity.gid, "gid"):
         try:
-            os.setgroups([group for group in groups if is_mapped(group, "gid")])
+            os.setgroups([group for group in identity.groups if is_mapped(group, "gid")])
         except PermissionError:
             pass  # without subordinate ids the kernel allows no change of groups
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
     else:
-        _enter_namespace_as(uid, gid)
-    if no_new_privs:
-        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        _enter_namespace_of(identity)
+    _take(identity)
 
 
-def rejoin(namespace: int, uid: int, gid: int, groups: list[int], capabilities: int, nnp: bool) -> None:
+def rejoin(namespace: int, identity: Identity) -> None:
     """As `become`, for a process that joins a container: `namespace` is its user namespace, or -1."""
     if namespace < 0:
-        become(uid, gid, groups, capabilities, nnp)
+        become(identity)
         return
-    _drop_bounding(capabilities)
+    _drop_bounding(identity.capabilities)
     syscalls.setns(namespace, syscalls.CLONE_NEWUSER)
+    _take(identity)
+
+
+def _take(identity: Identity) -> None:
+    uid, gid = identity.uid, identity.gid
     os.setresgid(gid, gid, gid)
+    identity.confine()
     os.setresuid(uid, uid, uid)
-    if nnp:
+    if identity.no_new_privs:
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -143,10 +175,9 @@ def _drop_bounding(capabilities: int) -> None:
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, number)
 
 
-def _enter_namespace_as(uid: int, gid: int) -> None:
+def _enter_namespace_of(identity: Identity) -> None:
+    uid, gid = identity.uid, identity.gid
     syscalls.unshare(syscalls.CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} 0 1"), ("gid_map", f"{gid} 0 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
-    os.setresgid(gid, gid, gid)
-    os.setresuid(uid, uid, uid)

@@ -17,7 +17,7 @@ from trainshed.cluster.sandbox.linux import syscalls
 def open_read_only() -> tuple[int, socket.socket]:
     """Return a descriptor to execute this interpreter by, and what keeps its path readable until it is closed.
 
-    The mount is made by a child in a mount namespace of its own: this process goes on seeing the host's mounts. The
+    The mount is made by a child in user and mount namespaces of its own: this process goes on seeing the host's. The
     dynamic loader looks for libraries beside the path of the program. Raises OSError.
     """
     ours, theirs = socket.socketpair()
@@ -41,7 +41,7 @@ def _offer(sock: socket.socket) -> None:
     answer = {}
     try:
         path = os.readlink("/proc/self/exe")
-        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
         syscalls.mount(path, path, "", syscalls.MS_BIND)
         syscalls.make_read_only(path, recursive=False)

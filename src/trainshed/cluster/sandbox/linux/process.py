@@ -17,7 +17,7 @@ import socket
 import stat
 import termios
 
-from trainshed.cluster.sandbox.linux import credentials, pseudofs, syscalls
+from trainshed.cluster.sandbox.linux import credentials, pseudofs, seccomp, syscalls
 from trainshed.cluster.sandbox.linux.beneath import open_beneath
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem, by_fd
 from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_PRIVATE, MS_REC
@@ -43,6 +43,7 @@ def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync:
         _build_root(spec, private, pod)
         if spec["tty"]:
             _take_terminal(_open_terminal(sync), console=True)
+        prefer_for_oom()
         _become(spec, -1)
         env = dict(spec["env"])
         file = find_command(spec["argv"][0], env.get("PATH"))
@@ -194,13 +195,8 @@ def _make_cwd(path: str) -> None:
         raise CommandError(128, f"chdir to cwd ({path!r}): {_reason(error)}") from None
 
 
-def _become(spec: Message, user_namespace: int) -> None:
-    try:
-        capabilities = credentials.capability_set(spec["privileged"], spec["add_caps"], spec["drop_caps"])
-    except ValueError as error:
-        raise CommandError(128, str(error)) from None
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+def prefer_for_oom() -> None:
+    """Let the kernel end this process and what it forks before the control plane when memory runs out."""
     try:
         with open("/proc/self/oom_score_adj", "r+") as file:
             if int(file.read()) < OOM_SCORE:
@@ -208,12 +204,33 @@ def _become(spec: Message, user_namespace: int) -> None:
                 file.write(str(OOM_SCORE))
     except OSError:
         pass  # read-only /proc of an outer container
-    uid, gid = spec["uid"] or 0, spec["gid"] or 0
-    groups = [gid, *spec["supplemental_gids"]]
-    if user_namespace < 0:
-        credentials.become(uid, gid, groups, capabilities, spec["no_new_privs"])
-    else:
-        credentials.rejoin(user_namespace, uid, gid, groups, capabilities, spec["no_new_privs"])
+
+
+def _become(spec: Message, user_namespace: int) -> None:
+    try:
+        capabilities = credentials.capability_set(spec["privileged"], spec["add_caps"], spec["drop_caps"])
+    except ValueError as error:
+        raise CommandError(128, str(error)) from None
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    gid = spec["gid"] or 0
+    identity = credentials.Identity(
+        uid=spec["uid"] or 0,
+        gid=gid,
+        groups=[gid, *spec["supplemental_gids"]],
+        capabilities=capabilities,
+        no_new_privs=spec["no_new_privs"],
+        confine=lambda: None if spec["unconfined"] else _confine(capabilities),
+    )
+    credentials.rejoin(user_namespace, identity)
+
+
+def _confine(capabilities: int) -> None:
+    try:
+        seccomp.apply(seccomp.program(os.uname().machine, capabilities))
+    except OSError as error:
+        why = f"cannot filter system calls: {_reason(error)}; seccompProfile: Unconfined does without"
+        raise CommandError(128, why) from None
 
 
 def _wait_for_leave(sync: socket.socket) -> None:

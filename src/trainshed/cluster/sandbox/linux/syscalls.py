@@ -30,6 +30,7 @@ MS_RELATIME = 1 << 21
 MNT_DETACH = 2
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_KEEPCAPS = 8
 PR_SET_NAME = 15
 PR_CAPBSET_DROP = 24
@@ -45,6 +46,9 @@ _SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442  # the same on every architecture (numbers above 423 are)
 _SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271}
 _KEYCTL_JOIN_SESSION_KEYRING = 1
+_SYS_SECCOMP = {"x86_64": 317, "aarch64": 277, "riscv64": 277}
+_SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # Linux 4.17: memory accesses are as fast as without a filter
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -162,6 +166,22 @@ def join_session_keyring() -> None:
             )
         )
     )
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def filter_calls(instructions: bytes) -> None:
+    """seccomp(2): put this process under a filter, an array of struct sock_filter."""
+    program = _FilterProgram(len(instructions) // 8, instructions)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_SECCOMP[os.uname().machine]),
+        ctypes.c_uint(_SECCOMP_SET_MODE_FILTER),
+        ctypes.c_uint(_SECCOMP_FILTER_FLAG_SPEC_ALLOW),
+        ctypes.byref(program),
+    )
+    _check(int(result))
 
 
 def prctl(option: int, value: int = 0) -> None:
