@@ -11,7 +11,9 @@ import pytest
 from trainshed.cluster.sandbox import bootstrap
 
 
-def run_as(uid: int, *command: str) -> subprocess.CompletedProcess[str]:
+def run_as(
+    uid: int, *command: str, stdin: str = "", timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
     """Run a command that may import the package and the tests' libraries, as the user `uid`."""
     source = bootstrap.source_directory()
     packages = Path(pytest.__file__).parents[1]
@@ -23,9 +25,10 @@ def run_as(uid: int, *command: str) -> subprocess.CompletedProcess[str]:
         extra_groups=[],
         env=env,
         cwd="/",
+        input=stdin,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
         check=False,
     )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.loop import Loop
     from trainshed.cluster.sandbox.wire import Message
 
+_REAP_SECONDS = 0.1
 _KILL_AFTER = 2.0  # seconds between SIGHUP and SIGKILL when the client has gone
 
 
@@ -95,9 +96,16 @@ class ExecProcess:
 
     def _exited(self, events: int) -> None:
         self._loop.forget(self._pidfd)
+        self._reap()
+
+    def _reap(self) -> None:
+        """Take the exit status, which a process of the container that traces this one may keep back."""
+        reaped, status = os.waitpid(self.pid, os.WNOHANG)
+        if not reaped:
+            self._loop.later(_REAP_SECONDS, self._reap)
+            return
         os.close(self._pidfd)
         self._pidfd = -1
-        _, status = os.waitpid(self.pid, 0)
         self._sync_ready(READ)
         code = os.waitstatus_to_exitcode(status)
         self._peer.on_close = None

@@ -20,7 +20,15 @@ import sys
 from trainshed.cluster.sandbox import bootstrap, files, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim
-from trainshed.cluster.sandbox.linux import interpreter, keyring, netlink, syscalls, userns
+from trainshed.cluster.sandbox.linux import (
+    credentials,
+    interpreter,
+    keyring,
+    netlink,
+    seccomp,
+    syscalls,
+    userns,
+)
 from trainshed.cluster.sandbox.loop import Loop, record_crash
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
 
@@ -251,6 +259,9 @@ class Daemon:
         """Serve until told to shut down."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        seccomp.program(
+            os.uname().machine, credentials.capability_set(False, [], [])
+        )  # made once, for every shim
         gc.collect()
         gc.freeze()  # a collection in a shim then leaves these pages shared
         self._loop.run()

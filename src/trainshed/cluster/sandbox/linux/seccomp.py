@@ -16,6 +16,7 @@ Formats: linux/seccomp.h, linux/bpf_common.h, linux/audit.h.
 from __future__ import annotations
 
 import errno
+import functools
 import struct
 
 from trainshed.cluster.sandbox.linux import syscalls
@@ -109,6 +110,7 @@ _WITHOUT = {
 """What is refused without any of the capabilities."""
 
 
+@functools.cache
 def program(machine: str, capabilities: int) -> bytes:
     """Return the filter for a container with `capabilities`, as `syscalls.filter_calls` takes it.
 
