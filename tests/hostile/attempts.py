@@ -190,7 +190,8 @@ _FILTERED = """
 column = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
 REFUSED = {"unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
     "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "bpf": (321, 280),
-    "userfaultfd": (323, 282), "perf_event_open": (298, 241), "io_uring_setup": (425, 425), "open_by_handle_at": (304, 265), "fsopen": (430, 430),
+    "userfaultfd": (323, 282), "perf_event_open": (298, 241), "io_uring_setup": (425, 425), "fsopen": (430, 430),
+    "open_by_handle_at": (304, 265),
     "move_mount": (429, 429), "open_tree": (428, 428), "init_module": (175, 105), "kexec_load": (246, 104),
     "swapon": (167, 224), "acct": (163, 89), "reboot": (169, 142), "settimeofday": (164, 170), "syslog": (103, 116)}
 for name, numbers in REFUSED.items():

@@ -35,9 +35,13 @@ class Connection:
 
 
 class Dialler:
-    """A runtime that can only connect to loopback."""
+    """A runtime that can only connect to loopback, whatever it is asked for."""
 
-    async def dial(self, uid, port):
+    def __init__(self):
+        self.asked = []
+
+    async def dial(self, uid, port, address="127.0.0.1"):
+        self.asked.append(address)
         return Connection(*await asyncio.open_connection("127.0.0.1", port))
 
 
@@ -97,6 +101,25 @@ async def test_http_status_codes(server, status, ok):
     assert outcome.ok is ok
     assert ok or outcome.message == f"HTTP probe failed with statuscode: {status}"
     assert server.requests[0].startswith(b"GET /healthz HTTP/1.1\r\n") and b"X-A: 1\r\n" in server.requests[0]
+
+
+@pytest.mark.parametrize(
+    "host, dialled, header",
+    [
+        (None, "10.88.0.7", "10.88.0.7"),
+        ("10.1.2.3", "10.1.2.3", "10.1.2.3"),
+        ("localhost", None, "localhost"),
+    ],
+)
+async def test_probes_dial_the_pods_address_unless_they_name_another(server, host, dialled, header):
+    port = await server(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    named = {"host": host} if host else {}
+    whom = target()
+    assert await act(whom, {"httpGet": {"port": port, **named}}, 5) == Outcome(True)
+    assert await act(whom, {"tcpSocket": {"port": port, **named}}, 5) == Outcome(True)
+    dialled = {dialled} if dialled else {"127.0.0.1", "::1"}
+    assert set(whom.runtime.asked) <= dialled
+    assert f"Host: {header}:{port}\r\n".encode() in server.requests[0]
 
 
 async def test_https_without_verification(server, tls):
@@ -174,11 +197,11 @@ async def test_a_server_that_takes_a_moment_is_ready_before_the_next_period():
     failures: list[str] = []
 
     class Slow(Dialler):
-        async def dial(self, uid, port):
+        async def dial(self, uid, port, address="127.0.0.1"):
             looks.append(port)
             if len(looks) < 3:
                 raise ConnectionRefusedError(111, "refused")
-            return await super().dial(uid, port)
+            return await super().dial(uid, port, address)
 
     async with await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]

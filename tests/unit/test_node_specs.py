@@ -16,9 +16,10 @@ from trainshed.cluster.node.pod.sandboxspec import (
     ContainerParts,
     container_spec,
     hostname,
+    is_unconfined,
     sandbox_spec,
 )
-from trainshed.cluster.node.pod.unsupported import Capabilities, unsupported_fields
+from trainshed.cluster.node.pod.unsupported import Capabilities, dangerous_fields, unsupported_fields
 from trainshed.cluster.sandbox.model import Layer
 
 NETWORK = ClusterNetwork(host_searches=("corp.example",))
@@ -38,10 +39,55 @@ def test_a_plain_pod_is_honoured_whole():
         ({"resources": {"limits": {"memory": "1Gi"}}}, {}, "spec.containers[0].resources.limits.memory"),
         ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, {}, None),
         ({"securityContext": {"runAsUser": 1000}}, {}, None),
+        ({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}, {}, None),
+        ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, {}, None),
         (
-            {"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}},
+            {"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"}}},
             {},
             "spec.containers[0].securityContext.seccompProfile",
+        ),
+        ({"securityContext": {"windowsOptions": {}}}, {}, None),
+        (
+            {"securityContext": {"windowsOptions": {"hostProcess": False}}},
+            {},
+            "spec.containers[0].securityContext.windowsOptions",
+        ),
+        ({"ports": [{"containerPort": 1}]}, {}, None),
+        ({"ports": [{"containerPort": 1, "hostPort": 1}]}, {}, "spec.containers[0].ports[0].hostPort"),
+        ({"ports": [{"containerPort": 1, "hostPort": 1}]}, {"hostNetwork": True}, None),
+        (
+            {"ports": [{"containerPort": 1, "hostIP": "127.0.0.1"}]},
+            {},
+            "spec.containers[0].ports[0].hostIP",
+        ),
+        (
+            {"readinessProbe": {"httpGet": {"port": 1, "host": "127.0.0.1"}}},
+            {},
+            "spec.containers[0].readinessProbe.httpGet.host",
+        ),
+        (
+            {"livenessProbe": {"tcpSocket": {"port": 1, "host": "127.0.0.1"}}},
+            {},
+            "spec.containers[0].livenessProbe.tcpSocket.host",
+        ),
+        ({"livenessProbe": {"tcpSocket": {"port": 1, "host": "127.0.0.1"}}}, {"hostNetwork": True}, None),
+        (
+            {"lifecycle": {"preStop": {"httpGet": {"port": 1, "host": "127.0.0.1"}}}},
+            {},
+            "spec.containers[0].lifecycle.preStop.httpGet.host",
+        ),
+        ({}, {"hostUsers": False}, "spec.hostUsers"),
+        ({}, {"hostUsers": True}, None),
+        ({}, {"os": {"name": "windows"}}, "spec.os.name"),
+        ({}, {"os": {"name": "linux"}}, None),
+        ({}, {"overhead": {"cpu": "1"}}, "spec.overhead"),
+        ({}, {"resources": {"limits": {"cpu": "1"}}}, "spec.resources"),
+        ({}, {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}, "spec.dnsPolicy"),
+        ({}, {"dnsPolicy": "ClusterFirstWithHostNet"}, None),
+        (
+            {},
+            {"securityContext": {"fsGroupChangePolicy": "Always"}},
+            "spec.securityContext.fsGroupChangePolicy",
         ),
         ({"livenessProbe": {"grpc": {"port": 1}}}, {}, "spec.containers[0].livenessProbe.grpc"),
         ({}, {"securityContext": {"fsGroup": 1}}, "spec.securityContext.fsGroup"),
@@ -59,6 +105,21 @@ def test_a_plain_pod_is_honoured_whole():
 )
 def test_fields_that_are_not_honoured(container, spec, expected):
     assert paths(make_pod(make_container(**container), **spec)) == ([expected] if expected else [])
+
+
+def test_a_profile_in_an_annotation_is_not_honoured():
+    pod = make_pod()
+    name = "container.apparmor.security.beta.kubernetes.io/main"
+    pod["metadata"]["annotations"] = {name: "localhost/mine", "note": "x"}
+    assert paths(pod) == [f"metadata.annotations[{name}]"]
+
+
+def test_what_privileged_means_depends_on_whose_cluster_it_is():
+    pod = make_pod(make_container(securityContext={"privileged": True}))
+    assert dangerous_fields(pod, Capabilities()) == []
+    ((path, why),) = dangerous_fields(pod, Capabilities(of_root=True))
+    assert path == "spec.containers[0].securityContext.privileged"
+    assert "close to root on this machine" in why
 
 
 def test_capabilities_decide():
@@ -80,6 +141,7 @@ def test_dns_policies():
         "corp.example",
     )
     assert cluster.dns_options == ("ndots:5",)
+    assert sandbox_spec(make_pod(dnsPolicy="ClusterFirstWithHostNet"), NETWORK) == cluster
     assert sandbox_spec(make_pod(dnsPolicy="Default"), NETWORK).nameservers == ()
     assert sandbox_spec(make_pod(hostNetwork=True), NETWORK).nameservers == ()
     config = {"nameservers": ["1.1.1.1"], "searches": ["x"], "options": [{"name": "ndots", "value": "2"}]}
@@ -115,12 +177,29 @@ def test_a_containers_spec():
         log_path=Path("/l"),
         masked=("/m",),
     )
-    spec = container_spec(pod, container, parts, Capabilities())
+    spec = container_spec(pod, container, parts)
     assert (spec.uid, spec.gid, spec.cwd, spec.attempt, spec.tty) == (7, 2, "/w", 3, True)
     assert spec.read_only_root and spec.no_new_privs and not spec.privileged
     assert (spec.drop_caps, spec.add_caps, spec.layers) == (("ALL",), ("NET_ADMIN",), image.layers)
-    unmapped = container_spec(pod, make_container(), parts, Capabilities(user_mapping=False))
-    assert (unmapped.uid, unmapped.gid, unmapped.cwd) == (None, None, "/app")
+    inherited = container_spec(pod, make_container(), parts)
+    assert (inherited.uid, inherited.gid, inherited.cwd) == (1, 2, "/app")
+    plain = container_spec(make_pod(), make_container(), parts)
+    assert (plain.uid, plain.gid, plain.unconfined) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "unconfined"),
+    [
+        ({}, {"seccompProfile": {"type": "Unconfined"}}, True),
+        ({"seccompProfile": {"type": "Unconfined"}}, {}, True),
+        ({"seccompProfile": {"type": "Unconfined"}}, {"seccompProfile": {"type": "RuntimeDefault"}}, False),
+        ({}, {"seccompProfile": {"type": "Localhost", "localhostProfile": "x"}}, False),
+        ({}, {"privileged": True}, True),
+        ({"seccompProfile": {"type": "RuntimeDefault"}}, {"privileged": True}, True),
+    ],
+)
+def test_who_runs_without_a_filter_of_system_calls(shared, own, unconfined):
+    assert is_unconfined(shared, own) is unconfined
 
 
 def gpus(name, count, **fields):

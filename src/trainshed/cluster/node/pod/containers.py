@@ -25,6 +25,7 @@ from trainshed.kube.meta.pods import find_container
 FALLBACK_LINES, FALLBACK_BYTES = 80, 2048
 """How much of the log becomes the termination message (FallbackToLogsOnError)."""
 KILLED = 128 + SIGKILL
+LOOPBACK = "127.0.0.1"
 START_FAILURES = (126, 127, 128)
 
 Emit = Callable[[str, str, str], None]
@@ -195,7 +196,9 @@ class Supervisor:
             self._emit("Warning", "BackOff", f"Back-off restarting failed container {name} in pod {whom}")
 
     def _target(self, container: Object) -> Target:
-        return Target(self._context.runtime, self._pod()["metadata"]["uid"], self._record.ip or "", container)
+        pod = self._pod()
+        ip = LOOPBACK if pod["spec"].get("hostNetwork") else self._record.ip or ""
+        return Target(self._context.runtime, pod["metadata"]["uid"], ip, container)
 
     def _grace(self) -> float:
         return float(self._pod()["spec"].get("terminationGracePeriodSeconds") or 30)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +27,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The container that actions are for. `ip` is the pod's."""
+    """The container that actions are for. `ip` is the pod's; on the machine's network that is its loopback, for
+    the node has no address there."""
 
     runtime: Runtime
     uid: str
@@ -78,12 +81,28 @@ async def _exec(target: Target, command: list[str]) -> Outcome:
     )
 
 
+async def _dial(target: Target, host: str, port: int) -> ByteStream:
+    """Connect to `host` from the pod's network. Names are the machine's, as they are the node's to a kubelet."""
+    address = host
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        address = str(found[0][4][0])
+    return await target.runtime.dial(target.uid, port, address)
+
+
+def _authority(host: str, port: object) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 async def _tcp(target: Target, handler: Mapping[str, Any]) -> Outcome:
+    host = handler.get("host") or target.ip
     try:
         port = port_number(target.container, handler["port"])
-        stream = await target.runtime.dial(target.uid, port)
+        stream = await _dial(target, host, port)
     except (OSError, ValueError) as error:
-        return Outcome(False, f"dial tcp {target.ip}:{handler['port']}: {_reason(error)}")
+        return Outcome(False, f"dial tcp {_authority(host, handler['port'])}: {_reason(error)}")
     await stream.close()
     return Outcome(True)
 
@@ -93,14 +112,16 @@ async def _http(target: Target, handler: Mapping[str, Any]) -> Outcome:
     path = handler.get("path") or "/"
     path = path if path.startswith("/") else f"/{path}"
     scheme = str(handler.get("scheme") or "HTTP").lower()
+    host = handler.get("host") or target.ip
     try:
         port = port_number(target.container, handler["port"])
-        stream = await target.runtime.dial(target.uid, port)
+        stream = await _dial(target, host, port)
     except (OSError, ValueError) as error:
-        url = f"{scheme}://{target.ip}:{handler['port']}{path}"
-        return Outcome(False, f'Get "{url}": dial tcp {target.ip}:{handler["port"]}: {_reason(error)}')
-    url = f"{scheme}://{target.ip}:{port}{path}"
-    headers = {"Host": f"{target.ip}:{port}", "User-Agent": "kube-probe/1.33", "Accept": "*/*"}
+        authority = _authority(host, handler["port"])
+        return Outcome(False, f'Get "{scheme}://{authority}{path}": dial tcp {authority}: {_reason(error)}')
+    authority = _authority(host, port)
+    url = f"{scheme}://{authority}{path}"
+    headers = {"Host": authority, "User-Agent": "kube-probe/1.33", "Accept": "*/*"}
     for header in handler.get("httpHeaders") or ():
         headers[header["name"].title()] = header["value"]
     lines = [f"GET {path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items()), "Connection: close", "", ""]

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from trainshed.cluster.images.directories import Image
-from trainshed.cluster.node.pod.unsupported import Capabilities
 from trainshed.cluster.sandbox.addresses import DOMAIN, GATEWAY
 from trainshed.cluster.sandbox.model import ContainerSpec, Mount, SandboxSpec
 from trainshed.kube.meta.objects import Object, section
@@ -43,7 +42,7 @@ def sandbox_spec(pod: Object, network: ClusterNetwork) -> SandboxSpec:
     searches: list[str] = []
     options: list[str] = []
     # The cluster's DNS is not reachable from the host's network: such pods use the host's resolver.
-    if policy == "ClusterFirst" and not host_network:
+    if policy in ("ClusterFirst", "ClusterFirstWithHostNet") and not host_network:
         nameservers = [network.dns_ip]
         searches = [f"{namespace}.svc.{network.domain}", f"svc.{network.domain}", network.domain]
         searches += network.host_searches
@@ -80,17 +79,18 @@ class ContainerParts(msgspec.Struct, frozen=True, kw_only=True):
     masked: tuple[str, ...]
 
 
-def container_spec(
-    pod: Object, container: Object, parts: ContainerParts, capabilities: Capabilities
-) -> ContainerSpec:
-    """Return the attempt as the runtime takes it. The container's securityContext wins over the pod's."""
+def container_spec(pod: Object, container: Object, parts: ContainerParts) -> ContainerSpec:
+    """Return the attempt as the runtime takes it. The container's securityContext wins over the pod's.
+
+    A user is asked for by number wherever the node runs: without subordinate ids it is another number for the caller.
+    """
     shared = section(pod["spec"], "securityContext")
     own = section(container, "securityContext")
     added = section(own, "capabilities")
 
     def chosen(field: str) -> int | None:
         value = own.get(field, shared.get(field))
-        return int(value) if value is not None and capabilities.user_mapping else None
+        return int(value) if value is not None else None
 
     return ContainerSpec(
         name=container["name"],

@@ -145,7 +145,7 @@ class PodStarter:
             log_path=log,
             masked=(str(context.paths.home), *context.options.masked),
         )
-        return container_spec(pod, container, parts, context.options.capabilities)
+        return container_spec(pod, container, parts)
 
     async def update_volumes(self, pod: Object) -> None:
         """Bring changed ConfigMaps, Secrets and tokens into the running pod."""

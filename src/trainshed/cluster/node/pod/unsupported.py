@@ -26,17 +26,19 @@ class Capabilities(msgspec.Struct, frozen=True):
     """What sandboxes of this machine can do.
 
     `user_mapping`: other users than root exist inside (the node runs as root, or newuidmap and subordinate
-    ids are set up). `enforces_limits`: CPU and memory limits hold (delegated cgroups).
+    ids are set up). `enforces_limits`: CPU and memory limits hold (delegated cgroups). `of_root`: the cluster is
+    run by the machine's root, who is root in pods, too.
     """
 
     user_mapping: bool = True
     enforces_limits: bool = False
+    of_root: bool = False
 
 
 def local_capabilities() -> Capabilities:
     """Return what this machine can do: looks at the user and at the tools that map ids for others."""
     if os.geteuid() == 0:
-        return Capabilities(user_mapping=True)
+        return Capabilities(user_mapping=True, of_root=True)
     name = getpass.getuser()
     tools = all(shutil.which(tool) for tool in ("newuidmap", "newgidmap"))
     ranges = all(_has_subordinate_ids(Path(path), name) for path in ("/etc/subuid", "/etc/subgid"))
@@ -56,7 +58,25 @@ NO_USERS = (
     "every user of a pod stands for you here: the process sees this id, but cannot chown or setgroups to others; "
     "install uidmap and subordinate ids to change that"
 )
-SECCOMP = "profiles of seccomp, AppArmor and SELinux are not applied"
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+LOCALHOST_PROFILE = "seccomp profiles of the machine are not read: the container has the default one"
+PROFILES = "profiles of AppArmor and SELinux are not applied"
+PRIVILEGED = (
+    "the cluster is run by root, so a privileged container is close to root on this machine: it can undo what keeps "
+    "the machine's settings and devices from it"
+)
+HOST_PORT = "ports of the machine are not bound; `kubectl port-forward` makes one lead to the pod"
+PROBED_HOST = "the address is dialled from the pod's network, not from the node's"
+HOST_DNS = (
+    "names of Services do not resolve on the machine's network, and other pods cannot be reached from it"
+)
+OTHER_SYSTEM = "containers run on Linux"
+WINDOWS = "options for Windows mean nothing here"
+USER_NAMESPACE = "pods share one user namespace, which is not the machine's"
+OVERHEAD = "sandboxes have no overhead that is accounted for"
+POD_RESOURCES = (
+    "resources of a pod as a whole are neither reserved nor enforced; those of its containers are reserved"
+)
 IMAGE_USER = "the image's user is unknown: without runAsUser the container runs as root of its sandbox"
 NO_PULL = "images are not pulled, so nobody needs credentials"
 HOST_NAMESPACE = "sandboxes have their own namespace of this kind"
@@ -69,11 +89,34 @@ RUNTIME_CLASS = "there is one runtime only"
 def unsupported_fields(pod: Object, capabilities: Capabilities) -> list[Finding]:
     """Return what the node will not honour, in the order of the fields."""
     spec: Object = spec_of(pod)
-    findings = list(_pod_fields(spec, capabilities))
+    findings = [*_annotations(pod), *_pod_fields(spec, capabilities)]
+    for path, container in _containers(spec):
+        findings += _container_fields(path, container, capabilities)
+        findings += _network_fields(path, container, host_network=bool(spec.get("hostNetwork")))
+    return [*findings, *unsupported_volumes(pod)]
+
+
+def dangerous_fields(pod: Object, capabilities: Capabilities) -> list[Finding]:
+    """Return what is honoured and gives a pod more than its author may know, in the order of the fields."""
+    if not capabilities.of_root:
+        return []
+    return [
+        (f"{path}.securityContext.privileged", PRIVILEGED)
+        for path, container in _containers(spec_of(pod))
+        if section(container, "securityContext").get("privileged")
+    ]
+
+
+def _containers(spec: Object) -> Iterator[tuple[str, Object]]:
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or ()):
-            findings += _container_fields(f"spec.{group}[{index}]", container, group, capabilities)
-    return [*findings, *unsupported_volumes(pod)]
+            yield f"spec.{group}[{index}]", container
+
+
+def _annotations(pod: Object) -> Iterator[Finding]:
+    for name in section(pod, "metadata", "annotations"):
+        if name.startswith(APPARMOR):
+            yield f"metadata.annotations[{name}]", PROFILES
 
 
 def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
@@ -92,19 +135,28 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
         yield "spec.resourceClaims", "dynamic resource allocation is not offered"
     if spec.get("ephemeralContainers"):
         yield "spec.ephemeralContainers", "ephemeral containers are not run"
+    if spec.get("hostUsers") is False:
+        yield "spec.hostUsers", USER_NAMESPACE
+    if section(spec, "os").get("name", "linux") != "linux":
+        yield "spec.os.name", OTHER_SYSTEM
+    if spec.get("overhead"):
+        yield "spec.overhead", OVERHEAD
+    if spec.get("resources"):
+        yield "spec.resources", POD_RESOURCES
+    if spec.get("hostNetwork") and spec.get("dnsPolicy") == "ClusterFirstWithHostNet":
+        yield "spec.dnsPolicy", HOST_DNS
     context = section(spec, "securityContext")
     yield from _security(context, "spec.securityContext", context, capabilities)
-    if context.get("fsGroup") is not None:
-        yield "spec.securityContext.fsGroup", GROUP
+    for field in ("fsGroup", "fsGroupChangePolicy"):
+        if context.get(field) is not None:
+            yield f"spec.securityContext.{field}", GROUP
     if context.get("supplementalGroups") and not capabilities.user_mapping:
         yield "spec.securityContext.supplementalGroups", NO_USERS
     if context.get("sysctls"):
         yield "spec.securityContext.sysctls", SYSCTLS
 
 
-def _container_fields(
-    path: str, container: Object, group: str, capabilities: Capabilities
-) -> Iterator[Finding]:
+def _container_fields(path: str, container: Object, capabilities: Capabilities) -> Iterator[Finding]:
     if not capabilities.enforces_limits:
         for name in section(container, "resources", "limits"):
             if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
@@ -114,7 +166,11 @@ def _container_fields(
     for field in ("startupProbe", "readinessProbe", "livenessProbe"):
         if section(container, field).get("grpc"):
             yield f"{path}.{field}.grpc", GRPC
-    if group == "initContainers" and container.get("restartPolicy") and not is_sidecar(container):
+    if (
+        path.startswith("spec.initContainers")
+        and container.get("restartPolicy")
+        and not is_sidecar(container)
+    ):
         yield f"{path}.restartPolicy", "only Always means something for an init container"
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if mount.get("mountPropagation") in ("Bidirectional", "HostToContainer"):
@@ -127,6 +183,24 @@ def _container_fields(
             yield f"{path}.lifecycle.{field}.tcpSocket", "hooks are exec, httpGet or sleep"
 
 
+def _network_fields(path: str, container: Object, *, host_network: bool) -> Iterator[Finding]:
+    if host_network:
+        return  # ports are the machine's own then, and so is what is dialled
+    for index, port in enumerate(container.get("ports") or ()):
+        for field in ("hostPort", "hostIP"):
+            if port.get(field):
+                yield f"{path}.ports[{index}].{field}", HOST_PORT
+    handlers = [
+        (name, section(container, name)) for name in ("startupProbe", "readinessProbe", "livenessProbe")
+    ]
+    hooks = ("postStart", "preStop")
+    handlers += [(f"lifecycle.{name}", section(container, "lifecycle", name)) for name in hooks]
+    for name, handler in handlers:
+        for kind in ("httpGet", "tcpSocket"):
+            if section(handler, kind).get("host"):
+                yield f"{path}.{name}.{kind}.host", PROBED_HOST
+
+
 def _security(context: Object, path: str, own: Object, capabilities: Capabilities) -> Iterator[Finding]:
     if not capabilities.user_mapping:
         for field in ("runAsUser", "runAsGroup"):
@@ -134,11 +208,12 @@ def _security(context: Object, path: str, own: Object, capabilities: Capabilitie
                 yield f"{path}.{field}", NO_USERS
     if context.get("runAsNonRoot") and not context.get("runAsUser"):
         yield f"{path}.runAsNonRoot", IMAGE_USER
-    profile = section(context, "seccompProfile").get("type")
-    if profile and profile != "Unconfined":
-        yield f"{path}.seccompProfile", SECCOMP
+    if section(context, "seccompProfile").get("type") == "Localhost":
+        yield f"{path}.seccompProfile", LOCALHOST_PROFILE
     for field in ("appArmorProfile", "seLinuxOptions"):
         if context.get(field):
-            yield f"{path}.{field}", SECCOMP
+            yield f"{path}.{field}", PROFILES
+    if context.get("windowsOptions"):
+        yield f"{path}.windowsOptions", WINDOWS
     if context.get("procMount") not in (None, "Default"):
         yield f"{path}.procMount", "/proc is mounted the usual way"

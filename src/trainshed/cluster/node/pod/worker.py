@@ -23,7 +23,7 @@ from trainshed.cluster.node.pod.record import PodRecord
 from trainshed.cluster.node.pod.starter import ContainerError, PodStarter, SetupError, needed
 from trainshed.cluster.node.pod.status import OWNED_CONDITIONS
 from trainshed.cluster.node.pod.statuswriter import StatusWriter
-from trainshed.cluster.node.pod.unsupported import unsupported_fields
+from trainshed.cluster.node.pod.unsupported import dangerous_fields, unsupported_fields
 from trainshed.cluster.node.references import Reference
 from trainshed.cluster.sandbox.api import (
     ContainerState,
@@ -337,6 +337,8 @@ class PodWorker:
             fields.setdefault(why, []).append(path)
         for why, paths in fields.items():
             self._emit("Warning", "FieldNotHonoured", f"{', '.join(paths)}: {why}")
+        for path, why in dangerous_fields(self.pod, self._context.options.capabilities):
+            self._emit("Warning", "PrivilegedContainer", f"{path}: {why}")
         spec = self.pod["spec"]
         unregistered = []
         for container in (*(spec.get("initContainers") or ()), *spec["containers"]):

@@ -193,10 +193,10 @@ class Runtime:
             raise
         return AttachSession(connection, descriptors, tty=answer["tty"])
 
-    async def dial(self, uid: str, port: int) -> PodStream:
-        """Connect to a port on the pod's loopback. Raises OSError when nothing listens."""
+    async def dial(self, uid: str, port: int, address: str = "127.0.0.1") -> PodStream:
+        """Connect to an IP address from within the pod's network. Raises OSError when nothing listens."""
         async with self._shims.asking(uid) as connection:
-            answer, descriptors = await connection.ask({"op": "dial", "port": port})
+            answer, descriptors = await connection.ask({"op": "dial", "port": port, "address": address})
         if "refused" in answer:
             raise OSError(answer["refused"], os.strerror(answer["refused"]))
         return PodStream(socket.socket(fileno=descriptors[0]))

@@ -233,10 +233,11 @@ class Shim:
                 one.close_stdin()
 
     def _on_dial(self, peer: Peer, message: Message) -> None:
-        """Answer with a connection to the pod's loopback: it is made in this network namespace."""
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        """Answer with a connection to an address: it is made in this network namespace, the pod's."""
+        address = message.get("address", "127.0.0.1")
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         sock.setblocking(False)
-        code = sock.connect_ex(("127.0.0.1", message["port"]))
+        code = sock.connect_ex((address, message["port"]))
 
         def finish(events: int) -> None:
             self._loop.forget(sock.fileno())
