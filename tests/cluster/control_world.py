@@ -32,6 +32,7 @@ from trainshed.cluster.controllers.workloads.statefulsets import StatefulSetCont
 from trainshed.cluster.sandbox import files
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
+from trainshed.cluster.storage.ephemeral import EphemeralController
 from trainshed.cluster.store import Store
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
@@ -160,6 +161,7 @@ class World:
             StatefulSetController(client, informers),
             CronJobController(client, informers),
             StorageController(client, informers, self.volumes, remove_tree),
+            EphemeralController(client, informers),
             Scheduler(client, informers),
             informers,
         ]

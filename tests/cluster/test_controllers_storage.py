@@ -293,3 +293,30 @@ async def test_binding_survives_a_crash_at_every_write(world: World) -> None:
     await world.settle()
     (volume,) = world.all(PERSISTENTVOLUMES)
     assert volume["status"]["phase"] == "Bound" and len(list(world.volumes.iterdir())) == 1
+
+
+async def test_a_pod_brings_its_claim_along_and_takes_it_away(world: World) -> None:
+    template = {"metadata": {"labels": {"of": "me"}}, "spec": make_claim()["spec"]}
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+    await world.client.create(PODS, make_pod("train", volumes=volumes))
+    await world.until("the claim is made and bound", lambda: bound(world, "train-scratch"))
+    claim = world.stored(PERSISTENTVOLUMECLAIMS, "train-scratch")
+    assert claim is not None and claim["metadata"]["labels"] == {"of": "me"}
+    await world.client.delete(PODS, "train", "default")
+    gone = lambda: world.stored(PERSISTENTVOLUMECLAIMS, "train-scratch") is None  # noqa: E731
+    await world.until("the claim goes with its pod", gone)
+
+
+async def test_a_claim_of_somebody_else_is_not_taken_for_the_pods(world: World) -> None:
+    await world.client.create(PERSISTENTVOLUMECLAIMS, make_claim("train-scratch"))
+    template = {"spec": make_claim()["spec"]}
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+    await world.client.create(PODS, make_pod("train", volumes=volumes))
+
+    async def told() -> bool:
+        events = (await world.client.list(EVENTS, "default")).items
+        return any("was not created for the pod" in event.get("message", "") for event in events)
+
+    async with asyncio.timeout(10):
+        while not await told():
+            await asyncio.sleep(0.05)

@@ -193,6 +193,9 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
         found += answer.causes
     if found:
         raise errors.invalid(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
+    if kind.builtin is not None and kind.builtin.cautions is not None and not subresource:
+        for text in kind.builtin.cautions(obj):
+            call.request.warn(text)
 
 
 def _tracked(call: Call, old: Object | None, new: Object, options: WriteOptions, subresource: str) -> Object:

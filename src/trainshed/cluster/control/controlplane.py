@@ -59,6 +59,7 @@ from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, PROXY_URL
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
+from trainshed.cluster.storage.ephemeral import EphemeralController
 from trainshed.cluster.store import Store, StoreError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, labels_of, name_of
@@ -175,6 +176,7 @@ async def _serve(
     parts: list[_Part] = [
         Scheduler(client, informers),
         StorageController(client, informers, paths.volumes, runtime.remove_tree),
+        EphemeralController(client, informers),
         EndpointsController(client, informers),
         NamespaceController(client, informers, store, pki.ca_pem),
         ReplicaSetController(client, informers),

@@ -35,6 +35,7 @@ from trainshed.cluster.node.pod.sandboxspec import python_prefix
 from trainshed.cluster.node.pod.starter import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.registration import Registration
+from trainshed.cluster.node.unattended import why_unattended
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimeUnavailable, SandboxState
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES
@@ -151,6 +152,8 @@ class Machine:
     def _pod_changed(self, kind: str, old: Object | None, pod: Object) -> None:
         node = self._nodes.get(pod["spec"].get("nodeName", ""))
         if node is None:
+            if kind == "ADDED" and (why := why_unattended(pod, self._nodes)):
+                self._recorder.event(pod, "Warning", "FailedScheduling", why)
             return
         found = self._found.get(pod["metadata"]["uid"])
         node.pod_changed(kind, pod, found)

@@ -47,6 +47,7 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
         defaults: fills in, in place, what an object leaves out; twice does no more than once.
         identify: returns a new object with what its uid and name give it.
         check: what is wrong besides metadata with an object that has its defaults.
+        cautions: what an object asks for that this cluster does not do: whoever writes it is told.
         columns: the table of `kubectl get`.
         fields: what field selectors may name besides name and namespace.
         view: the translation of a kind with `info.view_of`.
@@ -63,6 +64,7 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
     defaults: Callable[[Object], None] | None = None
     identify: Callable[[Object], Object] | None = None
     check: Check | None = None
+    cautions: Callable[[Object], Iterator[str]] | None = None
     columns: Columns = NAME_CREATED
     fields: Mapping[str, Getter] = {}
     view: View | None = None

@@ -15,6 +15,7 @@ from trainshed.kube.meta.objects import (
     is_terminating,
     is_true,
     metadata_of,
+    name_of,
     objects,
     section,
     spec_of,
@@ -58,9 +59,17 @@ def available_in(pod: Object, min_ready_seconds: int, now: float) -> float | Non
 
 
 def claim_names(pod: Object) -> list[str]:
-    """Return the names of the claims that the pod mounts."""
+    """Return the names of the claims that the pod mounts, those that it brings along last."""
     volumes = spec_of(pod).get("volumes") or ()
-    return [v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim")]
+    named = [v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim")]
+    return [*named, *ephemeral_claims(pod)]
+
+
+def ephemeral_claims(pod: Object) -> dict[str, Object]:
+    """Return the `ephemeral` volumes of the pod by the names of their claims: `<pod>-<volume>` (KEP-1698)."""
+    volumes = spec_of(pod).get("volumes") or ()
+    name = name_of(pod)
+    return {f"{name}-{v['name']}": v["ephemeral"] for v in volumes if v.get("ephemeral")}
 
 
 def container_statuses(pod: Mapping[str, Any]) -> list[Object]:

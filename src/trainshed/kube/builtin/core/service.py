@@ -120,6 +120,31 @@ def _cluster_ip(spec: Object, old: Object, kind: str) -> Iterator[Cause]:
         yield causes.invalid("spec.clusterIPs[0]", shown, "may not change once set")
 
 
+def _cautions(obj: Object) -> Iterator[str]:
+    """Yield what other clusters do for the Service and this one does not: its DNS answers with pods, that is all."""
+    spec = spec_of(obj)
+    kind = spec.get("type") or "ClusterIP"
+    if kind == "ExternalName":
+        yield "spec.type: this cluster's DNS does not answer for ExternalName services"
+        return
+    if kind in ("NodePort", "LoadBalancer"):
+        yield f"spec.type: {kind} opens no port of this machine; `kubectl port-forward` does"
+    if spec.get("externalIPs"):
+        yield "spec.externalIPs: addresses of this machine do not lead to services"
+    if spec.get("sessionAffinity") == "ClientIP":
+        yield "spec.sessionAffinity: clients choose among the addresses that the name has"
+    if spec.get("clusterIP") == "None" or obj["metadata"].get("name") == "kubernetes":
+        return
+    if not spec.get("selector"):
+        yield "spec.selector: without one the name resolves to a cluster IP that leads nowhere here; make it headless"
+    for index, port in enumerate(spec.get("ports") or ()):
+        if port.get("targetPort", port.get("port")) != port.get("port"):
+            yield (
+                f"spec.ports[{index}]: ports are not mapped here: the name resolves to a cluster IP that leads nowhere "
+                f"unless targetPort is the number {port.get('port')}, too"
+            )
+
+
 def _external_ip(obj: Object) -> str:
     service = spec_of(obj)
     kind = service.get("type", "ClusterIP")
@@ -166,6 +191,7 @@ KIND = Builtin(
     name_rule=names.dns_1035_label,
     defaults=_defaults,
     check=_check,
+    cautions=_cautions,
     columns=Columns(define("Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector*"), _row),
     fields=paths("spec.clusterIP", "spec.type"),
     viewed=("", "status"),

@@ -1,0 +1,27 @@
+"""Pods that nobody looks after say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.node_builders import make_pod
+from trainshed.cluster.node.unattended import why_unattended
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "expected"),
+    [
+        ({}, {}, ""),
+        ({"nodeName": "here"}, {}, ""),
+        ({"nodeName": "other"}, {}, 'node "other" is not one of this cluster\'s: here'),
+        ({"nodeName": "other"}, {"phase": "Failed"}, ""),
+        ({"schedulerName": "volcano"}, {}, 'no scheduler "volcano" runs here: only default-scheduler does'),
+        ({"schedulerName": "volcano", "nodeName": "here"}, {}, ""),
+        ({"schedulerName": "volcano"}, {"phase": "Succeeded"}, ""),
+    ],
+)
+def test_why(spec, status, expected):
+    pod = {**make_pod(**spec), "status": status}
+    if "nodeName" not in spec:
+        pod["spec"].pop("nodeName", None)
+    assert why_unattended(pod, {"here"}) == expected

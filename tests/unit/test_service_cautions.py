@@ -1,0 +1,49 @@
+"""What whoever writes a Service is told: what other clusters would do for it and this one does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainshed.kube.builtin.core.service import KIND
+
+SELECTOR = {"app": "web"}
+PORTS = [{"port": 80, "targetPort": 80}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "starts"),
+    [
+        ({"selector": SELECTOR, "ports": PORTS}, []),
+        (
+            {"selector": SELECTOR, "ports": [{"port": 80, "targetPort": 8080}]},
+            ["spec.ports[0]: ports are not mapped"],
+        ),
+        (
+            {"selector": SELECTOR, "ports": [{"port": 80, "targetPort": "http"}]},
+            ["spec.ports[0]: ports are not"],
+        ),
+        ({"selector": SELECTOR, "clusterIP": "None", "ports": [{"port": 80, "targetPort": 8080}]}, []),
+        ({"selector": SELECTOR, "type": "NodePort", "ports": PORTS}, ["spec.type: NodePort opens no port"]),
+        (
+            {"selector": SELECTOR, "type": "LoadBalancer", "ports": PORTS},
+            ["spec.type: LoadBalancer opens no port"],
+        ),
+        ({"type": "ExternalName", "externalName": "a.b"}, ["spec.type: this cluster's DNS does not answer"]),
+        ({"ports": PORTS}, ["spec.selector: without one"]),
+        ({"clusterIP": "None", "ports": PORTS}, []),
+        ({"selector": SELECTOR, "ports": PORTS, "externalIPs": ["1.2.3.4"]}, ["spec.externalIPs: "]),
+        ({"selector": SELECTOR, "ports": PORTS, "sessionAffinity": "ClientIP"}, ["spec.sessionAffinity: "]),
+    ],
+)
+def test_cautions(spec: dict[str, Any], starts: list[str]) -> None:
+    assert KIND.cautions is not None
+    told = list(KIND.cautions({"metadata": {"name": "web"}, "spec": spec}))
+    assert len(told) == len(starts)
+    assert all(text.startswith(start) for text, start in zip(told, starts, strict=True))
+
+
+def test_the_clusters_own_service_needs_no_caution() -> None:
+    assert KIND.cautions is not None
+    assert list(KIND.cautions({"metadata": {"name": "kubernetes"}, "spec": {"ports": PORTS}})) == []
