@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import msgspec
 import pytest
@@ -142,6 +143,24 @@ async def test_no_command_is_explained(world):
         await world.until_phase("web", "Running")
         assert world.runtime.specs["u1", "main", 0].argv == ("serve",)
         await world.until(lambda: "Pulled" in world.api.reasons(), "the event")
+
+
+async def test_a_start_that_the_disk_refuses_is_told_and_tried_again(world):
+    text = "cannot record the start: No space left on device"
+    world.runtime.fail_start["main"] = OSError(errno.ENOSPC, text)
+    async with world.node():
+        await world.api.apply_pod(make_pod(make_container(), restartPolicy="Never"))
+        await world.until(lambda: "Failed" in world.api.reasons(), "the event")
+
+        def state():
+            return world.api.status("web")["containerStatuses"][0]["state"]
+
+        await world.until(lambda: state().get("waiting"), "a container that waits")
+        assert state()["waiting"]["reason"] == "CreateContainerError"
+        assert state()["waiting"]["message"].startswith(text)
+        del world.runtime.fail_start["main"]
+        await world.until_phase("web", "Running")
+        assert world.api.status("web")["containerStatuses"][0]["restartCount"] == 0
 
 
 async def test_a_program_that_is_not_there(world):

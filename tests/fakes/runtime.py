@@ -40,7 +40,7 @@ class MemoryRuntime:
         self.sandbox_specs: dict[str, SandboxSpec] = {}
         self.signals: list[tuple[str, int]] = []
         self.records: list[DnsRecords] = []
-        self.fail_start: dict[str, StartError] = {}
+        self.fail_start: dict[str, StartError | OSError] = {}
         self.ignores_term: set[str] = set()
         self.list_seconds = 0.0
         self.repeated: list[str] = []

@@ -269,6 +269,11 @@ class PodWorker:
             record.fail("CreateContainerConfigError", str(error), self._context.now())
             self._starter.refresh()
             self._emit("Warning", error.reason if isinstance(error, SetupError) else "Failed", str(error))
+        except OSError as error:
+            text = f"{error.strerror or error}: the start is tried again"
+            record.fail("CreateContainerError", text, self._context.now())
+            self._starter.refresh()
+            self._emit("Warning", "Failed", f"Error: {text}")
         except StartError as error:
             now = self._context.now()
             failed = ContainerState(

@@ -107,7 +107,12 @@ class Runtime:
         return msgspec.convert(answer["state"], SandboxState)
 
     async def start_container(self, uid: str, spec: ContainerSpec) -> ContainerState:
-        """Start one attempt; a running or ended one is returned as it is. Raises StartError."""
+        """Start one attempt; a running or ended one is returned as it is.
+
+        Raises:
+            StartError: the command cannot run; the attempt is over.
+            OSError: the disk is full or fails; the attempt may be made again.
+        """
         layered = msgspec.structs.replace(spec, layers=(*spec.layers, *self._environment))
         async with self._shims.asking(uid) as connection:
             answer, _ = await connection.ask({"op": "start", "spec": msgspec.to_builtins(layered)})

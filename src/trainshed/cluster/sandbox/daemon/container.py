@@ -34,8 +34,9 @@ _TERMINATION = "termination-log"
 class Container:
     """Starts the process when constructed. Calls `on_started` if the command runs, and `on_ended` once.
 
-    `failure` is the report of a process that could not become the command. `directory` is the attempt's
-    private one. `pod` is what `process.run_first` wants to know.
+    `failure` is the report of a process that could not become the command, with `errno` where that was no fault of
+    the command's and the attempt may be made again. `directory` is the attempt's private one. `pod` is what
+    `process.run_first` wants to know.
     """
 
     def __init__(
@@ -169,15 +170,8 @@ class Container:
         try:
             files.write_state(f"{self.directory}/{STATE}", self.state())
         except OSError as error:
-            if self._retries < _MAX_RETRIES:
-                self._retries += 1
-                self._loop.later(_RETRY_SECONDS, self._record_start)
-                return
-            self.failure = {
-                "exit_code": 128,
-                "message": f"cannot record the start: {error.strerror or error}",
-            }
-        self._retries = 0
+            reason = f"cannot record the start: {error.strerror or error}"
+            self.failure = {"exit_code": 128, "message": reason, "errno": error.errno}
         self._recorded = self.failure is None
         try:
             self._sync.send(process.GO if self._recorded else process.STOP)

@@ -194,7 +194,7 @@ class Shim:
     def _container_ended(self, one: Container) -> None:
         del self._containers[one.key]
         if one.failure is not None:  # told only now, so that the attempt may be made again at once
-            self._starting.pop(one.key).answer({"error": one.failure})
+            self._starting.pop(one.key).answer(_answer_of(one.failure))
         else:
             self._ended[one.key] = one.state()
             for peer in list(self._watchers):
@@ -284,3 +284,10 @@ class Shim:
         for peer in self._stopping:
             peer.answer({"state": self._state()})
         self._loop.stop()
+
+
+def _answer_of(failure: Message) -> Message:
+    """A command that cannot run has ended; what a full disk refused is as if nobody had asked."""
+    if failure.get("errno"):
+        return {"failure": failure["message"], "errno": failure["errno"]}
+    return {"error": failure}

@@ -1,13 +1,14 @@
 """What a container's first process does between clone and exec, and one that joins it.
 
 It runs in a copy of the shim and never returns: it becomes the command, or reports why not over `sync`
-(a SEQPACKET socket, close-on-exec) and exits. End of file without a report means that the command runs. Process 1
-says READY when only exec is left, and waits for GO.
+(a SEQPACKET socket, close-on-exec) and exits; the report has `errno` where the disk had no room. End of file without
+a report means that the command runs. Process 1 says READY when only exec is left, and waits for GO.
 """
 
 from __future__ import annotations
 
 import array
+import errno
 import fcntl
 import json
 import os
@@ -32,6 +33,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 READY, GO, STOP = b"ready", b"1", b"0"
 OOM_SCORE = 500  # the kernel ends pods before the control plane
 _HOST = "/.host"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync: socket.socket) -> NoReturn:
@@ -81,6 +83,9 @@ def _report(sync: socket.socket, error: BaseException) -> None:
         report = {"exit_code": 128, "message": f"cannot make the container: {_reason(error)}"}
     else:
         report = {"exit_code": 128, "message": f"cannot make the container: {error!r}"}
+    cause = error.__cause__ or error
+    if isinstance(cause, OSError) and cause.errno in _NO_ROOM:
+        report["errno"] = cause.errno
     try:
         sync.send(json.dumps(report).encode())
     except OSError:
@@ -182,7 +187,7 @@ def _bind(fd: int, mount: Message) -> None:
         if mount.get("read_only"):
             syscalls.make_read_only(target)
     except OSError as error:
-        raise CommandError(128, f"cannot mount at {mount['path']}: {_reason(error)}") from None
+        raise CommandError(128, f"cannot mount at {mount['path']}: {_reason(error)}") from error
     finally:
         os.close(fd)
 
@@ -192,7 +197,7 @@ def _make_cwd(path: str) -> None:
         os.makedirs(path, 0o755, exist_ok=True)
         os.chdir(path)
     except OSError as error:
-        raise CommandError(128, f"chdir to cwd ({path!r}): {_reason(error)}") from None
+        raise CommandError(128, f"chdir to cwd ({path!r}): {_reason(error)}") from error
 
 
 def prefer_for_oom() -> None:
