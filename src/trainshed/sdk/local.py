@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -126,30 +128,45 @@ async def unfinished_jobs(paths: StatePaths) -> list[str]:
 
 
 async def purge(paths: StatePaths) -> None:
-    """Delete the state directory of a cluster that is stopped.
+    """Delete the state directory of a cluster that is stopped, and what its pods had in memory.
 
     Raises:
-        UserError: something in it cannot be deleted.
+        UserError: something cannot be deleted. The rest is, and the message says what is left.
     """
+    from trainshed.cluster.node.paths import NodePaths
     from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
     if not paths.root.is_dir():
         return
     runtime = Runtime(RuntimePaths.under(paths.root))
+    of_pods = [*NodePaths(paths.root).all_memory(), paths.pods, paths.volumes]
+
+    async def remove(*directories: Path) -> None:
+        """Delete all that can be deleted of each; raise what was in the way of the last."""
+        problem: OSError | None = None
+        for directory in directories:
+            try:
+                await runtime.remove_tree(directory)
+            except OSError as error:
+                problem = error
+        if problem is not None:
+            raise problem
+
     try:
         try:
-            await runtime.remove_tree(paths.root)
+            await remove(*of_pods, paths.root)
         except RuntimeLost:  # files of users that only the pods' user namespace has
             await runtime.start()
             try:
-                await runtime.remove_tree(paths.pods)
-                await runtime.remove_tree(paths.volumes)
+                with contextlib.suppress(OSError):  # told when the whole is deleted
+                    await remove(*of_pods)
             finally:
                 await runtime.stop_all()
-            await runtime.remove_tree(paths.root)
+            await remove(paths.root)
     except (OSError, RuntimeLost, RuntimeUnavailable) as error:
+        what = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(
-            f"{paths.root} cannot be deleted: {error}", "delete it yourself; nothing of it runs any more"
+            f"{paths.root} is not deleted whole: {what}", "delete it yourself; nothing of it runs any more"
         ) from error
 
 

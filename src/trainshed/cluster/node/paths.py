@@ -38,6 +38,12 @@ class NodePaths(msgspec.Struct, frozen=True):
         """Return where the pod's volumes in memory are; its parent is for all pods of this user."""
         return SHARED_MEMORY / f"trainshed-{os.getuid()}" / uid
 
+    def all_memory(self) -> list[Path]:
+        """Return the directories in memory of all pods that have files here."""
+        pods = self.pod("")
+        uids = sorted(entry.name for entry in pods.iterdir()) if pods.is_dir() else []
+        return [path for uid in uids if (path := self.memory(uid)).is_dir()]
+
     def devices(self, uid: str) -> Path:
         return self.pod(uid) / "devices.json"
 

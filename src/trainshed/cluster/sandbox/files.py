@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAMED, _NAMED_LENGTH = 3, 300
+"""How many of the things that could not be deleted are named, and how much of each name."""
 SANDBOX = "sandbox.json"
 """In a pod's `sandbox` directory: what its shim last said of it."""
 
@@ -65,43 +67,89 @@ def remove_tree(path: str) -> None:
 
     Trees may be deeper than a path is long, a process has descriptors or the interpreter stack: only the directory
     being emptied is open, and the way back up leads through its `..`.
+
+    Raises:
+        OSError: something cannot be deleted; the rest is. The text names what is left and why; PermissionError where
+            that may be another's.
     """
     parent, name = os.path.split(path)
     try:
         current = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
-    names, above = [name], list[_Level]()
+    names, above, kept = [name], list[_Level](), _Kept(parent)
     try:
         while True:
-            inner = _unlink_files(current, names)
+            inner = _unlink_files(current, names, above, kept)
             if inner:
-                above.append(_Level(inner, os.fstat(current), names))
-                current = _replace(current, _open_writable(current, inner))
+                try:
+                    below = _open_writable(current, inner)
+                except OSError as error:
+                    kept.add(error, above, inner)
+                    continue
+                above.append(_Level(inner, os.fstat(current), names, len(kept)))
+                current = _replace(current, below)
                 names = os.listdir(current)
                 continue
             if not above:
-                return
+                break
             level = above.pop()
             # Not the descriptor of before: there may be more levels than a process may have open.
             current = _replace(current, os.open("..", _DIRECTORY, dir_fd=current))
             if not os.path.samestat(os.fstat(current), level.found):
                 raise OSError(errno.EBUSY, "a directory was moved while it was deleted", path)
-            os.rmdir(level.name, dir_fd=current)
+            if len(kept) == level.kept:
+                try:
+                    os.rmdir(level.name, dir_fd=current)
+                except OSError as error:
+                    kept.add(error, above, level.name)
             names = level.left
     finally:
         os.close(current)
+    kept.raise_if_any()
 
 
 class _Level:
-    """A directory that waits for the directory `name` in it to be emptied; then the names in `left` follow."""
+    """A directory that waits for the directory `name` in it to be emptied; then the names in `left` follow.
 
-    __slots__ = ("found", "left", "name")
+    `kept`: how much was left behind before that.
+    """
 
-    def __init__(self, name: str, found: os.stat_result, left: list[str]) -> None:
+    __slots__ = ("found", "kept", "left", "name")
+
+    def __init__(self, name: str, found: os.stat_result, left: list[str], kept: int) -> None:
         self.name = name
         self.found = found
         self.left = left
+        self.kept = kept
+
+
+class _Kept:
+    """What could not be deleted below `parent`: the first few by name, the others by number."""
+
+    def __init__(self, parent: str) -> None:
+        self._parent = parent
+        self._count = 0
+        self._number = 0
+        self._told: list[str] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, error: OSError, above: list[_Level], name: str) -> None:
+        """Note a name in the directory that `above` leads to."""
+        self._count += 1
+        if not self._number or isinstance(error, PermissionError):
+            self._number = error.errno or errno.EIO
+        if len(self._told) < _NAMED:
+            place = "/".join([self._parent, *(level.name for level in above), name])
+            self._told.append(f"{place[:_NAMED_LENGTH]}: {error.strerror or error}")
+
+    def raise_if_any(self) -> None:
+        """Raise OSError if anything was kept."""
+        if self._count:
+            more = f" and {self._count - len(self._told)} more" if self._count > len(self._told) else ""
+            raise OSError(self._number, "; ".join(self._told) + more)
 
 
 def _replace(old: int, new: int) -> int:
@@ -120,12 +168,15 @@ def _unlink(directory: int, name: str) -> bool:
     return False
 
 
-def _unlink_files(directory: int, names: list[str]) -> str:
+def _unlink_files(directory: int, names: list[str], above: list[_Level], kept: _Kept) -> str:
     """Delete files off the end of `names` up to the first directory among them, which is returned."""
     while names:
         name = names.pop()
-        if _unlink(directory, name):
-            return name
+        try:
+            if _unlink(directory, name):
+                return name
+        except OSError as error:
+            kept.add(error, above, name)
     return ""
 
 
