@@ -20,6 +20,7 @@ import pytest
 
 from tests.cluster.ordinary_user import python_for_everybody, run_as
 from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, until, within
+from trainshed.cluster.sandbox import logfile
 from trainshed.cluster.sandbox.api import (
     DnsRecords,
     ExecSpec,
@@ -667,3 +668,23 @@ def test_an_ordinary_user_without_subordinate_ids(for_everybody: Path) -> None:
     for name in ("root", "other"):
         assert (home / f"data-{name}" / "out").read_text() == "data\n"
     assert list((home / "pods").iterdir()) == []
+
+
+async def test_logs_of_the_daemons_are_put_aside_when_they_are_long(tmp_path: Path) -> None:
+    home = tmp_path / "state"
+    (home / "log").mkdir(mode=0o700, parents=True)
+    home.chmod(0o700)
+    logs = [home / "log" / f"{name}.log" for name in ("sandboxd", "netd")]
+    for path in logs:
+        with path.open("wb") as file:
+            file.truncate(logfile.LIMIT_BYTES)
+    runtime = Runtime(RuntimePaths.under(home))
+    try:
+        await runtime.start()
+
+        async def are_rotated() -> bool:
+            return all(path.with_name(f"{path.name}.1").exists() and path.exists() for path in logs)
+
+        await until("logs that were put aside", are_rotated)
+    finally:
+        await runtime.stop_all()

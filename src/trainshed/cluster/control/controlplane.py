@@ -55,6 +55,7 @@ from trainshed.cluster.node.pod.environment import Egress
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.cluster.pki import Pki, ensure_pki
+from trainshed.cluster.sandbox import logfile
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, PROXY_URL
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
 from trainshed.cluster.scheduler.scheduler import Scheduler
@@ -77,6 +78,18 @@ class _Part(Protocol):
     """Something that runs for as long as the control plane does."""
 
     async def run(self) -> None: ...
+
+
+class _Log:
+    """Looks after the log, which both outputs of the process lead to."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(logfile.rotate, (1, 2))
+            except OSError as error:
+                log.warning("the log goes on in the same file", extra={"error": str(error)})
+            await asyncio.sleep(logfile.CHECK_SECONDS)
 
 
 class CannotStart(Exception):
@@ -186,6 +199,7 @@ async def _serve(
         StatefulSetController(client, informers),
         CronJobController(client, informers),
         GarbageCollector(client, store),
+        _Log(),
         informers,
         api,
     ]

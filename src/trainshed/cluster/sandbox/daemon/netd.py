@@ -18,7 +18,7 @@ import select
 import signal
 import time
 
-from trainshed.cluster.sandbox import files, wire
+from trainshed.cluster.sandbox import files, logfile, wire
 from trainshed.cluster.sandbox.addresses import DNS_PORT, GATEWAY, PROXY_PORT
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.linux import syscalls
@@ -100,8 +100,15 @@ class Daemon:
     def run(self) -> None:
         """Serve until told to shut down."""
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._loop.later(0, self._keep_log)
         gc.collect()
         self._loop.run()
+
+    def _keep_log(self) -> None:
+        try:
+            logfile.rotate()
+        finally:
+            self._loop.later(logfile.CHECK_SECONDS, self._keep_log)
 
     def _ask(self, message: Message) -> list[int]:
         """Ask sandboxd for descriptors. Raises OSError."""

@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 
-from trainshed.cluster.sandbox import bootstrap, files, wire
+from trainshed.cluster.sandbox import bootstrap, files, logfile, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim
 from trainshed.cluster.sandbox.linux import (
@@ -259,12 +259,19 @@ class Daemon:
         """Serve until told to shut down."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._loop.later(0, self._keep_log)
         seccomp.program(
             os.uname().machine, credentials.capability_set(False, [], [])
         )  # made once, for every shim
         gc.collect()
         gc.freeze()  # a collection in a shim then leaves these pages shared
         self._loop.run()
+
+    def _keep_log(self) -> None:
+        try:
+            logfile.rotate()
+        finally:
+            self._loop.later(logfile.CHECK_SECONDS, self._keep_log)
 
     def _request(self, peer: Peer, message: Message) -> None:
         operation = message.get("op")
