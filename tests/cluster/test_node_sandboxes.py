@@ -207,3 +207,37 @@ async def test_previous_logs(world):
         assert "-run" in await logs(world, node, previous=True)
         assert "-run" in await logs(world, node)
         await world.until(lambda: "BackOff" in world.api.reasons(), "the event")
+
+
+SERVE = """
+import http.server, os, sys
+http.server.HTTPServer((sys.argv[1], 8099), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
+
+
+async def test_probes_dial_the_address_of_the_pod(world):
+    """A server on the pod's address is ready, one on its loopback is not, as on any node."""
+
+    def server(name, where):
+        env = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+        probe = {"httpGet": {"port": 8099}, "periodSeconds": 1, "failureThreshold": 1}
+        command = ["python3", "-c", SERVE, where]
+        container = make_container(command=command, env=env, readinessProbe=probe)
+        return make_pod(container, metadata={"name": name, "uid": f"uid-{name}"})
+
+    def ready(name):
+        return world.api.status(name).get("containerStatuses", [{}])[0].get("ready")
+
+    async with world.node():
+        await world.api.apply_pod(server("outside", "$(POD_IP)"))
+        await world.api.apply_pod(server("inside", "127.0.0.1"))
+        await world.until(lambda: ready("outside"), "the one that others reach is ready")
+        await world.until(lambda: "Unhealthy" in world.api.reasons(), "the event about the other")
+        address = world.api.status("inside")["podIP"]
+        refused = f"dial tcp {address}:8099: connect: connection refused"
+
+        def told():
+            return [e for p, e in world.api.objects.items() if "/events/" in p and refused in e["message"]]
+
+        await world.until(told, "an event that names the address that was dialled")
+        assert not ready("inside")

@@ -28,7 +28,7 @@ import pytest
 
 import trainshed
 from tests.e2e.cluster_fixture import Cluster, as_list, until
-from tests.e2e.jobs import job, replica
+from tests.e2e.jobs import job, pod, replica
 
 PACKAGE = "trainshed"
 
@@ -284,3 +284,18 @@ def test_root_of_the_machine_stays_out_of_reach(users_cluster: UsersCluster) -> 
     assert "[master-0] /usr/here" in done.out
     assert not Path("/usr/here").exists()
     assert Path("/etc/passwd").read_bytes() == before
+
+
+def test_a_user_that_is_asked_for_has_that_number(users_cluster: UsersCluster) -> None:
+    """Without subordinate ids every user stands for the caller, and still is called what the manifest says."""
+    cluster = users_cluster
+    cluster.up()
+    who = pod("who", "id -u; id -g; touch /scratch/mine /tmp/mine && echo wrote")
+    who["spec"]["securityContext"] = {"runAsUser": 1500, "runAsGroup": 1600, "runAsNonRoot": True}
+    who["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    who["spec"]["containers"][0]["volumeMounts"] = [{"name": "scratch", "mountPath": "/scratch"}]
+    cluster.apply(who)
+    cluster.until_phase("Succeeded", "who")
+    assert cluster.logs("who") == ["1500", "1600", "wrote"]
+    (told,) = [text for text in cluster.events("FieldNotHonoured", "who") if "runAsUser" in text]
+    assert "the process sees this id" in told
