@@ -1,0 +1,180 @@
+"""Pods one after the other, and what each leaves behind: nothing may grow but what is bounded.
+
+    python -m tests.hostile leaks --pods 2000
+
+Counted before and after: descriptors of control plane, sandboxd and netd; processes of the cluster; namespaces;
+mounts; links of the cluster's network; files of pods, in memory too; addresses given out. The control plane's memory
+may grow by the events of the last hour (`BYTES_PER_POD`), and until the window of the store is full (`SPARE_BYTES`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.e2e.cluster_fixture import Cluster, processes_with
+from tests.e2e.jobs import pod
+from trainshed.testing import until
+
+BATCH = 10
+"""Pods at once; one after the other would measure waiting."""
+WARM_UP = 2
+"""Batches before the first count: what is opened once is open then."""
+BYTES_PER_POD = 64 << 10
+SPARE_BYTES = 32 << 20
+LOOK_EVERY = 10
+"""Batches between counts."""
+SETTLE_SECONDS = 30.0
+LINKS = """
+import os, socket, sys
+from trainshed.cluster.sandbox.linux import syscalls
+found = {}
+for name in os.listdir(f"/proc/{sys.argv[1]}/fd"):
+    path = f"/proc/{sys.argv[1]}/fd/{name}"
+    kind = os.readlink(path).partition(":")[0]
+    if kind in ("user", "net"):
+        found[kind] = os.open(path, os.O_RDONLY)
+syscalls.setns(found["user"], syscalls.CLONE_NEWUSER)
+syscalls.setns(found["net"], syscalls.CLONE_NEWNET)
+print(len(socket.if_nameindex()))
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """What the cluster holds of the machine."""
+
+    control_plane_descriptors: int
+    sandboxd_descriptors: int
+    netd_descriptors: int
+    processes: int
+    namespaces: int
+    mounts: int
+    links: int
+    pod_directories: int
+    memory_directories: int
+    addresses: int
+
+    def grown(self, before: Footprint) -> list[str]:
+        """Return `what before→now` for all that has grown."""
+        pairs = zip(dataclasses.asdict(before).items(), dataclasses.asdict(self).values(), strict=True)
+        return [f"{name.replace('_', ' ')} {old}→{new}" for (name, old), new in pairs if new > old]
+
+
+def footprint(cluster: Cluster) -> Footprint:
+    """Count now."""
+    pids = {role: found[0] for role, found in cluster.pids.items() if found}
+    owned = processes_with(str(cluster.home))
+    netd = pids["network daemon"]
+    memory = Path(f"/dev/shm/trainshed-{os.getuid()}")
+    directories = list((cluster.home / "pods").iterdir())
+    return Footprint(
+        control_plane_descriptors=_descriptors(pids["control plane"]),
+        sandboxd_descriptors=_descriptors(pids["sandbox daemon"]),
+        netd_descriptors=_descriptors(netd),
+        processes=len(owned),
+        namespaces=len({link for pid in owned for link in _namespaces(pid)}),
+        mounts=len(Path("/proc/self/mountinfo").read_text().splitlines()),
+        links=_links(netd),
+        pod_directories=len(directories),
+        memory_directories=len(list(memory.iterdir())) if memory.is_dir() else 0,
+        addresses=len(list((cluster.home / "run" / "addresses").iterdir())),
+    )
+
+
+def _descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def _namespaces(pid: int) -> set[str]:
+    try:
+        return {str(link.readlink()) for link in Path(f"/proc/{pid}/ns").iterdir()}
+    except OSError:
+        return set()
+
+
+def _links(netd: int) -> int:
+    """Return how many links the cluster's network has, which netd holds a descriptor of."""
+    done = subprocess.run(
+        [sys.executable, "-c", LINKS, str(netd)], capture_output=True, text=True, check=True, timeout=30
+    )
+    return int(done.stdout)
+
+
+def resident_bytes(cluster: Cluster) -> int:
+    """Return what the control plane takes."""
+    return next(int(p["rss_bytes"]) for p in cluster.facts["processes"] if p["role"] == "control plane")
+
+
+def run_batch(cluster: Cluster, number: int) -> None:
+    """Make some pods, wait for their ends, delete them and wait until they are gone."""
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    names = {f"leak-{number}-{index}" for index in range(BATCH)}
+    for name in sorted(names):
+        obj = pod(name, "echo here > /disk/file; echo there > /memory/file")
+        obj["spec"]["volumes"] = [
+            {"name": "disk", "emptyDir": {}},
+            {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        ]
+        obj["spec"]["containers"][0]["volumeMounts"] = [
+            {"name": volume, "mountPath": f"/{volume}"} for volume in ("disk", "memory")
+        ]
+        status, _, body = cluster.api("POST", path, obj)
+        assert status == 201, body
+
+    def phases() -> list[str]:
+        return [item["status"].get("phase", "") for item in cluster.get("pods")]
+
+    until(lambda: set(phases()) == {"Succeeded"}, f"batch {number} Succeeded", 120)
+    status, _, body = cluster.api("DELETE", f"{path}?gracePeriodSeconds=0")
+    assert status == 200, body
+    until(lambda: not cluster.get("pods"), f"batch {number} gone", 60)
+
+
+def leaks(cluster: Cluster, pods: int) -> str:
+    """Return a line of figures. Raises AssertionError at the first count at which something has grown."""
+    began = time.monotonic()
+    for number in range(WARM_UP):
+        run_batch(cluster, number)
+    before = settled(cluster, None)
+    memory = resident_bytes(cluster)
+    batches = max(1, pods // BATCH)
+    for number in range(1, batches + 1):
+        run_batch(cluster, WARM_UP + number)
+        if number % LOOK_EVERY == 0 or number == batches:
+            settled(cluster, before)
+            allowed = memory + SPARE_BYTES + BYTES_PER_POD * BATCH * number
+            now = resident_bytes(cluster)
+            assert now <= allowed, f"the control plane takes {now >> 20} MiB after {number * BATCH} pods"
+    seconds = time.monotonic() - began
+    counts = ", ".join(
+        f"{name.replace('_', ' ')} {count}" for name, count in dataclasses.asdict(before).items()
+    )
+    grown = (resident_bytes(cluster) - memory) / (batches * BATCH) / 1024
+    return (
+        f"leaks: {batches * BATCH} pods in {seconds:.0f} s, nothing grew ({counts}); "
+        f"control plane {memory >> 20} MiB + {grown:.1f} KiB per pod"
+    )
+
+
+def settled(cluster: Cluster, before: Footprint | None) -> Footprint:
+    """Return the footprint once nothing is above `before`; without one, once two counts agree."""
+    last: list[Footprint] = []
+
+    def quiet() -> bool:
+        last.append(footprint(cluster))
+        if before is not None:
+            return not last[-1].grown(before)
+        return len(last) > 1 and last[-1] == last[-2]
+
+    try:
+        until(quiet, "a footprint that does not change", SETTLE_SECONDS)
+    except AssertionError:
+        if before is None:
+            raise
+        raise AssertionError(f"left behind: {', '.join(last[-1].grown(before))}") from None
+    return last[-1]
