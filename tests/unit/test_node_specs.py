@@ -120,6 +120,11 @@ def test_what_privileged_means_depends_on_whose_cluster_it_is():
     ((path, why),) = dangerous_fields(pod, Capabilities(of_root=True))
     assert path == "spec.containers[0].securityContext.privileged"
     assert "close to root on this machine" in why
+    for name in ("SYS_ADMIN", "CAP_SYS_ADMIN", "ALL", "NET_ADMIN"):
+        pod = make_pod(make_container(securityContext={"capabilities": {"add": [name]}}))
+        found = [path for path, _ in dangerous_fields(pod, Capabilities(of_root=True))]
+        expected = ["spec.containers[0].securityContext.capabilities.add"] if name != "NET_ADMIN" else []
+        assert found == expected
 
 
 def test_capabilities_decide():

@@ -38,6 +38,13 @@ def up(
             min=0, max=65535, help="Port of the API on 127.0.0.1; 0 keeps the last or takes a free one."
         ),
     ] = 0,
+    allow_privileged: Annotated[
+        bool,
+        typer.Option(
+            "--allow-privileged",
+            help="Let pods have privileged containers in a cluster of root's, where they are close to root.",
+        ),
+    ] = False,
     merge: Annotated[
         bool,
         typer.Option(
@@ -47,16 +54,16 @@ def up(
 ) -> None:
     """Start the local cluster, if it is not up. Prints the line that points kubectl at it."""
     with user_errors():
-        started = ensure_up(nodes=nodes, port=port)
-        if started.already and (nodes or port not in (0, started.info.port)):
-            note("the cluster runs already: --nodes and --port are for the next start, after trainshed down")
+        started = ensure_up(nodes=nodes, port=port, allow_privileged=allow_privileged)
+        if started.already and (nodes or allow_privileged or port not in (0, started.info.port)):
+            note("the cluster runs already: options are for the next start, after trainshed down")
         if merge:
             _merge(started.paths, make_current=True)
         command = f"export KUBECONFIG={shlex.quote(str(started.paths.kubeconfig))}"
         out.print(escape(command), soft_wrap=True)
 
 
-def ensure_up(*, nodes: int = 0, port: int = 0) -> Started:
+def ensure_up(*, nodes: int = 0, port: int = 0, allow_privileged: bool = False) -> Started:
     """Return the running cluster, starting it if need be. Raises StartFailed or StateError."""
     paths = StatePaths.default()
     if local.running(paths) is not None:
@@ -67,6 +74,7 @@ def ensure_up(*, nodes: int = 0, port: int = 0) -> Started:
                 paths,
                 nodes=nodes,
                 port=port,
+                allow_privileged=allow_privileged,
                 progress=lambda step: spinner.update(f"starting the cluster: {step}"),
             )
     if started.mended:

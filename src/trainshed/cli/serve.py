@@ -21,11 +21,13 @@ from trainshed.api.registry import KINDS
 from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.control.controlplane import CannotStart, Options, run
 from trainshed.cluster.control.launcher import Report
+from trainshed.cluster.node.pod.unsupported import privileged_containers
 from trainshed.cluster.paths import StatePaths
 from trainshed.kube.builtin.registry import RESOURCES
+from trainshed.kube.meta.causes import forbidden
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.operator.install import embedded_objects
 from trainshed.tekton import crds
 
@@ -39,6 +41,7 @@ def main() -> None:
     parser.add_argument("--report-fd", type=int)
     parser.add_argument("--nodes", type=int, default=0)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--allow-privileged", action="store_true")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     report = _reporter(args.report_fd)
@@ -46,7 +49,7 @@ def main() -> None:
         nodes=args.nodes,
         port=args.port,
         install=_steps([*crds.crds(), *embedded_objects()]),
-        admission=admission(),
+        admission=admission() | pod_admission(allow_privileged=args.allow_privileged),
     )
     try:
         _run(run(StatePaths(args.home), options, report))
@@ -97,6 +100,22 @@ def _reporter(descriptor: int | None) -> Callable[[Report], None]:
 def admission() -> dict[str, AdmissionCheck]:
     """Return the checks of all our kinds, by group resource."""
     return {kind.resource.group_resource: _check_of(kind) for kind in KINDS.values()}
+
+
+def pod_admission(*, allow_privileged: bool) -> dict[str, AdmissionCheck]:
+    """Return the check of pods: privileged containers take a flag where they are close to root on the machine.
+
+    The words are those of an API server that was started without its own --allow-privileged.
+    """
+    if allow_privileged or os.geteuid() != 0:
+        return {}
+    text = "disallowed by cluster policy: start the cluster with `trainshed up --allow-privileged`"
+
+    def check(obj: Object, old: Object | None, operation: str) -> Admission:
+        paths = privileged_containers(obj) if operation == "CREATE" else ()
+        return Admission(causes=[forbidden(path, text) for path in paths])
+
+    return {PODS.group_resource: check}
 
 
 def _check_of(kind: Kind) -> AdmissionCheck:

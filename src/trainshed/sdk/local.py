@@ -65,11 +65,17 @@ def running(paths: StatePaths) -> Info | None:
 
 
 def start(
-    paths: StatePaths, *, nodes: int = 0, port: int = 0, progress: Callable[[str], None] = lambda step: None
+    paths: StatePaths,
+    *,
+    nodes: int = 0,
+    port: int = 0,
+    allow_privileged: bool = False,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> Started:
     """Return the cluster, started if need be; `progress` is told each step. Blocks until it serves.
 
     `nodes` is how many virtual nodes to show and `port` where on 127.0.0.1 to listen; 0 keeps those of last time.
+    `allow_privileged` lets pods of a cluster of root's have privileged containers, for as long as it is up.
 
     Raises:
         StateError: the state directory cannot be used.
@@ -83,6 +89,7 @@ def start(
         if (info := launcher.running(paths)) is not None:  # another process has started it meanwhile
             return Started(paths, info, already=True)
         arguments = ["--nodes", str(nodes), "--port", str(port)]
+        arguments += ["--allow-privileged"] if allow_privileged else []
         info = launcher.start(paths, CONTROL_PLANE, arguments, progress)
     return Started(paths, info, seconds=time.monotonic() - began)
 

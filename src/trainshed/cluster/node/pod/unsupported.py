@@ -62,8 +62,8 @@ APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 LOCALHOST_PROFILE = "seccomp profiles of the machine are not read: the container has the default one"
 PROFILES = "profiles of AppArmor and SELinux are not applied"
 PRIVILEGED = (
-    "the cluster is run by root, so a privileged container is close to root on this machine: it can undo what keeps "
-    "the machine's settings and devices from it"
+    "the cluster is run by root, so a container with SYS_ADMIN is close to root on this machine: it can undo what "
+    "keeps the machine's settings from it"
 )
 HOST_PORT = "ports of the machine are not bound; `kubectl port-forward` makes one lead to the pod"
 PROBED_HOST = "the address is dialled from the pod's network, not from the node's"
@@ -100,8 +100,18 @@ def dangerous_fields(pod: Object, capabilities: Capabilities) -> list[Finding]:
     """Return what is honoured and gives a pod more than its author may know, in the order of the fields."""
     if not capabilities.of_root:
         return []
+    paths = privileged_containers(pod)
+    for path, container in _containers(spec_of(pod)):
+        added = section(container, "securityContext", "capabilities").get("add") or ()
+        if {"ALL", "SYS_ADMIN"} & {name.removeprefix("CAP_") for name in added}:
+            paths.append(f"{path}.securityContext.capabilities.add")
+    return [(path, PRIVILEGED) for path in paths]
+
+
+def privileged_containers(pod: Object) -> list[str]:
+    """Return the paths of the fields that make containers privileged."""
     return [
-        (f"{path}.securityContext.privileged", PRIVILEGED)
+        f"{path}.securityContext.privileged"
         for path, container in _containers(spec_of(pod))
         if section(container, "securityContext").get("privileged")
     ]
