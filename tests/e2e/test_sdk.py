@@ -1,10 +1,19 @@
-"""The real kubeflow-training SDK, 1.9 from the environment and 1.8.1 beside it, unmodified."""
+"""The real kubeflow-training SDK, 1.9 from the environment and 1.8.1 beside it, unmodified: upstream's own scenarios.
+
+`sdk_scenarios.py` is the user's program. Left out: gangs, which need another scheduler upstream.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,42 +21,28 @@ from tests.e2e.cluster_fixture import Cluster
 
 OLD = "1.8.1"
 INSTALL_SECONDS = 180
-RUN_SECONDS = 180
+RUN_SECONDS = 240
+SCENARIOS = Path(__file__).with_name("sdk_scenarios.py")
+
+pytestmark = pytest.mark.timeout(600)
 
 
-SCRIPT = """
-import sys
-import kubeflow.training
-from kubeflow.training import TrainingClient
-
-print("module", kubeflow.training.__file__)
-
-namespace = sys.argv[1]
-
-
-def train(parameters):
-    import os
-    print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "steps", parameters["steps"], flush=True)
-
-
-client = TrainingClient(namespace=namespace)
-name = "from-function"
-client.create_job(name=name, train_func=train, parameters={"steps": 3}, num_workers=2, **WORKER_OPTIONS)
-client.wait_for_job_conditions(name, wait_timeout=120, polling_interval=1)
-print("pods", *sorted(client.get_job_pod_names(name)))
-print("master", *client.get_job_pod_names(name, is_master=True))
-client.get_job_logs(name, follow=True)
-logs, _ = client.get_job_logs(name, is_master=False, replica_type="worker", replica_index=0)
-print("worker", logs)
-print("succeeded", client.is_job_succeeded(name))
-print("jobs", [job.metadata.name for job in client.list_jobs()])
-print("conditions", [c.type for c in client.get_job_conditions(name)])
-client.delete_job(name)
-try:
-    client.create_job(name="Not_A_Label", train_func=train, parameters={"steps": 1}, num_workers=1)
-except RuntimeError as error:
-    print("refused", error.__cause__.status if error.__cause__ else error)
-"""
+@pytest.fixture(scope="module")
+def index() -> Iterator[str]:
+    """A package index with one package. Not below /tmp: pods have a /tmp of their own, as containers do."""
+    root = Path(tempfile.mkdtemp(prefix=".trainshed-index-", dir=Path.home()))
+    page = root / "greeting/index.html"
+    page.parent.mkdir()
+    wheel = page.with_name("greeting-1.0-py3-none-any.whl")
+    facts = "greeting-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("greeting.py", 'TEXT = "installed when the pod started"\n')
+        archive.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
+        archive.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{facts}/RECORD", "")
+    page.write_text(f'<!DOCTYPE html><a href="{wheel.name}">{wheel.name}</a>')
+    yield root.as_uri()
+    shutil.rmtree(root)
 
 
 @pytest.fixture(scope="module")
@@ -59,47 +54,123 @@ def old_sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_sdk(cluster: Cluster, namespace: str, script: str, packages: Path | None = None) -> str:
-    """Run a user's script against the cluster and return what it printed."""
+@pytest.fixture(scope="module", params=["1.9", OLD])
+def seen(request: pytest.FixtureRequest, session_cluster: Cluster, index: str) -> Any:
+    """What the user's program saw, with one version of the SDK."""
+    cluster, namespace = session_cluster, f"sdk-{request.param.replace('.', '-')}"
+    cluster.up()
+    cluster.until_operator()
+    cluster.trainshed(
+        "image", "add", "docker.io/hello-world", "--entrypoint", "echo 'Hello from Docker!'"
+    ).ok()
     cluster.kubectl("create", "namespace", namespace).ok()
-    file = cluster.scratch / f"{namespace}.py"
-    file.write_text(script)
     environment = cluster.environment
-    if packages is not None:
-        environment["PYTHONPATH"] = str(packages)
+    if request.param == OLD:
+        environment["PYTHONPATH"] = str(request.getfixturevalue("old_sdk"))
     done = subprocess.run(
-        [sys.executable, str(file), namespace],
+        [sys.executable, str(SCENARIOS), namespace, index],
         capture_output=True,
         text=True,
         env=environment,
         timeout=RUN_SECONDS,
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{cluster.diagnostics()}"
-    return done.stdout
+    if done.returncode != 0:
+        cluster.namespace = namespace
+        pytest.fail(f"{done.stdout}\n{done.stderr}\n{cluster.diagnostics()}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert ("site-packages" in found["module"]) == (request.param == "1.9"), found["module"]
+    cluster.api("DELETE", f"/api/v1/namespaces/{namespace}")
+    return {"version": request.param, "printed": done.stdout, **found}
 
 
-def check_output(output: str) -> None:
-    assert "pods from-function-master-0 from-function-worker-0" in output
-    assert "master from-function-master-0" in output
-    assert "[Pod from-function-master-0]: rank 0 of 2 steps 3" in output
-    assert "rank 1 of 2 steps 3" in output
-    assert "succeeded True" in output
-    assert "jobs ['from-function']" in output
-    assert "conditions ['Created', 'Running', 'Succeeded']" in output
-    assert "refused" in output
+PODS = {
+    "PyTorchJob": ["master-0", "worker-0"],
+    "TFJob": ["worker-0"],
+    "MPIJob": ["launcher", "worker-0"],
+    "XGBoostJob": ["master-0", "worker-0"],
+    "PaddleJob": ["worker-0", "worker-1"],
+    "JAXJob": ["worker-0", "worker-1"],
+    "MXJob": ["scheduler-0", "server-0", "worker-0"],
+}
 
 
-def test_sdk_1_9(session_cluster: Cluster) -> None:
-    session_cluster.up()
-    session_cluster.until_operator()
-    script = SCRIPT.replace("WORKER_OPTIONS", "{'num_procs_per_worker': 1}")
-    check_output(run_sdk(session_cluster, "sdk-new", script))
+def test_the_plain_job_of_every_kind_succeeds(seen: Any) -> None:
+    other = "MXJob" if seen["version"] == "1.9" else "JAXJob"
+    assert seen["plain"].keys() == PODS.keys() - {other}
+    for kind, found in seen["plain"].items():
+        assert found["conditions"] == ["Created", "Succeeded"], kind
+        assert found["is"] == ["created", "succeeded"], kind
+        assert found["listed"], kind
+        names = [f"plain-{kind.lower()}-{part}" for part in PODS[kind]]
+        assert found["pods"] == names, kind
+        # The launcher printed the name of the worker in which it ran a program.
+        said = [names[1]] if kind == "MPIJob" else names if kind in ("PaddleJob", "JAXJob") else names[:1]
+        assert [log.split()[-1] for _, log in sorted(found["logs"].items())] == said, kind
 
 
-def test_sdk_1_8_1(session_cluster: Cluster, old_sdk: Path) -> None:
-    """The older one starts the function with `python3 -u` in each pod."""
-    session_cluster.up()
-    session_cluster.until_operator()
-    output = run_sdk(session_cluster, "sdk-old", SCRIPT.replace("WORKER_OPTIONS", "{}"), old_sdk)
-    assert f"module {old_sdk}" in output
-    check_output(output)
+def test_a_function_becomes_pods_that_can_be_asked_for(seen: Any) -> None:
+    found = seen["functions"]
+    assert found["pods"] == ["function-master-0", "function-worker-0", "function-worker-1"]
+    assert found["master"] == ["function-master-0"]
+    assert found["workers"] == ["function-worker-0", "function-worker-1"]
+    assert found["worker 1"] == ["function-worker-1"]
+    assert found["nobody"] == []
+    assert found["unknown type"] == "ValueError"
+
+
+def test_logs_are_read_followed_and_told_with_events(seen: Any) -> None:
+    found = seen["functions"]
+    assert found["worker log"]["function-worker-1"].split() == ["rank", "2", "of", "3", "steps", "3"]
+    assert "[Pod function-master-0]: rank 0 of 3 steps 3" in seen["printed"]
+    assert "rank 0 of 3 steps 3" in found["followed"]
+    assert found["events"] == ["pytorchjob/function"]
+
+
+def test_images_packages_and_elastic_workers(seen: Any) -> None:
+    found = seen["functions"]
+    assert found["image"] == {"image-master-0": "Hello from Docker!\n"}
+    assert found["packages"]["packages-master-0"].endswith("installed when the pod started\n")
+    assert found["elastic"] == ["1:2 c10d elastic-worker-0:23456 3\n"] * 2
+
+
+def test_tensorflow_by_function_and_image(seen: Any) -> None:
+    assert seen["functions"]["tf"] == {
+        "tf-function-chief-0": "{'type': 'chief', 'index': 0}\n",
+        "tf-function-worker-0": "{'type': 'worker', 'index': 0}\n",
+        "tf-image-worker-0": "Hello from Docker!\n",
+    }
+
+
+def test_suspended_resumed_failed_and_deleted(seen: Any) -> None:
+    found = seen["lives"]
+    assert found["suspended"] == ["Created", "Suspended"]
+    assert found["pods of a suspended job"] == []
+    assert found["resumed"] == ["Created", "Succeeded"]
+    assert found["waiting for a failed job"] == "RuntimeError"
+    assert found["failed"] == {"Created": "PyTorchJobCreated", "Failed": "PyTorchJobFailed"}
+    assert found["get deleted"] == "RuntimeError 404"
+    assert found["delete deleted"] == "RuntimeError 404"
+
+
+def test_what_is_wrong_is_refused(seen: Any) -> None:
+    found = seen["lives"]
+    assert found["not a label"] == "RuntimeError 422"
+    assert found["twice"] == "RuntimeError 409"
+    assert set(found["function of another kind"].values()) == {"ValueError"}
+    # What it needs is not installed, and could not be loaded from a hub.
+    assert seen["train"] == "ImportError"
+
+
+def test_managers(seen: Any) -> None:
+    if seen["version"] == OLD:
+        assert seen["managers"] is None
+        return
+    assert seen["managers"] == {
+        "made": {
+            "kubeflow.org/training-operator": "nothing",
+            "kueue.x-k8s.io/multikueue": "nothing",
+            "kueue.x-k8s.io/other": "RuntimeError 403",
+        },
+        "jobs": ["managed-elsewhere", "managed-here"],
+        "left alone": [],
+    }
