@@ -28,6 +28,8 @@ class Figure:
         ordered = sorted(self.samples)
         if self.statistic == "p99":
             return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+        if self.statistic == "max":
+            return ordered[-1]
         return statistics.median(ordered)
 
     @property

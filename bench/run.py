@@ -11,7 +11,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from bench import allreduce, coldstart, gang, notebooks, shim, training
+from bench import allreduce, coldstart, gang, loop, notebooks, shim, training
 from bench.measure import Figure, circumstances, table
 
 ROOT = Path(__file__).parent.parent
@@ -30,6 +30,8 @@ def main() -> None:
     figures += shim.measure(repetitions=10 if args.quick else 30)
     print("1 + 4 replicas to Running …", flush=True)
     figures += asyncio.run(gang.measure(repetitions=5 if args.quick else 100))
+    print("following and running again …", flush=True)
+    figures += loop.measure(repetitions=1 if args.quick else 5)
     print("notebooks …", flush=True)
     figures += notebooks.measure(repetitions=3 if args.quick else 15)
     print("training in pods against bare torchrun …", flush=True)
@@ -54,6 +56,8 @@ How each figure is taken:
 - **idle memory**: resident memory of the control plane, both daemons, the operator and its shim, 5 s after the start.
 - **1 + 4 replicas to Running**: a PyTorchJob whose containers sleep, from the request that creates it to the moment
   a watch shows the last of its five pods Running.
+- **following a log**: CPU time of `trainshed follow` on a finished job of 300,000 lines, divided by them.
+- **running a finished job again**: `trainshed run` of three replicas that say a word, 17 times.
 - **first training step**, **throughput**: the Fashion-MNIST example with three ranks, as a job and under bare
   `torchrun` with the same three ranks; time to the first logged step, and images per second from the first to the last.
 - **all-reduce**: 20 gloo all-reduces between two ranks, in pods and under bare `torchrun`.

@@ -52,7 +52,7 @@ def test_a_wrong_job_is_one_line_and_no_output() -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
         'error: admission webhook "validator.pytorchjob.training-operator.kubeflow.org" denied the request:'
-        " spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1 (Forbidden)\n"
+        " spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1\n"
     )
 
 

@@ -25,7 +25,7 @@ FAILURE = Failure("3 replicas failed", "worker-1", "train-worker-1", "Error", 7,
         (UserError("no", "do this", UNAVAILABLE), Explanation("no", "do this", UNAVAILABLE)),
         (StateError("not yours", "take another"), Explanation("not yours", "take another")),
         (StartFailed("no port", "take another"), Explanation("no port", "take another", UNAVAILABLE)),
-        (not_found("pods", "", "x"), Explanation('pods "x" not found (NotFound)')),
+        (not_found("pods", "", "x"), Explanation('pods "x" not found')),
         (
             TransportError("refused"),
             Explanation("the API server does not answer: refused", "trainshed up starts the local cluster"),

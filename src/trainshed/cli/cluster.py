@@ -215,6 +215,8 @@ def kubeconfig(
                 else f"no context of {escape(str(paths.root))} was in {escape(str(contexts.user_file()))}"
             )
             return
+        if use and not merge:
+            raise UserError("--use says which context --merge makes current", "add --merge")
         if not paths.kubeconfig.is_file():
             raise UserError("there is no cluster yet", "trainshed up")
         if merge:

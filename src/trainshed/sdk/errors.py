@@ -111,7 +111,7 @@ def _explanations() -> list[tuple[type[BaseException], Callable[[Any], Explanati
         (UserError, lambda e: Explanation(str(e), e.hint, e.exit_code)),
         (StateError, lambda e: Explanation(e.message, e.hint)),
         (StartFailed, lambda e: Explanation(str(e), e.hint, UNAVAILABLE)),
-        (ApiError, lambda e: Explanation(f"{e.message} ({e.reason})")),
+        (ApiError, lambda e: Explanation(e.message or e.reason, _OF_THE_SERVER.get(e.reason, ""))),
         (
             TransportError,
             lambda e: Explanation(
@@ -123,6 +123,12 @@ def _explanations() -> list[tuple[type[BaseException], Callable[[Any], Explanati
         (TimeoutError, lambda e: Explanation(str(e)) if str(e) else None),
         (OSError, _of_the_machine),
     ]
+
+
+_OF_THE_SERVER = {
+    "Unauthorized": "the cluster does not accept these credentials: they are old, or of another cluster",
+}
+"""Refusals about who asks, not about what is asked, and what the user can do."""
 
 
 def _of_the_machine(error: OSError) -> Explanation | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import json
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,6 @@ import yaml
 
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry, normalise
 from trainshed.cluster.sandbox.model import Layer
-from trainshed.kube.meta.objects import section
 from trainshed.sdk.errors import UserError
 
 FILE_NAME = "images.yaml"
@@ -61,32 +64,80 @@ def read(file: Path) -> dict[str, Image]:
     """Return the images of the file by name; layer sources are relative to the file."""
     try:
         document: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{file}: not YAML: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UserError(f"{file}{line}: not YAML: {error.problem or error.context}") from error
+    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: cannot be read: {error}") from error
     entries = document.get("images") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise UserError(f"{file}: images: Required value", "a list of {name, layers: [{source, path}]}")
-    return {_text(entry, "name", file): _image(entry, file) for entry in entries}
+    _known(document, ("images",), file, "")
+    return {
+        _text(entry, "name", file, f"images[{number}]"): _image(entry, file, f"images[{number}]")
+        for number, entry in enumerate(entries)
+    }
 
 
-def _image(entry: dict[str, Any], file: Path) -> Image:
-    layers = tuple(
-        Layer(
-            source=str((file.parent / _text(layer, "source", file)).resolve()),
-            path=_text(layer, "path", file),
-        )
-        for layer in entry.get("layers") or ()
-    )
+_KEYS = ("name", "layers", "env", "entrypoint", "cmd", "workdir")
+
+
+def _image(entry: dict[str, Any], file: Path, where: str) -> Image:
+    _known(entry, _KEYS, file, where)
+    layers = entry.get("layers") or []
+    if not isinstance(layers, list):
+        raise _invalid(file, f"{where}.layers", layers, "must be a list of {source, path}")
+    env = entry.get("env") or {}
+    if not isinstance(env, dict):
+        raise _invalid(file, f"{where}.env", env, "must be a map of names to values")
+    workdir = entry.get("workdir") or ""
+    if not isinstance(workdir, str):
+        raise _invalid(file, f"{where}.workdir", workdir, "must be a path")
     return Image(
-        layers=layers,
-        env={str(k): str(v) for k, v in section(entry, "env").items()},
-        entrypoint=tuple(map(str, entry.get("entrypoint") or ())),
-        cmd=tuple(map(str, entry.get("cmd") or ())),
-        workdir=str(entry.get("workdir") or ""),
+        layers=tuple(_layer(layer, file, f"{where}.layers[{n}]") for n, layer in enumerate(layers)),
+        env={str(name): str(value) for name, value in env.items()},
+        entrypoint=_command(entry, "entrypoint", file, where),
+        cmd=_command(entry, "cmd", file, where),
+        workdir=workdir,
     )
 
 
-def _text(entry: Any, key: str, file: Path) -> str:
-    if not isinstance(entry, dict) or not isinstance(entry.get(key), str) or not entry[key]:
-        raise UserError(f"{file}: {key}: Required value")
+def _layer(layer: Any, file: Path, where: str) -> Layer:
+    source, path = _text(layer, "source", file, where), _text(layer, "path", file, where)
+    _known(layer, ("source", "path"), file, where)
+    if not path.startswith("/"):
+        raise _invalid(file, f"{where}.path", path, "must be an absolute path")
+    return Layer(source=str((file.parent / source).resolve()), path=path)
+
+
+def _command(entry: dict[str, Any], key: str, file: Path, where: str) -> tuple[str, ...]:
+    """Return a command line, which may be a list of words or, as for the command line's option, one text."""
+    value = entry.get(key) or []
+    if isinstance(value, str):
+        try:
+            return tuple(shlex.split(value))
+        except ValueError as error:
+            raise _invalid(file, f"{where}.{key}", value, str(error)) from error
+    if not isinstance(value, list):
+        raise _invalid(file, f"{where}.{key}", value, "must be a command line or a list of its words")
+    return tuple(map(str, value))
+
+
+def _text(entry: Any, key: str, file: Path, where: str) -> str:
+    if not isinstance(entry, dict):
+        raise _invalid(file, where, entry, "must be a map")
+    if not isinstance(entry.get(key), str) or not entry[key]:
+        raise UserError(f"{file}: {where}.{key}: Required value")
     return str(entry[key])
+
+
+def _known(entry: dict[str, Any], keys: Sequence[str], file: Path, where: str) -> None:
+    for key in entry:
+        if key not in keys:
+            near = difflib.get_close_matches(str(key), keys, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(keys)}"
+            raise UserError(f"{file}: {where}{'.' if where else ''}{key}: unknown field", hint)
+
+
+def _invalid(file: Path, where: str, value: Any, why: str) -> UserError:
+    return UserError(f"{file}: {where}: Invalid value: {json.dumps(value, default=str)}: {why}")

@@ -120,7 +120,9 @@ async def wait_gone(
 async def end_leftovers(client: Client, job: Object) -> None:
     """Have the pods of a job that is over end at once: nobody waits for what they still do.
 
-    With a second of grace the node still says when they are gone; without, their names would be free before that.
+    With a second of grace the node still says when they are gone; without, their names would be free before that. That
+    is no matter where no container of the job's own has started: such a pod waits for the others in its init container,
+    whose shell would take the second.
     """
     selector = f"{LABEL_JOB_NAME}={name_of(job)}"
     for pod in (await client.list(PODS, namespace_of(job), label_selector=selector)).items:
@@ -128,7 +130,11 @@ async def end_leftovers(client: Client, job: Object) -> None:
             continue
         try:
             await client.delete(
-                PODS, name_of(pod), namespace_of(pod), grace_period_seconds=1, uid=uid_of(pod)
+                PODS,
+                name_of(pod),
+                namespace_of(pod),
+                grace_period_seconds=1 if jobstate.started_instances(pod) else 0,
+                uid=uid_of(pod),
             )
         except ApiError as error:
             if error.code not in (404, 409):

@@ -19,6 +19,8 @@ from trainshed.kube.meta.objects import Object, labels_of, objects, section, sta
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.progress import epochs_of
 
+DEFAULT_SCHEDULER = "default-scheduler"
+
 
 class Replica(msgspec.Struct, frozen=True):
     """One pod as the live view shows it. `state` is what kubectl's STATUS column would say."""
@@ -165,6 +167,9 @@ def replica(pod: Object) -> Replica:
     for entry in status.get("conditions") or ():
         if entry["type"] == "PodScheduled" and entry["status"] == "False":
             detail = entry.get("message", "")
+    scheduler = str(section(pod, "spec").get("schedulerName") or "")
+    if state == "Pending" and not detail and scheduler not in ("", DEFAULT_SCHEDULER) and not _is_placed(pod):
+        detail = f"no scheduler of the name {scheduler} has placed the pod yet"
     if pod["metadata"].get("deletionTimestamp"):
         state = "Terminating"
     for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
@@ -200,6 +205,10 @@ def replica_count(spec: object) -> int:
     """Return how many replicas a type has; one where its spec does not say."""
     count = spec.get("replicas") if isinstance(spec, Mapping) else None
     return count if isinstance(count, int) else 1
+
+
+def _is_placed(pod: Object) -> bool:
+    return bool(section(pod, "spec").get("nodeName"))
 
 
 def rank_order(pods: Sequence[Object]) -> list[Object]:

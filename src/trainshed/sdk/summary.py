@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import stat
 from pathlib import Path
 
 import msgspec
@@ -99,7 +101,7 @@ async def success_of(client: Client, outcome: Outcome) -> Success:
     """Return what a succeeded job produced: time, accuracy, loss, and the checkpoints on its claims."""
     assert outcome.job is not None
     found = [
-        Checkpoint(file, claim, file.stat().st_size)
+        Checkpoint(file, claim, _bytes(file))
         for claim, directory in await claimed_directories(client, outcome)
         for file in checkpoints(directory, _epoch_of(outcome.job))
     ]
@@ -194,13 +196,35 @@ async def _directory(client: Client, claim: str, namespace: str) -> Path | None:
 
 
 def checkpoints(directory: Path, since: float) -> list[Path]:
-    """Return the model files below the directory that were written at or after `since` (epoch seconds)."""
-    found = [
-        file
-        for file in sorted(directory.rglob("*"))
-        if file.suffix in CHECKPOINT_SUFFIXES and file.is_file() and file.stat().st_mtime >= since
-    ]
-    return found[:_MOST_FILES]
+    """Return the checkpoints below the directory that were written at or after `since` (epoch seconds), newest first.
+
+    Of several files in one directory, the newest that is no state of an optimizer or the like; a directory that
+    `torch.distributed.checkpoint` wrote stands for itself. Data sets are left out.
+    """
+    newest: dict[Path, tuple[float, Path]] = {}
+    for file in directory.rglob("*"):
+        is_distributed = file.name == ".metadata"
+        if not (is_distributed or file.suffix in CHECKPOINT_SUFFIXES) or _DATA.intersection(
+            part.lower() for part in file.relative_to(directory).parts[:-1]
+        ):
+            continue
+        try:
+            status = file.stat()
+        except OSError:  # it may be being written anew
+            continue
+        if not stat.S_ISREG(status.st_mode) or status.st_mtime < since or _BESIDE.search(file.stem):
+            continue
+        found = file.parent if is_distributed else file
+        key = file.parent
+        if is_distributed or key not in newest or newest[key][0] < status.st_mtime:
+            newest[key] = (math.inf if is_distributed else status.st_mtime, found)
+    ordered = sorted(newest.values(), key=lambda each: -each[1].stat().st_mtime)
+    return [found for _, found in ordered[:_MOST_FILES]]
+
+
+_DATA = frozenset({"data", "dataset", "datasets", "raw", "processed", "cache", ".cache"})
+_BESIDE = re.compile(r"^(optimizer|scheduler|scaler|rng_state|training_args)")
+"""What trainers write beside a model."""
 
 
 def _took(job: Object) -> float | None:
@@ -212,6 +236,11 @@ def _took(job: Object) -> float | None:
 
 def _epoch_of(job: Object) -> float:
     return parse_time(job["metadata"]["creationTimestamp"])
+
+
+def _bytes(found: Path) -> int:
+    files = found.rglob("*") if found.is_dir() else (found,)
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _size(size_bytes: int) -> str:

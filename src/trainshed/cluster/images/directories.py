@@ -181,6 +181,12 @@ def command_line(
         return image.entrypoint + (arguments or image.cmd)
     if arguments and not arguments[0].startswith("-") and is_program(arguments[0]):
         return arguments
+    if image.layers or image.env or image.workdir:
+        raise ImageProblem(
+            "CreateContainerError",
+            f'no command specified: image "{container["image"]}" is registered without an entrypoint. Set `command` in '
+            f"the container, or register it with --entrypoint '...'",
+        )
     raise ImageProblem(
         "CreateContainerError",
         f'no command specified: image "{container["image"]}" is not registered on this node, so its entrypoint '
