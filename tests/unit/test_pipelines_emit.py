@@ -43,7 +43,14 @@ def tasks(found: dict[str, Any]) -> dict[str, Any]:
 )
 def test_the_same_notebook_gives_the_same_bytes(name: str, options: Options) -> None:
     assert documents(tekton.emit(pipeline(name), options)) == documents(tekton.emit(pipeline(name), options))
-    assert documents(local.emit(pipeline(name), options)) == documents(tekton.emit(pipeline(name), options))
+    assert documents(local.emit(pipeline(name), options)) == documents(local.emit(pipeline(name), options))
+
+
+def test_here_a_run_is_that_of_tekton_with_a_limit_of_steps_and_none_of_time() -> None:
+    (here,), (there,) = (e.emit(pipeline("candies.ipynb"), Options()) for e in (local, tekton))
+    assert here["metadata"]["annotations"].pop("trainshed.dev/tasks-at-once") == "4"
+    assert here["spec"].pop("timeouts") == {"pipeline": "0"}
+    assert here == there
 
 
 def test_a_run_of_tekton() -> None:

@@ -441,3 +441,16 @@ def test_every_order_of_ends_comes_to_an_end_and_no_task_starts_before_its_paren
     assert reason(it.run)[0] == ("False" if failed else "True")
     if not failed:
         assert done == set(parents_of)
+
+
+def test_no_more_tasks_run_at_once_than_the_run_says() -> None:
+    run = pipeline_run(
+        {"pipelineSpec": {"tasks": [task(f"t{i}") for i in range(5)]}},
+        annotations={"trainshed.dev/tasks-at-once": "2"},
+    )
+    it = PipelineWorld(run)
+    it.settle()
+    assert it.started() == ["t0", "t1"]
+    it.end("t0")
+    it.settle()
+    assert it.started() == ["t0", "t1", "t2"]

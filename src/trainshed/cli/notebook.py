@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from trainshed.cli import notebookrun
 from trainshed.cli.console import err, out, user_errors
-from trainshed.cli.options import Namespace
+from trainshed.cli.options import Context, Kubeconfig, Namespace
 from trainshed.sdk.errors import REFUSED, UserError
 
 if TYPE_CHECKING:
@@ -168,6 +169,55 @@ def show(
     pipeline = _compiled(notebook)
     with user_errors():
         typer.echo(listing(pipeline, notebooks.step_of(pipeline, step)), nl=False)
+
+
+@app.command()
+def run(
+    notebook: _Notebook,
+    param: notebookrun.Parameters = None,
+    run_name: notebookrun.RunName = None,
+    image: notebookrun.Image = None,
+    start_at: notebookrun.From = None,
+    step: notebookrun.OneStep = None,
+    debug: notebookrun.Debug = False,
+    at_once: notebookrun.AtOnce = None,
+    detach: notebookrun.Detach = False,
+    output: Annotated[
+        Format, typer.Option("--output", "-o", help="Form of the result; json has no logs.")
+    ] = Format.TEXT,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Run a notebook as a pipeline, and follow it to its end.
+
+    Starts the local cluster when it is not up; --context names another with Tekton. A finished run of the same name
+    is replaced. Exit code 0: succeeded; 1: refused or failed. Ctrl-C detaches: the run goes on.
+    """
+    from trainshed.sdk import notebook as notebooks
+
+    with _notebook_errors(notebook):
+        pipeline, found = notebooks.pipeline_of(notebook)
+        _report(notebook, found, err.print)
+        target = notebookrun.target_of(kubeconfig, context, namespace)
+        parameters = notebooks.parameters(pipeline, param or [])
+        if debug != (step is not None):
+            raise UserError("--step and --debug go together", "--from STEP runs a step again")
+        if step is not None:
+            code = notebookrun.debug(pipeline, target, step, run_name, parameters)
+        else:
+            code = notebookrun.run_pipeline(
+                pipeline,
+                target,
+                parameters=parameters,
+                run_name=run_name,
+                image=image,
+                start_at=start_at,
+                at_once=at_once,
+                detach=detach,
+                as_json=output == Format.JSON,
+            )
+    raise typer.Exit(code)
 
 
 def _compiled(notebook: Path) -> Pipeline:

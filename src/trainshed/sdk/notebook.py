@@ -111,6 +111,11 @@ def emitted(pipeline: Pipeline, target: Target, options: Options) -> tuple[str, 
     return documents(tekton.emit(pipeline, msgspec.structs.replace(options, api=api))), found
 
 
+def refuse_too_large(pipeline: Pipeline) -> None:
+    """Raise NotebookError when the program of a step does not fit into an object."""
+    _refuse(too_large(pipeline))
+
+
 def write(path: Path, text: str) -> None:
     """Write a file. Raises UserError when it cannot be written."""
     try:

@@ -27,6 +27,7 @@ from trainshed.kube.meta.objects import (
     section,
     spec_of,
     status_of,
+    texts,
     uid_of,
 )
 from trainshed.kube.meta.plan import Action, Create, Event, Patch, Plan
@@ -37,7 +38,7 @@ from trainshed.tekton.durations import DEFAULT_SECONDS, go, seconds
 from trainshed.tekton.facts import TIMEOUTS, Circumstances, Facts, described
 from trainshed.tekton.params import Given, ParamError, declared_in, resolve, values_of
 from trainshed.tekton.pipelinetasks import GraphError, Node, graph, reference_of, uses_resolver
-from trainshed.tekton.resources import CUSTOMRUNS, LABEL_PIPELINE_TASK, TASKRUNS
+from trainshed.tekton.resources import AT_ONCE_ANNOTATION, CUSTOMRUNS, LABEL_PIPELINE_TASK, TASKRUNS
 from trainshed.tekton.tasksof import Making, child_reference, children, pipeline_name
 from trainshed.tekton.variables import Value, references, replace, unknown_indexes
 from trainshed.tekton.whens import WhenError
@@ -358,18 +359,25 @@ def _creations(observed: Observed, spec: Object, pipeline: Object, facts: Facts)
         if name_of(claim) not in observed.claims
     ]
     making = Making(run, spec, pipeline, observed.tasks)
+    free = _free(observed)
     for node in facts.ready():
         try:
             wanted = children(making, node, facts.scope(node))
         except WorkspaceError as error:
             raise Refused("InvalidWorkspaceBindings", str(error)) from error
         there = {name_of(child) for child in facts.runs(node.name)}
-        actions += [
-            Create(resource=_CHILD[str(child["kind"])], object=child)
-            for child in wanted
-            if name_of(child) not in there
-        ]
+        new = [child for child in wanted if name_of(child) not in there][:free]
+        free = None if free is None else free - len(new)
+        actions += [Create(resource=_CHILD[str(child["kind"])], object=child) for child in new]
     return actions
+
+
+def _free(observed: Observed) -> int | None:
+    """Return how many children may start now; None without a limit."""
+    text = texts(section(observed.run, "metadata"), "annotations").get(AT_ONCE_ANNOTATION, "")
+    if not text.isdigit():
+        return None
+    return max(int(text) - sum(not conditions.is_done(child) for child in observed.children), 0)
 
 
 def _describe(observed: Observed, status: Object, facts: Facts, made: Sequence[Object] = ()) -> None:

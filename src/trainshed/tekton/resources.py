@@ -28,6 +28,8 @@ LABEL_TASK_RUN_UID = f"{GROUP}/taskRunUID"
 LABEL_CUSTOM_RUN = f"{GROUP}/customRun"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "tekton-pipelines"}
 ON_ERROR_ANNOTATION = "pipeline.tekton.dev/pipeline-task-on-error"
+AT_ONCE_ANNOTATION = "trainshed.dev/tasks-at-once"
+"""Of a PipelineRun: how many of its tasks run at the same time on the embedded cluster; a real Tekton starts all."""
 
 _LONGEST = 63
 _DIGEST = 32

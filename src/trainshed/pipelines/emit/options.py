@@ -26,3 +26,5 @@ class Options(msgspec.Struct, frozen=True):
     workers_as_tasks: bool = False
     service_account: str | None = None
     parameters: dict[str, str] = {}
+    at_once: int | None = None
+    """How many steps run at the same time on the local cluster; elsewhere as many as may."""

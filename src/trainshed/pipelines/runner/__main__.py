@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--report", help="file for the HTML page")
     made.add_argument("--work", help="directory in which the step's code runs; made if absent")
     made.add_argument("--trust-data", action="store_true", help="load pickles of other runs")
+    made.add_argument("--debug", action="store_true", help="load the inputs and open a console")
     made.add_argument("--strategy", help="the step is one of several workers, which are tasks of their own")
     made.add_argument("--worker", type=int, help="which worker this is, from 0")
     made.add_argument("--workers", type=int, help="how many there are")
@@ -105,6 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         saves=own == 0,
         trusted=given.trust_data,
     )
+    if given.debug:
+        from trainshed.pipelines.runner.console import console
+
+        return console(Job(program, circumstances))
     failure = asyncio.run(_run(Job(program, circumstances), given.report, meeting, given.worker))
     if failure is None:
         return 0

@@ -1,0 +1,145 @@
+"""`trainshed notebook run`, as its user sees it, and the same run by kubectl; processes killed in the middle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.cluster_fixture import Cluster
+from trainshed.testing import until
+
+SECONDS = 120.0
+
+
+def notebook(path: Path, name: str, *cells: tuple[str, str]) -> str:
+    """Write a notebook of tagged cells (tags, code) and return its path."""
+    made = [
+        {
+            "cell_type": "code",
+            "id": f"c{i}",
+            "metadata": {"tags": tags.split()},
+            "source": code,
+            "outputs": [],
+            "execution_count": None,
+        }
+        for i, (tags, code) in enumerate(cells)
+    ]
+    metadata = {"kubeflow_notebook": {"pipeline_name": name}}
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": made}))
+    return str(path)
+
+
+def condition(cluster: Cluster, name: str) -> Any:
+    found = cluster.api.json("GET", f"/apis/tekton.dev/v1/namespaces/{cluster.namespace}/pipelineruns/{name}")
+    return next(iter((found.get("status") or {}).get("conditions") or ()), {})
+
+
+def until_over(cluster: Cluster, name: str) -> Any:
+    until(lambda: condition(cluster, name).get("status") in ("True", "False"), f"{name} is over", SECONDS)
+    return condition(cluster, name)
+
+
+def effects(cluster: Cluster, name: str) -> list[str]:
+    """Return the lines that steps appended to `log` in the run's data."""
+    claims = cluster.get("persistentvolumeclaims")
+    (claim,) = [c for c in claims if c["metadata"]["ownerReferences"][0]["name"] == name]
+    volume = cluster.api.json("GET", f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}")
+    return Path(volume["spec"]["hostPath"]["path"], "files/log").read_text().split()
+
+
+WRITE = "with open('log', 'a') as f: print('{}', file=f, flush=True)\n"
+
+
+def test_a_notebook_runs_and_kubectl_sees_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    file = notebook(
+        tmp_path / "sums.ipynb",
+        "sums",
+        ("pipeline-parameters", "n = 2"),
+        ("step:load", "rows = list(range(n))\nprint('rows', rows)"),
+        ("step:total prev:load", "result = sum(rows)\nprint('sum', result)"),
+        ("pipeline-metrics", "print(result)"),
+    )
+    there = ("--namespace", cluster.namespace)
+    done = cluster.trainshed("notebook", "run", file, "-p", "n=4", *there, timeout=SECONDS)
+    assert done.rc == 0, done
+    assert "[load] rows [0, 1, 2, 3]" in done.out
+    assert "[total] sum 6" in done.out
+    assert "sums succeeded: 2 of 2 steps" in done.out
+    assert "result = 6" in done.out
+    (report,) = [line.split()[1] for line in done.out.splitlines() if line.endswith("total.html")]
+    assert "sum 6" in Path(report).read_text()
+
+    header, line = cluster.kubectl("get", "pipelineruns").ok().splitlines()
+    assert header.split() == ["NAME", "SUCCEEDED", "REASON", "STARTTIME", "COMPLETIONTIME"]
+    assert line.split()[:3] == ["sums", "True", "Succeeded"]
+    assert len(cluster.kubectl("get", "tr", "--no-headers").ok().splitlines()) == 2
+    described = cluster.kubectl("describe", "pr", "sums").ok()
+    assert "Pipeline Task Name:  total" in described
+    assert "All Steps have completed executing" in cluster.kubectl("describe", "taskrun", "sums-load").ok()
+    assert "sum 6" in cluster.kubectl("logs", "-l", "tekton.dev/pipelineTask=total", "-c", "step-main").ok()
+
+    again = cluster.trainshed("notebook", "run", file, "-o", "json", *there, timeout=SECONDS)
+    assert again.rc == 0, again
+    assert json.loads(again.out)["results"] == {"result": "1"}
+
+    cluster.kubectl("delete", "pipelinerun", "sums").ok()
+    until(lambda: not cluster.get("pods"), "the run's pods are gone")
+    until(lambda: not cluster.get("persistentvolumeclaims"), "the run's claim is gone")
+    assert "No resources found" in cluster.kubectl("get", "taskruns").err
+
+
+def test_a_failure_is_told_first_and_the_run_goes_on_from_there(cluster: Cluster, tmp_path: Path) -> None:
+    file = notebook(
+        tmp_path / "wrong.ipynb",
+        "wrong",
+        ("pipeline-parameters", "n = 0"),
+        ("step:first", "x = 7"),
+        ("step:second prev:first", "y = x\nz = y // n"),
+    )
+    there = ("--namespace", cluster.namespace)
+    done = cluster.trainshed("notebook", "run", file, *there, timeout=SECONDS)
+    assert done.rc == 1
+    said = done.err[done.err.index("step second failed") :].splitlines()
+    assert said[0].startswith("step second failed, cell 3, line 2: ZeroDivisionError")
+    assert "Cell In[3], line 2" in "\n".join(said[1:6])
+    on = cluster.trainshed("notebook", "run", file, "--from", "second", "-p", "n=2", *there, timeout=SECONDS)
+    assert on.rc == 0, on
+    assert "1 of 1 steps" in on.out
+
+
+def test_what_is_killed_runs_once_in_each_attempt(cluster: Cluster, tmp_path: Path) -> None:
+    """The control plane dies while a step runs; the next step's pod dies, too, and has another attempt."""
+    wait = "import time, os\nwhile not os.path.exists('go-{0}'): time.sleep(0.05)\n"
+    file = notebook(
+        tmp_path / "hard.ipynb",
+        "hard",
+        ("step:one", WRITE.format("one") + wait.format("one") + "a = 1"),
+        ("step:two prev:one retries:1", WRITE.format("two") + wait.format("two") + "b = a + 1"),
+        ("step:three prev:two", WRITE.format("three") + "assert b == 2"),
+    )
+    cluster.trainshed("notebook", "run", file, "--detach", "--namespace", cluster.namespace).ok()
+
+    def written(word: str, times: int = 1) -> bool:
+        try:
+            return effects(cluster, "hard").count(word) == times
+        except (OSError, ValueError, KeyError):
+            return False
+
+    until(lambda: written("one"), "step one runs", SECONDS)
+    cluster.kill_control_plane()
+    cluster.up()
+    files = Path(_files(cluster))
+    (files / "go-one").touch()
+    until(lambda: written("two"), "step two runs", SECONDS)
+    cluster.kubectl("delete", "pod", "hard-two-pod", "--grace-period=0", "--force").ok()
+    until(lambda: written("two", 2), "step two runs again", SECONDS)
+    (files / "go-two").touch()
+    assert until_over(cluster, "hard")["status"] == "True"
+    assert effects(cluster, "hard") == ["one", "two", "two", "three"]
+
+
+def _files(cluster: Cluster) -> str:
+    (claim,) = cluster.get("persistentvolumeclaims")
+    volume = cluster.api.json("GET", f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}")
+    return f"{volume['spec']['hostPath']['path']}/files"
