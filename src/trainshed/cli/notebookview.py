@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from trainshed.cli.view import replica_colour
+from trainshed.cli.panel import replica_colour
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk.pipelineruns import StepState
 

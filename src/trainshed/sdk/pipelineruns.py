@@ -12,6 +12,7 @@ import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal, Protocol
 
 import msgspec
@@ -39,7 +40,7 @@ from trainshed.pipelines.ir import Pipeline
 from trainshed.pipelines.notebook.steps import resource_name
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.errors import UserError
-from trainshed.sdk.logs import follow_container
+from trainshed.sdk.logs import Lines, follow_container
 from trainshed.sdk.run import wait_gone
 from trainshed.tekton import conditions
 from trainshed.tekton.resources import (
@@ -319,14 +320,18 @@ class Follower:
             if key not in self._streams:
                 self._streams[key] = asyncio.create_task(
                     follow_container(
-                        self._client, name_of(new), self._namespace, container, step, self._received
+                        self._client,
+                        name_of(new),
+                        self._namespace,
+                        container,
+                        partial(self._received, step),
                     )
                 )
 
-    async def _received(self, step: str, lines: Sequence[str]) -> None:
-        self._lines += len(lines)
-        self._tails[step].extend(lines)
-        await self._view.lines(step, lines)
+    async def _received(self, step: str, lines: Lines) -> None:
+        self._lines += len(lines.texts)
+        self._tails[step].extend(lines.texts)
+        await self._view.lines(step, lines.texts)
 
     def _tell(self, text: str, key: str) -> None:
         if text + key not in self._told:
