@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from tests.fakes.api import FakeApi
 from tests.fakes.training import JOBS, PODS, make_job
 from tests.fakes.virtual_time import run_virtual
@@ -88,7 +90,9 @@ def ended(condition: str) -> Object:
     return {"conditions": [{"type": condition, "status": "True", "lastUpdateTime": "t", "message": "m"}]}
 
 
-async def put_pod(api: FakeApi, job: Object, exit_code: int) -> None:
+async def put_pod(api: FakeApi, job: Object, exit_code: int | None) -> None:
+    """Put the job's pod, ended with the exit code, or with None running."""
+    state = {"running": {}} if exit_code is None else {"terminated": {"exitCode": exit_code}}
     await api.put(
         f"{PODS}/job-worker-0",
         metadata={
@@ -102,13 +106,13 @@ async def put_pod(api: FakeApi, job: Object, exit_code: int) -> None:
             "ownerReferences": [{"uid": job["metadata"]["uid"], "controller": True}],
         },
         status={
-            "phase": "Failed" if exit_code else "Succeeded",
-            "containerStatuses": [{"name": "pytorch", "state": {"terminated": {"exitCode": exit_code}}}],
+            "phase": "Running" if exit_code is None else "Failed" if exit_code else "Succeeded",
+            "containerStatuses": [{"name": "pytorch", "state": state}],
         },
     )
 
 
-def follow(api: Api, condition: str, exit_code: int) -> tuple[Outcome, Recording]:
+def follow(api: Api, condition: str, exit_code: int | None) -> tuple[Outcome, Recording]:
     """Return what following a job gives that ends a second later."""
     view = Recording()
 
@@ -136,6 +140,14 @@ def test_a_log_that_stands_still_after_the_end_is_given_up_and_said() -> None:
     outcome, view = follow(Api(lines=1, pause=10_000), "Succeeded", 0)
     assert outcome.job is not None
     assert "kubectl logs -n ns job-worker-0 -c pytorch" in view.events[-1]
+
+
+@pytest.mark.parametrize("pause", [10_000, 0.5], ids=["silent", "talking"])
+def test_a_pod_that_outlives_its_job_is_not_waited_for(pause: float) -> None:
+    """Parameter servers, and workers of an MPIJob, run until somebody ends them."""
+    _, view = follow(Api(lines=100, pause=pause), "Succeeded", None)
+    assert len(view.seen) < 10
+    assert view.events[-1] == "job-worker-0 outlives the job: kubectl logs -n ns job-worker-0 -c pytorch"
 
 
 def test_a_job_that_succeeded_is_no_error_when_requests_are_lost_at_its_end() -> None:

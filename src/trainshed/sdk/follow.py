@@ -17,6 +17,7 @@ from trainshed.client.transport import TransportError
 from trainshed.jobs.engine.constants import ERR_RESOURCE_EXISTS, FAILED_VALIDATION, LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of, section, status_of, uid_of
+from trainshed.kube.meta.pods import is_active, is_finished
 from trainshed.kube.meta.resources import EVENTS, PODS, Resource
 from trainshed.kube.meta.times import time_or_none
 from trainshed.sdk import state as jobstate
@@ -35,6 +36,8 @@ _OBSTACLES = ("FailedCreate", "FailedDelete", ERR_RESOURCE_EXISTS)
 _OPERATOR = "control-plane=kubeflow-training-operator"
 _DRAIN_SECONDS = 5.0
 """How long no log line may arrive, once the job is finished, until the logs count as stuck."""
+_OUTLIVING_SECONDS = 3.0
+"""How long after the job's end lines are taken from pods that have not ended."""
 _REFRESH_SECONDS = 0.125
 """How often a view is told of changes."""
 _ATTEMPTS = 5
@@ -172,16 +175,30 @@ class Follower:
             return
 
     async def _drain(self) -> None:
-        """Return when all logs have come to their end, however long they are; say so if one stands still."""
+        """Return when the logs of all pods that have ended have come to their end, however long they are; say so
+        if one stands still. A pod that outlives its job is given a moment for its last lines."""
         while pending := [task for task in self._streams.values() if not task.done()]:
             before = self._lines
-            await asyncio.wait(pending, timeout=_DRAIN_SECONDS)
+            all_live = not any(self._has_ended(pod) for pod, _ in self._unread())
+            if all_live:
+                await asyncio.wait(pending, timeout=_OUTLIVING_SECONDS)
+                break
+            await asyncio.wait(pending, timeout=_DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if self._lines == before and not any(task.done() for task in pending):
                 break
-        for (pod, container), task in self._streamed.items():
-            if not task.done():
-                command = f"kubectl logs -n {self._namespace} {pod} -c {container}"
+        for pod, container in self._unread():
+            command = f"kubectl logs -n {self._namespace} {pod} -c {container}"
+            if self._has_ended(pod):
                 self._tell(f"the end of the log of {pod} did not arrive: {command}")
+            elif is_active(self._seen_pods[pod]):
+                self._tell(f"{pod} outlives the job: {command}")
+
+    def _unread(self) -> list[tuple[str, str]]:
+        """Return pod and container of each log that has not come to its end."""
+        return [which for which, task in self._streamed.items() if not task.done()]
+
+    def _has_ended(self, pod: str) -> bool:
+        return is_finished(self._seen_pods[pod])
 
     async def _read_failure(self) -> None:
         """Take the last lines of what failed first from its log: they may be others than arrived last."""
