@@ -1,6 +1,6 @@
 """Shims killed at any moment: no command runs twice, and nothing outlives its pod, whatever it does to itself.
 
-As root and as an ordinary user. The long run is `python tests/cluster/killed_shims.py HOME 60`.
+As root and as an ordinary user. A longer run is `python tests/cluster/killed_shims.py HOME PODS`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from tests.cluster import killed_shims
 from tests.cluster.ordinary_user import python_for_everybody, run_as
 
-PODS = 24
+PODS = 60
 PROGRAM = str(Path(killed_shims.__file__))
 
 
@@ -27,7 +27,7 @@ def test_killed_shims(tmp_path: Path) -> None:
         [sys.executable, PROGRAM, str(home), str(PODS)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     _check(done)
@@ -39,7 +39,11 @@ def test_killed_shims_of_an_ordinary_user(for_everybody: Path) -> None:
     home = for_everybody / "home"
     home.mkdir()
     os.chown(home, uid, uid)
-    _check(run_as(uid, python_for_everybody(uid), "-c", Path(PROGRAM).read_text(), str(home), str(PODS)))
+    _check(
+        run_as(
+            uid, python_for_everybody(uid), "-c", Path(PROGRAM).read_text(), str(home), str(PODS), timeout=240
+        )
+    )
 
 
 def _check(done: subprocess.CompletedProcess[str]) -> None:
