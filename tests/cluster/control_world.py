@@ -30,6 +30,7 @@ from trainshed.cluster.controllers.workloads.jobs import JobController
 from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
 from trainshed.cluster.controllers.workloads.statefulsets import StatefulSetController
 from trainshed.cluster.sandbox import files
+from trainshed.cluster.scheduler.install import install
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.storage.ephemeral import EphemeralController
@@ -243,6 +244,7 @@ async def cluster(path: Path, *, node: bool = True) -> AsyncIterator[World]:
     store = await Store.open(path / "store.db")
     world = World(store, path / "volumes")
     await bootstrap(world.client)
+    await install(world.client)
     await world.start(kubelet=node)
     if node:
         await world.add_node()

@@ -28,12 +28,12 @@ def test_kustomize_builds(overlay: str) -> None:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="needs kubectl to run kustomize")
-def test_webhook_component_turns_the_webhook_on(tmp_path: Path) -> None:
+def test_components_turn_on_what_they_are_for(tmp_path: Path) -> None:
     assert KUBECTL is not None
     shutil.copytree(manifests.DIRECTORY, tmp_path / "m")
     (tmp_path / "m" / "mine").mkdir()
     (tmp_path / "m" / "mine" / "kustomization.yaml").write_text(
-        "resources: [../overlays/standalone]\ncomponents: [../components/webhook]\n"
+        "resources: [../overlays/standalone]\ncomponents: [../components/webhook, ../components/gang-volcano]\n"
     )
     built = subprocess.run(
         [KUBECTL, "kustomize", str(tmp_path / "m" / "mine")], capture_output=True, text=True, timeout=60
@@ -41,5 +41,8 @@ def test_webhook_component_turns_the_webhook_on(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     documents = list(yaml.safe_load_all(built.stdout))
     deployment = next(d for d in documents if d["kind"] == "Deployment")
-    assert deployment["spec"]["template"]["spec"]["containers"][0]["args"] == ["--enable-webhook"]
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["args"] == [
+        "--enable-webhook",
+        "--gang-scheduler-name=volcano",
+    ]
     assert any(d["kind"] == "ValidatingWebhookConfiguration" for d in documents)

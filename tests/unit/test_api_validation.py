@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainshed.api.kind import Kind
-from trainshed.api.registry import KINDS
 from trainshed.api.v1.pytorch import NPROC_DEPRECATED, PYTORCHJOB, validate_pytorchjob
-from trainshed.api.v1.validation import SCHEDULING_IGNORED
 from trainshed.api.verdict import text
 from trainshed.kube.meta.objects import Object
 
@@ -77,17 +74,6 @@ NO_CONTAINERS = {"replicas": 1, "template": {"spec": {"containers": []}}}
 )
 def test_rules(obj: Object, expected: list[tuple[str, str]]) -> None:
     assert problems(obj) == expected
-
-
-@pytest.mark.parametrize(
-    ("policy", "warned"), [({"minAvailable": 2}, True), ({"queue": "q"}, True), ({}, False), (None, False)]
-)
-@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-def test_a_scheduling_policy_that_nothing_acts_upon_warns(
-    kind: Kind, policy: Object | None, warned: bool
-) -> None:
-    job = {"metadata": {"name": "train"}, "spec": {"runPolicy": {"schedulingPolicy": policy}}}
-    assert (SCHEDULING_IGNORED in kind.validate(job, None).warnings) is warned
 
 
 @pytest.mark.parametrize("spec", [{"nprocPerNode": "2"}, {}])

@@ -1,8 +1,9 @@
 """Golden manifests: what a job becomes, for people to read and to review as a diff.
 
 Each `tests/golden/<case>.input.yaml` holds a job, and beside it in the same file the pods as the node reports them,
-if any. `<case>.output.yaml` holds the pods and services that the plan creates and the status that it writes, keys
-sorted, at a fixed time. After a deliberate change: `python -m tests.unit.test_jobs_golden --update`, then review.
+its PodGroup and the options of the operator, if any. `<case>.output.yaml` holds what the plan creates and the status
+that it writes, keys sorted, at a fixed time. After a deliberate change: `python -m tests.unit.test_jobs_golden
+--update`, then review.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from tests.unit.jobs_builders import NOW
-from trainshed.jobs.engine.model import Observed
+from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.plan import Apply, Create
-from trainshed.kube.meta.resources import PODS
+from trainshed.kube.meta.podgroups import COSCHEDULING_PODGROUPS, VOLCANO_PODGROUPS
+from trainshed.kube.meta.resources import PODS, Resource
 
+RESOURCES = {resource.api_version: resource for resource in (PODS, VOLCANO_PODGROUPS, COSCHEDULING_PODGROUPS)}
 GOLDEN = Path(__file__).parent.parent / "golden"
 INPUTS = sorted(GOLDEN.glob("*.input.yaml"))
 
@@ -33,8 +37,15 @@ class _Plain(yaml.SafeDumper):
 
 def render(path: Path) -> str:
     """Return the output of one case."""
-    job, *pods = yaml.safe_load_all(path.read_text())
-    plan = decide(Observed(job=job, owned={PODS: pods}, now=NOW))
+    job, *others = yaml.safe_load_all(path.read_text())
+    owned: dict[Resource, list[Any]] = {PODS: []}
+    options = OperatorOptions()
+    for other in others:
+        if other["kind"] == "OperatorOptions":
+            options = msgspec.convert({**other, "kind": None}, OperatorOptions)
+        else:
+            owned.setdefault(RESOURCES[other["apiVersion"]], []).append(other)
+    plan = decide(Observed(job=job, owned=owned, now=NOW, options=options))
     documents: list[Any] = []
     for action in plan.actions:
         match action:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+import yaml
+
+from trainshed.jobs.registry import needed
 from trainshed.operator import install, manifests, objects
+from trainshed.operator.flags import parse
 
 
 def test_committed_manifests_are_up_to_date() -> None:
@@ -39,7 +44,7 @@ def test_on_kubernetes_it_meets_the_restricted_pod_security_standard() -> None:
 
 
 def test_on_kubernetes_and_embedded_only_the_command_the_user_and_the_first_probes_differ() -> None:
-    embedded = install.embedded_objects(python="python", args=())
+    embedded = install.embedded_objects(python="python", args=(), gang="None")
     here, there = (
         d["spec"]["template"]["spec"]["containers"][0] for d in (embedded[-1], objects.deployment())
     )
@@ -51,3 +56,36 @@ def test_on_kubernetes_and_embedded_only_the_command_the_user_and_the_first_prob
     here["securityContext"] = there["securityContext"]
     assert embedded[-1] == objects.deployment()
     assert [o for o in embedded[:-1] if o["kind"] == "ClusterRole"] == [objects.cluster_role()]
+
+
+@pytest.mark.parametrize(
+    ("gang", "flags", "group"),
+    [
+        ("auto", ["--gang-scheduler-name=volcano", "--gang-policy-only"], "scheduling.volcano.sh"),
+        ("volcano", ["--gang-scheduler-name=volcano"], "scheduling.volcano.sh"),
+        ("mine", ["--gang-scheduler-name=mine"], "scheduling.x-k8s.io"),
+        ("None", [], None),
+    ],
+)
+def test_the_gang_scheduler_of_the_embedded_cluster(gang: str, flags: list[str], group: str | None) -> None:
+    found = install.embedded_objects(args=(), gang=gang)
+    assert found[-1]["spec"]["template"]["spec"]["containers"][0]["args"] == flags
+    (role,) = (obj for obj in found if obj["kind"] == "ClusterRole")
+    groups = {rule["apiGroups"][0] for rule in role["rules"] if "podgroups" in rule["resources"]}
+    assert groups == ({group} if group else set())
+
+
+@pytest.mark.parametrize("name", ["volcano", "scheduler-plugins"])
+def test_a_component_turns_gang_scheduling_on_with_what_it_needs(name: str) -> None:
+    files = manifests.render()
+    (component,) = yaml.safe_load_all(files[f"components/gang-{name}/kustomization.yaml"])
+    (operation,) = yaml.safe_load(component["patches"][0]["patch"])
+    flags = parse([operation["value"]], {})
+    role, binding = yaml.safe_load_all(files[f"components/gang-{name}/roles.yaml"])
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (resource,) = needed(flags.jobs)
+    assert {(r["apiGroups"][0], r["resources"][0]) for r in role["rules"]} == {
+        (resource.group, resource.plural),
+        ("scheduling.k8s.io", "priorityclasses"),
+    }
+    assert operation["path"].endswith("/args/-") and "args: []" in files["base/deployment.yaml"]

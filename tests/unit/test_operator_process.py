@@ -71,10 +71,17 @@ def test_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "scheduler"), [("", ""), ("None", ""), ("none", "none"), ("Volcano", "Volcano"), ("my", "my")]
+)
+def test_the_gang_scheduler_has_any_name_but_one(name: str, scheduler: str) -> None:
+    assert parse([f"--gang-scheduler-name={name}"], {}).jobs.gang_scheduler == scheduler
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--enable-scheme=tfjob2"], "scheme tfjob2 is not supported yet"),
-        (["--gang-scheduler-name=volcano"], "gang scheduling is not supported"),
+        (["--gang-policy-only=perhaps"], "neither true nor false"),
         (["--controller-threads=0"], "not at least 1"),
         (["--leader-elect=perhaps"], "neither true nor false"),
         (["--pytorch-init-container-template-file=/nowhere"], "/nowhere"),

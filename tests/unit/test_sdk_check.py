@@ -115,7 +115,7 @@ def test_json(checked: Any) -> None:
 
 
 def test_warnings_of_the_rules(checked: Any) -> None:
-    text = JOB.replace("spec:\n  py", "spec:\n  runPolicy: {schedulingPolicy: {queue: a}}\n  py", 1)
+    text = JOB.replace("spec:\n  py", "spec:\n  runPolicy: {schedulingPolicy: {minAvailable: 99}}\n  py", 1)
     assert "! PyTorchJob train: " in checked(text, "--offline").stdout
 
 

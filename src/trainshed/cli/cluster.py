@@ -45,6 +45,14 @@ def up(
             help="Let pods have privileged containers in a cluster of root's, where they are close to root.",
         ),
     ] = False,
+    gang_scheduler_name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Who places the pods of a job together: auto (jobs with a schedulingPolicy, by Volcano's API), "
+            "volcano or the name of one of scheduler-plugins (every job), None. Nothing keeps that of last time.",
+        ),
+    ] = "",
     merge: Annotated[
         bool,
         typer.Option(
@@ -54,8 +62,11 @@ def up(
 ) -> None:
     """Start the local cluster, if it is not up. Prints the line that points kubectl at it."""
     with user_errors():
-        started = ensure_up(nodes=nodes, port=port, allow_privileged=allow_privileged)
-        if started.already and (nodes or allow_privileged or port not in (0, started.info.port)):
+        started = ensure_up(
+            nodes=nodes, port=port, allow_privileged=allow_privileged, gang_scheduler=gang_scheduler_name
+        )
+        asked = nodes or allow_privileged or gang_scheduler_name
+        if started.already and (asked or port not in (0, started.info.port)):
             note("the cluster runs already: options are for the next start, after trainshed down")
         if merge:
             _merge(started.paths, make_current=True)
@@ -63,7 +74,9 @@ def up(
         out.print(escape(command), soft_wrap=True)
 
 
-def ensure_up(*, nodes: int = 0, port: int = 0, allow_privileged: bool = False) -> Started:
+def ensure_up(
+    *, nodes: int = 0, port: int = 0, allow_privileged: bool = False, gang_scheduler: str = ""
+) -> Started:
     """Return the running cluster, starting it if need be. Raises StartFailed or StateError."""
     paths = StatePaths.default()
     if local.running(paths) is not None:
@@ -75,6 +88,7 @@ def ensure_up(*, nodes: int = 0, port: int = 0, allow_privileged: bool = False) 
                 nodes=nodes,
                 port=port,
                 allow_privileged=allow_privileged,
+                gang_scheduler=gang_scheduler,
                 progress=lambda step: spinner.update(f"starting the cluster: {step}"),
             )
     if started.mended:

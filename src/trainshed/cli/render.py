@@ -33,6 +33,10 @@ def render(
     output: Annotated[
         Literal["yaml", "json"], typer.Option("--output", "-o", help="How objects are written.")
     ] = "yaml",
+    gang_scheduler_name: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Who places the pods of a job together, as for `trainshed up`."),
+    ] = "auto",
 ) -> None:
     """Print the objects that the operator would create.
 
@@ -40,10 +44,12 @@ def render(
     those of the first start; the uid of the job, which only a server gives, is left out of their owner references.
     JSON is one List.
     """
+    from trainshed.operator.install import embedded_options
     from trainshed.sdk.render import render_all
 
+    options = embedded_options(gang_scheduler_name)
     with user_errors():
-        rendered = render_all(manifests.load(files, warn), namespace=namespace or "")
+        rendered = render_all(manifests.load(files, warn), namespace=namespace or "", options=options)
         for job in rendered:
             _say(job)
         sys.stdout.write(_text([obj for job in rendered for obj in job.objects], output))

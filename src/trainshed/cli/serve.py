@@ -22,13 +22,15 @@ from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.control.controlplane import CannotStart, Options, run
 from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.node.pod.unsupported import privileged_containers
-from trainshed.cluster.paths import StatePaths
+from trainshed.cluster.paths import StatePaths, write_private
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.registry import review
 from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta.causes import forbidden
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS, Resource
-from trainshed.operator.install import embedded_objects
+from trainshed.operator.install import AUTO, embedded_objects, embedded_options
 from trainshed.tekton import crds
 
 MODULE = "trainshed.cli.serve"
@@ -42,17 +44,21 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=0)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--allow-privileged", action="store_true")
+    parser.add_argument("--gang-scheduler-name", default="")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     report = _reporter(args.report_fd)
+    paths = StatePaths(args.home)
+    gang = _kept_gang(paths, args.gang_scheduler_name)
     options = Options(
         nodes=args.nodes,
         port=args.port,
-        install=_steps([*crds.crds(), *embedded_objects()]),
-        admission=admission() | pod_admission(allow_privileged=args.allow_privileged),
+        install=_steps([*crds.crds(), *embedded_objects(gang=gang)]),
+        admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
+        scheduler_names=(embedded_options(gang).gang_scheduler,),
     )
     try:
-        _run(run(StatePaths(args.home), options, report))
+        _run(run(paths, options, report))
     except CannotStart as error:
         report(Report(error=str(error), hint=error.hint))
         sys.exit(1)
@@ -67,6 +73,17 @@ def main() -> None:
             )
         )
         sys.exit(1)
+
+
+def _kept_gang(paths: StatePaths, chosen: str) -> str:
+    """Return what was chosen, or what was chosen last."""
+    if chosen:
+        write_private(paths.gang_scheduler, chosen.encode())
+        return chosen
+    try:
+        return paths.gang_scheduler.read_text() or AUTO
+    except (OSError, UnicodeDecodeError):
+        return AUTO
 
 
 def _run(main: object) -> None:
@@ -97,9 +114,10 @@ def _reporter(descriptor: int | None) -> Callable[[Report], None]:
     return report
 
 
-def admission() -> dict[str, AdmissionCheck]:
-    """Return the checks of all our kinds, by group resource."""
-    return {kind.resource.group_resource: _check_of(kind) for kind in KINDS.values()}
+def admission(gang: str = AUTO) -> dict[str, AdmissionCheck]:
+    """Return the checks of all our kinds, by group resource; `gang` is as for `embedded_options`."""
+    options = embedded_options(gang)
+    return {kind.resource.group_resource: _check_of(kind, options) for kind in KINDS.values()}
 
 
 def pod_admission(*, allow_privileged: bool) -> dict[str, AdmissionCheck]:
@@ -118,13 +136,13 @@ def pod_admission(*, allow_privileged: bool) -> dict[str, AdmissionCheck]:
     return {PODS.group_resource: check}
 
 
-def _check_of(kind: Kind) -> AdmissionCheck:
+def _check_of(kind: Kind, options: OperatorOptions) -> AdmissionCheck:
     """Return the check that says what the operator's webhook says on a real cluster, in the same words."""
 
     def check(obj: Object, old: Object | None, operation: str) -> Admission:
         if operation == "DELETE":
             return Admission(warnings=kind.deletion_warnings)
-        verdict = kind.validate(obj, old)
+        verdict = review(kind, obj, old, options)
         refusal = None
         if verdict.errors:
             causes = [Cause("FieldValueInvalid", str(e), e.path) for e in verdict.errors]

@@ -77,6 +77,11 @@ class StatePaths(msgspec.Struct, frozen=True):
         return self.images / "images.json"
 
     @property
+    def gang_scheduler(self) -> Path:
+        """What `trainshed up --gang-scheduler-name` was given last."""
+        return self.root / "gang-scheduler"
+
+    @property
     def log(self) -> Path:
         return self.root / "log"
 

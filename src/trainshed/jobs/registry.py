@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from trainshed.api.kind import Kind
+from trainshed.api.verdict import Verdict
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.engine.owned import REPLICAS, Grant, Owns
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import Phase
+from trainshed.jobs.v1.gang.warnings import scheduling_warnings
 from trainshed.jobs.v1.phases import COMMON, phases
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import Resource
@@ -38,11 +40,14 @@ def controlled(kind: str, options: OperatorOptions) -> Controlled:
     return Controlled(kind=FRAMEWORKS[kind].kind, owns=_owned(parts), lookups=lookups, decide=decide)
 
 
-def all_verbs() -> dict[Resource, tuple[str, ...]]:
-    """Return what is done with each resource that jobs of any kind may own, whatever the operator is started with."""
+def all_verbs(options: OperatorOptions) -> dict[Resource, tuple[str, ...]]:
+    """Return what an operator with these options does with each resource that jobs of any kind own or look at."""
     verbs: dict[Resource, set[str]] = {}
-    for row in _owned([*FRAMEWORKS.values(), *COMMON]):
+    parts = _parts(options)
+    for row in _owned(parts):
         verbs.setdefault(row.resource, set()).update(row.verbs)
+    for resource in (resource for part in parts for resource in part.reads):
+        verbs.setdefault(resource, set()).add("get")
     return {resource: tuple(sorted(words)) for resource, words in verbs.items()}
 
 
@@ -50,6 +55,23 @@ def all_grants() -> tuple[Grant, ...]:
     """Return what the jobs of any kind may hand on."""
     parts: list[Phase] = [*FRAMEWORKS.values(), *COMMON]
     return tuple(dict.fromkeys(grant for part in parts for grant in part.grants))
+
+
+def needed(options: OperatorOptions) -> tuple[Resource, ...]:
+    """Return the resources that an operator with these options watches and that a cluster may lack: those of gangs."""
+    rows = (row for part in COMMON if part.is_enabled(options) for row in part.owns)
+    return tuple(row.resource for row in rows)
+
+
+def review(kind: Kind, obj: Object, old: Object | None, options: OperatorOptions) -> Verdict:
+    """Return the verdict on a job that is created or updated, with what only an operator with these options can say."""
+    verdict = kind.validate(obj, old)
+    more = scheduling_warnings(FRAMEWORKS[kind.name].kind, obj, options) if kind.name in FRAMEWORKS else ()
+    return Verdict(errors=verdict.errors, warnings=(*verdict.warnings, *more))
+
+
+def _parts(options: OperatorOptions) -> list[Phase]:
+    return [*FRAMEWORKS.values(), *(part for part in COMMON if part.is_enabled(options))]
 
 
 def _owned(parts: Iterable[Phase]) -> tuple[Owns, ...]:

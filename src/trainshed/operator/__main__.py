@@ -25,6 +25,7 @@ from trainshed.client.leader import LeaderElector, LeadershipLost
 from trainshed.operator import logs, metrics, probes
 from trainshed.operator.flags import Flags, parse
 from trainshed.operator.manager import Operator
+from trainshed.operator.requirements import Missing, check_requirements
 from trainshed.operator.throttle import ThrottledTransport
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def main() -> None:
     logs.configure(flags.log_level, flags.log_format)
     try:
         asyncio.run(run(flags))
-    except (ConfigError, LeadershipLost, OSError) as error:
+    except (ConfigError, LeadershipLost, Missing, OSError) as error:
         log.error("operator stopped", extra={"error": str(error)})
         sys.exit(1)
 
@@ -106,7 +107,8 @@ async def _serve_endpoints(
 
 
 async def _work(base: Client, flags: Flags, operator: Operator) -> None:
-    """Run the controllers, while holding the lease if asked to."""
+    """Run the controllers, while holding the lease if asked to. Raises Missing before anything is watched."""
+    await check_requirements(base, flags.jobs)
     if not flags.leader_elect:
         await operator.run()
         return

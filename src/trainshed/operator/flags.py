@@ -49,11 +49,6 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Flags:
     """Return the flags; SystemExit 2 with a message on stderr for wrong ones."""
     parser = build_parser(environment)
     found = parser.parse_args(arguments)
-    if found.gang_scheduler_name not in ("", "None"):
-        parser.error(
-            f"--gang-scheduler-name={found.gang_scheduler_name}: gang scheduling is not supported by this "
-            "operator; leave the flag away"
-        )
     try:
         jobs = _job_options(found)
     except ValueError as error:
@@ -88,7 +83,17 @@ def _job_options(found: argparse.Namespace) -> OperatorOptions:
         options = framework.options(values)
         if options is not None:
             by_kind[name] = options
-    return OperatorOptions(legacy_labels=found.legacy_labels, by_kind=by_kind)
+    return OperatorOptions(
+        legacy_labels=found.legacy_labels,
+        gang_scheduler=gang_scheduler(found.gang_scheduler_name),
+        gang_policy_only=found.gang_policy_only,
+        by_kind=by_kind,
+    )
+
+
+def gang_scheduler(name: str) -> str:
+    """Return the scheduler that a `gang-scheduler-name` means: `None`, so spelled, is none, as upstream."""
+    return "" if name == "None" else name
 
 
 def _value(flag: Flag, found: argparse.Namespace) -> str | int:
@@ -137,7 +142,13 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         type=_kind,
         action="append",
     )
-    flag("gang-scheduler-name", "", "not supported: only empty or None")
+    flag(
+        "gang-scheduler-name",
+        "",
+        "scheduler that places the pods of a job together: volcano, or any other name for one of scheduler-plugins; "
+        "empty or None for none",
+    )
+    flag("gang-policy-only", False, "only jobs with a schedulingPolicy are placed so", type=bool)
     flag("namespace", environment.get("KUBEFLOW_NAMESPACE", ""), "only this namespace; empty for all")
     flag("controller-threads", 1, "jobs of one kind reconciled at the same time", type=_positive)
     flag("kube-api-qps", 20.0, "sustained requests per second to the API", type=float)

@@ -10,27 +10,46 @@ import copy
 import sys
 from collections.abc import Sequence
 
+from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.podgroups import VOLCANO_SCHEDULER
 from trainshed.operator import objects
+from trainshed.operator.flags import gang_scheduler
 
 EMBEDDED_ARGS = ("--kube-api-qps=200", "--kube-api-burst=400", "--zap-encoder=json")
 """The API server is on this machine and serves one user: the limit only stops a runaway loop."""
 
 
-def embedded_objects(*, python: str = sys.executable, args: Sequence[str] = EMBEDDED_ARGS) -> list[Object]:
+AUTO = "auto"
+"""On the embedded cluster: jobs with a `schedulingPolicy` are gangs of Volcano's, all others are placed pod by pod."""
+
+
+def embedded_options(gang: str = AUTO) -> OperatorOptions:
+    """Return what `trainshed up --gang-scheduler-name=<gang>` means: `auto`, or a value of the operator's own flag."""
+    if gang == AUTO:
+        return OperatorOptions(gang_scheduler=VOLCANO_SCHEDULER, gang_policy_only=True)
+    return OperatorOptions(gang_scheduler=gang_scheduler(gang))
+
+
+def embedded_objects(
+    *, python: str = sys.executable, args: Sequence[str] = EMBEDDED_ARGS, gang: str = AUTO
+) -> list[Object]:
     """Return everything to apply, in order. The caller owns the objects.
 
-    `python` is the interpreter that the pod runs, with this package installed.
+    `python` is the interpreter that the pod runs, with this package installed; `gang` is as for `embedded_options`.
     """
     command = [python, "-m", "trainshed.operator"]
-    deployment = objects.deployment(command=command, args=args)
+    options = embedded_options(gang)
+    flags = [f"--gang-scheduler-name={options.gang_scheduler}"] if options.gang_scheduler else []
+    flags += ["--gang-policy-only"] if options.gang_policy_only else []
+    deployment = objects.deployment(command=command, args=[*args, *flags])
     _probe_soon(deployment)
     _as_this_user(deployment)
     wanted = [
         objects.namespace(),
         *objects.crds(),
         objects.service_account(),
-        objects.cluster_role(),
+        objects.cluster_role(options),
         objects.cluster_role_binding(),
         objects.election_role(),
         objects.election_role_binding(),

@@ -18,6 +18,7 @@ from typing import Any
 from trainshed import __version__
 from trainshed.api.crd import crd
 from trainshed.api.registry import KINDS
+from trainshed.jobs.engine.model import DEFAULTS, OperatorOptions
 from trainshed.jobs.registry import all_grants, all_verbs
 from trainshed.kube.meta.objects import Object
 from trainshed.operator.flags import CERTIFICATE_SECRET, DEFAULT_LEASE
@@ -42,10 +43,10 @@ def service_account() -> Object:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(NAME)}
 
 
-def cluster_role() -> Object:
-    """Return what the operator may do in every namespace."""
+def cluster_role(options: OperatorOptions = DEFAULTS) -> Object:
+    """Return what an operator with these options may do in every namespace."""
     rules = [_rule("", ["events"], ["create", "get", "list", "patch"])]
-    rules += [_rule(owned.group, [owned.plural], [*verbs]) for owned, verbs in all_verbs().items()]
+    rules += [_rule(owned.group, [owned.plural], [*verbs]) for owned, verbs in all_verbs(options).items()]
     rules += [_rule(grant.group, [grant.resource], [*grant.verbs]) for grant in all_grants()]
     for group, plurals in _plurals().items():
         rules += [
@@ -70,13 +71,20 @@ def cluster_role() -> Object:
 
 def cluster_role_binding() -> Object:
     """Return the grant of the ClusterRole."""
-    return {
+    return _cluster_role_binding(NAME)
+
+
+def gang_roles(options: OperatorOptions, name: str) -> list[Object]:
+    """Return what gang scheduling needs beside the ClusterRole, as ClusterRole `name`, and its grant."""
+    without = all_verbs(DEFAULTS)
+    more = {owned: verbs for owned, verbs in all_verbs(options).items() if without.get(owned) != verbs}
+    role = {
         "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": NAME, "labels": LABELS},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME},
-        "subjects": [_subject()],
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": LABELS},
+        "rules": [_rule(owned.group, [owned.plural], [*verbs]) for owned, verbs in more.items()],
     }
+    return [role, _cluster_role_binding(name)]
 
 
 def election_role() -> Object:
@@ -160,8 +168,6 @@ def deployment(*, image: str = IMAGE, command: Sequence[str] = COMMAND, args: Se
         "livenessProbe": probe("/healthz", 15, 20),
         "readinessProbe": probe("/readyz", 10, 15),
     }
-    if not args:
-        del container["args"]
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -237,13 +243,7 @@ def webhook_roles() -> list[Object]:
             "metadata": {"name": name, "labels": LABELS},
             "rules": [configuration],
         },
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name, "labels": LABELS},
-            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
-            "subjects": [_subject()],
-        },
+        _cluster_role_binding(name),
     ]
 
 
@@ -292,6 +292,16 @@ def _metadata(name: str) -> Object:
 
 def _subject() -> Object:
     return {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
+
+
+def _cluster_role_binding(name: str) -> Object:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": LABELS},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
+        "subjects": [_subject()],
+    }
 
 
 def _role_binding(name: str) -> Object:

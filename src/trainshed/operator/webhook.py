@@ -20,6 +20,8 @@ from trainshed.api.registry import KINDS
 from trainshed.api.verdict import text
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
+from trainshed.jobs import registry
+from trainshed.jobs.engine.model import DEFAULTS, OperatorOptions
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section
 from trainshed.operator.certificates import CertificateKeeper
@@ -32,7 +34,7 @@ MAX_REQUEST_BYTES = 8 << 20
 RETRY_SECONDS = 2.0
 
 
-def review(kind: Kind, body: bytes) -> Object:
+def review(kind: Kind, body: bytes, options: OperatorOptions = DEFAULTS) -> Object:
     """Return the AdmissionReview that answers the one in `body`; ValueError when it is none."""
     try:
         request = msgspec.json.decode(body)["request"]
@@ -41,7 +43,7 @@ def review(kind: Kind, body: bytes) -> Object:
         raise ValueError(f"not an AdmissionReview: {error}") from error
     response: dict[str, Any] = {"uid": uid, "allowed": True}
     if request.get("operation") in ("CREATE", "UPDATE"):
-        verdict = kind.validate(section(request, "object"), request.get("oldObject"))
+        verdict = registry.review(kind, section(request, "object"), request.get("oldObject"), options)
         if verdict.warnings:
             response["warnings"] = list(verdict.warnings)
         if verdict.errors:
@@ -93,7 +95,7 @@ class Webhook:
                 await asyncio.sleep(RETRY_SECONDS)
         app = web.Application(client_max_size=MAX_REQUEST_BYTES)
         for name in self._flags.kinds:
-            app.router.add_post(KINDS[name].webhook_path, _handler(KINDS[name]))
+            app.router.add_post(KINDS[name].webhook_path, _handler(KINDS[name], self._flags.jobs))
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, port=self._flags.webhook_server_port, ssl_context=context)
@@ -108,10 +110,10 @@ class Webhook:
                 log.warning("webhook certificate not renewed", extra={"error": str(error)})
 
 
-def _handler(kind: Kind) -> Any:
+def _handler(kind: Kind, options: OperatorOptions) -> Any:
     async def handle(request: web.Request) -> web.Response:
         try:
-            answer = review(kind, await request.read())
+            answer = review(kind, await request.read(), options)
         except ValueError as error:
             return web.Response(status=400, text=str(error))
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")

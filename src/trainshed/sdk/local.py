@@ -70,12 +70,14 @@ def start(
     nodes: int = 0,
     port: int = 0,
     allow_privileged: bool = False,
+    gang_scheduler: str = "",
     progress: Callable[[str], None] = lambda step: None,
 ) -> Started:
     """Return the cluster, started if need be; `progress` is told each step. Blocks until it serves.
 
     `nodes` is how many virtual nodes to show and `port` where on 127.0.0.1 to listen; 0 keeps those of last time.
     `allow_privileged` lets pods of a cluster of root's have privileged containers, for as long as it is up.
+    `gang_scheduler` is the value of the operator's `gang-scheduler-name`, or `auto`; empty keeps that of last time.
 
     Raises:
         StateError: the state directory cannot be used.
@@ -90,6 +92,7 @@ def start(
             return Started(paths, info, already=True)
         arguments = ["--nodes", str(nodes), "--port", str(port)]
         arguments += ["--allow-privileged"] if allow_privileged else []
+        arguments += [f"--gang-scheduler-name={gang_scheduler}"] if gang_scheduler else []
         info = launcher.start(paths, CONTROL_PLANE, arguments, progress)
     return Started(paths, info, seconds=time.monotonic() - began)
 

@@ -11,6 +11,8 @@ from functools import cache
 from trainshed.api.crd import crd
 from trainshed.api.kind import Kind
 from trainshed.api.registry import KINDS
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.registry import review
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object, copy_tree, name_of
@@ -18,21 +20,27 @@ from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.decode import cannot_handle, conform
 from trainshed.kube.schema.nodes import SchemaNode, builtin, definition_name, from_crd
 from trainshed.kube.schema.structural import apply_defaults, validate
+from trainshed.operator.install import embedded_options
 from trainshed.sdk.errors import UserError
 
 NOT_YET = {"TrainJob": "this release runs the kinds of kubeflow.org/v1"}
 """Kinds that people have manifests of and that nobody acts on, with what to say."""
 
 
-def admitted(kind: Kind, job: Object) -> tuple[Object, tuple[str, ...]]:
-    """Return the object as an API server stores it, and its warnings. Raises ApiError where it would refuse it."""
+def admitted(
+    kind: Kind, job: Object, options: OperatorOptions | None = None
+) -> tuple[Object, tuple[str, ...]]:
+    """Return the object as an API server stores it, and its warnings. Raises ApiError where it would refuse it.
+
+    `options` are those of the operator; by default those on the local cluster.
+    """
     schema = _crd_schema(kind)
     kept, _ = conform(job, schema, mode="strict", what=f"{kind.name} {name_of(job)}", builtin=False)
     kept = apply_defaults(kept, schema)
     found = validate(kept, schema) or evaluate_rules(kept, None, schema)
     if found:
         raise errors.invalid(kind.name, kind.group, name_of(job), found)
-    verdict = kind.validate(kept, None)
+    verdict = review(kind, kept, None, embedded_options() if options is None else options)
     if verdict.errors:
         causes = [Cause("FieldValueInvalid", str(error), error.path) for error in verdict.errors]
         raise ApiError(403, "Forbidden", kind.denied(verdict.errors), causes=causes)
@@ -43,7 +51,7 @@ def warnings_of(obj: Object) -> tuple[str, ...]:
     """Return what the kind's own rules warn of, for an object that a server takes."""
     kind = KINDS.get(str(obj["kind"]))
     return (
-        kind.validate(obj, None).warnings
+        review(kind, obj, None, embedded_options()).warnings
         if kind is not None and kind.api_version == obj["apiVersion"]
         else ()
     )

@@ -59,10 +59,11 @@ def render(job: Object, *, namespace: str = "", options: OperatorOptions | None 
         raise UserError(f"nothing acts on {job['kind']} of {job['apiVersion']}", f"kinds: {', '.join(KINDS)}")
     stored = copy_tree(job)
     stored["metadata"]["namespace"] = stored["metadata"].get("namespace") or namespace or "default"
-    stored, warnings = admitted(kind, stored)
+    options = options or OperatorOptions()
+    stored, warnings = admitted(kind, stored, options)
     stored["metadata"]["uid"] = _UID
     stored.pop("status", None)
-    made, events = _settled(kind, stored, options or OperatorOptions())
+    made, events = _settled(kind, stored, options)
     if not made:
         if events:
             raise UserError(f"{kind.name} {name_of(job)}: {events[-1].message}")

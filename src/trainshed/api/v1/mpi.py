@@ -87,7 +87,7 @@ def validate_mpijob(obj: Object, old: Object | None) -> Verdict:
     """Return every problem of an MPIJob as sent by a client; `old` is the stored one on an update."""
     return rules.verdict(
         [*_name_errors(obj), *rules.managed_by_errors(obj, old), *_replica_errors(obj)],
-        [*rules.scheduling_warnings(obj), *_policy_warnings(spec_of(obj))],
+        _policy_warnings(spec_of(obj)),
     )
 
 

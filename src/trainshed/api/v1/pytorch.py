@@ -152,7 +152,6 @@ def validate_pytorchjob(obj: Object, old: Object | None) -> Verdict:
         ],
         [
             *rules.name_warnings(obj, PYTORCHJOB),
-            *rules.scheduling_warnings(obj),
             *_elastic_warnings(spec_of(obj)),
         ],
     )

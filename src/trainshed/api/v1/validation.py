@@ -16,8 +16,6 @@ from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_
 MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 """Who may manage a job. Anything else would leave it without anyone to act on it."""
 
-SCHEDULING_IGNORED = "spec.runPolicy.schedulingPolicy has no effect: no gang scheduler is configured"
-
 MAX_REPLICAS = 10_000
 """Pods of one replica type. More is a slip of the keys, and would cost everybody the memory to list them."""
 
@@ -65,12 +63,6 @@ def managed_by_errors(obj: Object, old: Object | None) -> Iterator[FieldError]:
         yield FieldError(path, INVALID, "null" if manager is None else str(manager), "field is immutable")
     if manager is not None and manager not in MANAGERS:
         yield FieldError(path, UNSUPPORTED, str(manager), supported(MANAGERS))
-
-
-def scheduling_warnings(obj: Object) -> Iterator[str]:
-    """Warn of a policy that nothing acts upon: no pods are placed together."""
-    if section(obj, "spec", "runPolicy").get("schedulingPolicy"):
-        yield SCHEDULING_IGNORED
 
 
 def replica_errors(obj: Object, kind: JobKind, *, container: str = "") -> Iterator[FieldError]:

@@ -58,6 +58,7 @@ from trainshed.cluster.pki import Pki, ensure_pki
 from trainshed.cluster.sandbox import logfile
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, PROXY_URL
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
+from trainshed.cluster.scheduler.install import install
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.storage.ephemeral import EphemeralController
@@ -102,12 +103,13 @@ class CannotStart(Exception):
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
-    by step; the objects of one step go together."""
+    by step; the objects of one step go together. `scheduler_names`: further ones that the scheduler answers to."""
 
     nodes: int = 0
     port: int = 0
     install: Sequence[Sequence[tuple[Resource, Object]]] = ()
     admission: Mapping[str, AdmissionCheck] = {}
+    scheduler_names: Sequence[str] = ()
 
 
 async def run(paths: StatePaths, options: Options, report: Callable[[Report], None]) -> None:
@@ -134,7 +136,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane"
             )
             # Starting the daemons is waiting for other processes: the first objects are written meanwhile.
-            first = asyncio.create_task(bootstrap(client))
+            first = asyncio.create_task(_first_objects(client))
             try:
                 await runtime.start()
                 await first
@@ -152,6 +154,11 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 "make room there, or set TRAINSHED_HOME to another directory",
             ) from error
         await _serve(paths, options, report, pki, api, client, runtime, nodes)
+
+
+async def _first_objects(client: Client) -> None:
+    await bootstrap(client)
+    await install(client)
 
 
 def raise_file_limit() -> None:
@@ -187,7 +194,7 @@ async def _serve(
     port = listener.getsockname()[1]
     informers = SharedInformers(client)
     parts: list[_Part] = [
-        Scheduler(client, informers),
+        Scheduler(client, informers, names=options.scheduler_names),
         StorageController(client, informers, paths.volumes, runtime.remove_tree),
         EphemeralController(client, informers),
         EndpointsController(client, informers),

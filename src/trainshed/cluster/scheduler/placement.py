@@ -55,16 +55,22 @@ def decide(observed: Observed) -> Plan:
     if pod["spec"].get("schedulingGates"):
         return Plan(status=_waiting(pod, "SchedulingGated", GATED, observed.now))
     placement = place(pod, observed.nodes, observed.used, observed.claims)
-    if not placement.node:
-        return Plan(
-            status=_waiting(pod, "Unschedulable", placement.why_not, observed.now),
-            events=(Event("Warning", "FailedScheduling", placement.why_not),),
-        )
+    return bound(pod, placement.node) if placement.node else waits(pod, placement.why_not, observed.now)
+
+
+def bound(pod: Object, node: str) -> Plan:
+    """Return the plan of a pod that has got a node."""
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-    events = [Event("Normal", "Scheduled", f"Successfully assigned {name} to {placement.node}")]
+    events = [Event("Normal", "Scheduled", f"Successfully assigned {name} to {node}")]
     if ignored := unregarded_fields(pod):
         events.append(Event("Warning", "FieldNotHonoured", f"{', '.join(ignored)}: {UNREGARDED}"))
-    return Plan(actions=(Bind(resource=PODS, node=placement.node),), events=tuple(events))
+    return Plan(actions=(Bind(resource=PODS, node=node),), events=tuple(events))
+
+
+def waits(pod: Object, why_not: str, now: float) -> Plan:
+    """Return the plan of a pod that waits, and says so in its status and an event."""
+    status = _waiting(pod, "Unschedulable", why_not, now)
+    return Plan(status=status, events=(Event("Warning", "FailedScheduling", why_not),))
 
 
 def _waiting(pod: Object, reason: str, message: str, now: float) -> Object | None:

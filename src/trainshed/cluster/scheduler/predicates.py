@@ -15,12 +15,17 @@ from trainshed.kube.meta.objects import Object, section, spec_of, status_of
 
 def unmet(pod: Object, node: Object, used: Mapping[str, Decimal]) -> list[str]:
     """Return every reason why the pod does not fit on the node; empty when it does."""
-    return [
-        *_unschedulable(pod, node),
-        *_taints(pod, node),
-        *_selector(pod, node),
-        *_resources(pod, node, used),
-    ]
+    return [*rules_unmet(pod, node), *_resources(pod, node, used)]
+
+
+def rules_unmet(pod: Object, node: Object) -> list[str]:
+    """Return every reason but missing room why the pod may not go to the node."""
+    return [*_unschedulable(pod, node), *_taints(pod, node), *_selector(pod, node)]
+
+
+def takes_pods(node: Object) -> bool:
+    """Return whether the node is ready and takes ordinary pods."""
+    return not [*_unschedulable({}, node)]
 
 
 def _unschedulable(pod: Object, node: Object) -> Iterator[str]:

@@ -1,63 +1,89 @@
-"""The loop around `placement.decide`: watches pods without a node, binds them or says why they wait.
+"""The loop around `placement.decide` and `gangs.decision.decide`: binds pods without a node or says why they wait.
 
-    pod ──► reconcile: decide (one at a time, no waiting) ──► _carry_out (several at a time: bind, or explain)
+    pod, PodGroup ──► reconcile: decide whose turn it is (one at a time, no waiting) ──► _carry_out (several at a time)
 
-A decision is held in the ledger from the moment that it is made, so the next one sees it although neither
-the binding nor its echo through the watch has happened. If the binding fails, the pod is decided anew.
+What is decided at once is a unit: a pod by itself, or a group. A decision is held in the ledger from the moment that it
+is made, so the next one sees it although neither the binding nor its echo through the watch has happened. If a binding
+fails, the unit is decided anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable, Sequence
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller, Worker
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
+from trainshed.cluster.scheduler.gangs import decision as gangs
+from trainshed.cluster.scheduler.gangs.fitting import Room
+from trainshed.cluster.scheduler.gangs.group import RESOURCES, Group, Unit, unit_of
 from trainshed.cluster.scheduler.ledger import Ledger
-from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Bind, Observed, decide
+from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Bind, Observed, bound, decide, waits
+from trainshed.cluster.scheduler.podgroups import COMING_SECONDS, PodGroups
 from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.turns import Turns
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, status_of, uid_of
+from trainshed.kube.meta.objects import Object, is_terminating, section, status_of, uid_of
 from trainshed.kube.meta.plan import Event, Plan
+from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
 from trainshed.kube.meta.pods import FINISHED, claim_names, phase
 from trainshed.kube.meta.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
+from trainshed.kube.meta.times import time_or_none
 from trainshed.kube.patch.types import STRATEGIC
 
 EXPLAIN_SECONDS = 1.0
 """A waiting pod's reason is not written more often than this: it changes with every pod that comes and goes."""
+FOREIGN_SECONDS = 3.0
+"""A scheduler of somebody else has this long before a pod that names it is told that there is none."""
+NAMES = (DEFAULT_SCHEDULER, VOLCANO_SCHEDULER, COSCHEDULING_SCHEDULER)
+"""What a pod may call this scheduler: it does the work of all of them."""
 
 
-class Scheduler(Controller[Key]):
-    """Binds pods whose `schedulerName` is `default-scheduler`; higher priorities first, then older pods."""
+class Scheduler(Controller[Unit]):
+    """Binds pods whose `schedulerName` is one of `NAMES` or of `names`; higher priorities first, then older units."""
 
-    def __init__(self, client: Client, informers: SharedInformers) -> None:
+    def __init__(self, client: Client, informers: SharedInformers, *, names: Iterable[str] = ()) -> None:
         super().__init__("scheduler", informers, workers=1)
         self._client = client
+        self._names = tuple(dict.fromkeys((*NAMES, *filter(None, names))))
         self._ledger = Ledger()
-        self._waiting: dict[Key, Object] = {}
+        self._turns: Turns[Unit] = Turns()
+        self._waiting: set[Unit] = set()
         self._decisions: dict[Key, tuple[str, Plan]] = {}
         """Pod uid and plan that `_carry_out` has not finished, or that the watch has not echoed yet."""
         self._explained: dict[Key, float] = {}
         self._recorder = EventRecorder(client, DEFAULT_SCHEDULER)
         self._binder: Worker[Key] = Worker("binder", self._carry_out, workers=16)
         self._pods = informers.of(PODS)
+        self._members = self._pods.index(self._group_of)
+        self._groups = PodGroups(client, informers, self._recorder, self._members_of, self.enqueue)
         self._pods.add_handler(self._pod_changed)
-        self._nodes = self.watch(informers.of(NODES), lambda _: self._in_turn(), regards=_offer)
+        self._nodes = self.watch(informers.of(NODES), lambda _: list(self._waiting), regards=_offer)
         self._claims = self.watch(
-            informers.of(PERSISTENTVOLUMECLAIMS), lambda _: self._in_turn(), regards=_offer
+            informers.of(PERSISTENTVOLUMECLAIMS), lambda _: list(self._waiting), regards=_offer
         )
+        for policy in self._groups.policies:
+            self.watch(policy, lambda _: list(self._waiting), regards=_policy)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
             tasks.create_task(self._binder.run())
+            tasks.create_task(self._groups.run())
+
+    def enqueue(self, key: Unit) -> None:
+        """Have a unit decided when it is its turn."""
+        if key not in self._turns:
+            self._turns.put(key, self._turn(key))
+        super().enqueue(key)
 
     def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
-        key, uid = key_of(new), new["metadata"]["uid"]
+        key, uid, unit = key_of(new), new["metadata"]["uid"], self._unit_of(new)
         node = new["spec"].get("nodeName")
         over = change == "DELETED" or phase(new) in FINISHED
         if node or over:
@@ -69,43 +95,175 @@ class Scheduler(Controller[Key]):
             if old is None or old["spec"] != new["spec"]:
                 self._ledger.hold(uid, node, pod_requests(new))
         else:
-            self.enqueue(key)
+            self.enqueue(unit)
+        if unit[0]:
+            self._groups.pods_changed(unit)
+            if over or (old is not None and is_terminating(old) != is_terminating(new)):
+                self.enqueue(unit)
 
     def _forget(self, key: Key, uid: str) -> None:
-        self._waiting.pop(key, None)
+        self._waiting.discard(("", *key))
         self._explained.pop(key, None)
         if key in self._decisions and self._decisions[key][0] == uid:
             del self._decisions[key]
 
-    def _in_turn(self) -> list[Key]:
-        """Return the waiting pods in the order in which they are decided."""
-        return sorted(self._waiting, key=lambda key: _turn(self._waiting[key]))
-
     def _retry_waiting(self) -> None:
-        for key in self._in_turn():
-            self.enqueue(key)
+        for unit in list(self._waiting):
+            self.enqueue(unit)
 
-    async def reconcile(self, key: Key) -> float | None:
-        """Decide about one pod; never waits."""
-        pod = self._pods.get(*key)
-        if pod is None or not _wants_node(pod):
-            self._waiting.pop(key, None)
+    def _turn(self, unit: Unit) -> tuple[object, ...]:
+        """Return the place of a unit in line: a group that has begun, then by queue, priority and age."""
+        group = self._groups.get(unit)
+        if group is None:
+            pod = None if unit[0] else self._pods.get(*unit[1:])
+            if pod is None:
+                return (2, 0, 0, "", unit)
+            return (1, 0, -int(pod["spec"].get("priority") or 0), _created(pod), unit)
+        begun = 0 < self._groups.counts(unit).placed < group.min_member
+        priority = self._groups.priority(group)
+        return (0 if begun else 1, -self._groups.queue(group).priority, -priority, group.created, unit)
+
+    async def reconcile(self, key: Unit) -> float | None:
+        """Decide about the unit whose turn it is, which need not be `key`; never waits."""
+        if key not in self._turns:
+            self._turns.put(key, self._turn(key))
+        unit = self._turns.pop()
+        if unit is None:
             return None
-        if key in self._decisions and _node(self._decisions[key][1]):
-            return None
+        try:
+            if unit[0]:
+                self._decide_group(unit)
+            elif (pod := self._pods.get(*unit[1:])) is not None:
+                self._decide_pod(unit, pod)
+            else:
+                self._waiting.discard(unit)
+        except Exception:
+            self._turns.put(unit, self._turn(unit))
+            raise
+        return None
+
+    def _decide_pod(self, unit: Unit, pod: Object) -> None:
+        key = key_of(pod)
+        if not self._wants_node(pod):
+            self._waiting.discard(unit)
+            if _wants_any_node(pod) and not self._is_ours(pod):
+                self._decide_foreign(unit, pod)
+            return
+        if self._unit_of(pod) != unit or (key in self._decisions and _node(self._decisions[key][1])):
+            return
         claims = {
             name: claim for name in claim_names(pod) if (claim := self._claims.get(key[0], name)) is not None
         }
         plan = decide(Observed(pod, self._nodes.items(), self._ledger.used(), claims, time.time()))
-        uid = uid_of(pod)
+        if _node(plan):
+            self._waiting.discard(unit)
+        elif not pod["spec"].get("schedulingGates"):
+            self._waiting.add(unit)
+        self._decided(pod, plan)
+
+    def _decide_foreign(self, unit: Unit, pod: Object) -> None:
+        """Say of a pod for another scheduler that there is none, unless that one is just about to bind it."""
+        left = (time_or_none(_created(pod)) or 0.0) + FOREIGN_SECONDS - time.time()
+        if left > 0:
+            self.queue.add_after(unit, left)
+            return
+        text = (
+            f'no scheduler "{pod["spec"]["schedulerName"]}" runs on this cluster: leave spec.schedulerName out, or '
+            f"name one of {', '.join(self._names)}"
+        )
+        self._decided(pod, waits(pod, text, time.time()))
+
+    def _decide_group(self, unit: Unit) -> None:
+        group = self._groups.get(unit)
+        members = [pod for pod in self._members_of(unit) if self._wants_node(pod)]
+        pods = sorted((pod for pod in members if not self._has_place(pod)), key=_pod_turn)
+        gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
+        pods = [pod for pod in pods if pod not in gated]
+        for pod in gated:
+            self._decided(pod, decide(Observed(pod, (), {}, {}, time.time())))
+        self._waiting.discard(unit)
+        if group is None:
+            text = f"pod group {unit[1]}/{unit[2]} waits: there is no such PodGroup of {RESOURCES[unit[0]].group}"
+            for pod in pods:
+                self._decided(pod, waits(pod, text, time.time()), patient=True)
+            return
+        room = self._room(pods)
+        decision = gangs.decide(
+            gangs.Observed(
+                group=group,
+                placed=self._groups.counts(unit).placed + self._on_their_way(members),
+                waiting=pods,
+                room=room,
+                let_in=self._groups.is_let_in(unit),
+                promised=self._groups.promised(unit),
+                queue=self._groups.queue(group),
+                queue_used=self._groups.queue_used(group),
+            )
+        )
+        if decision.why or None in decision.nodes:
+            self._waiting.add(unit)
+        freed = self._groups.decided(group, decision)
+        self._bind_group(group, pods, decision, room)
+        if not decision.let_in and (until := self._groups.promised_until()) is not None:
+            self.queue.add_after(unit, until - asyncio.get_running_loop().time())
+        if freed:
+            self._retry_waiting()
+
+    def _bind_group(self, group: Group, pods: Sequence[Object], decision: gangs.Decision, room: Room) -> None:
+        """Bind the pods that got a node, all of them in the ledger first; the others say why they wait."""
+        for pod, node in zip(pods, decision.nodes, strict=True):
+            if node is not None:
+                self._decided(pod, bound(pod, node))
+        for pod, node in zip(pods, decision.nodes, strict=True):
+            if node is None and decision.why:
+                text = f"{group} waits: {decision.why}"
+                self._decided(pod, waits(pod, text, time.time()), patient=decision.incomplete)
+            elif node is None:
+                claims = room.claims_of(key_of(pod)[0])
+                self._decided(
+                    pod, decide(Observed(pod, room.nodes, self._ledger.used(), claims, time.time()))
+                )
+
+    def _room(self, pods: Sequence[Object]) -> Room:
+        names = {(key_of(pod)[0], name) for pod in pods for name in claim_names(pod)}
+        claims = {name: claim for name in names if (claim := self._claims.get(*name)) is not None}
+        return Room(self._nodes.items(), self._ledger.used(), claims)
+
+    def _unit_of(self, pod: Object) -> Unit:
+        """Return what the pod is decided with; of one for another scheduler only that is said."""
+        return unit_of(pod) if self._is_ours(pod) else ("", *key_of(pod))
+
+    def _group_of(self, pod: Object) -> list[str]:
+        unit = self._unit_of(pod)
+        return ["/".join(unit)] if unit[0] else []
+
+    def _members_of(self, unit: Unit) -> list[Object]:
+        return self._members.get("/".join(unit))
+
+    def _is_ours(self, pod: Object) -> bool:
+        return pod["spec"].get("schedulerName", DEFAULT_SCHEDULER) in self._names
+
+    def _wants_node(self, pod: Object) -> bool:
+        return _wants_any_node(pod) and self._is_ours(pod)
+
+    def _has_place(self, pod: Object) -> bool:
+        """Return whether the pod has a node by a decision that the watch has not shown yet."""
+        uid, plan = self._decisions.get(key_of(pod), ("", None))
+        return plan is not None and uid == uid_of(pod) and bool(_node(plan))
+
+    def _on_their_way(self, members: Iterable[Object]) -> int:
+        return sum(self._has_place(pod) for pod in members)
+
+    def _decided(self, pod: Object, plan: Plan, *, patient: bool = False) -> None:
+        """Hold a decision in the ledger and have it carried out; a patient explanation has time to become untrue."""
+        key, uid = key_of(pod), uid_of(pod)
         self._decisions[key] = (uid, plan)
         if node := _node(plan):
-            self._waiting.pop(key, None)
             self._ledger.hold(uid, node, pod_requests(pod))
-        elif not pod["spec"].get("schedulingGates"):
-            self._waiting[key] = pod
+        elif patient and key not in self._explained:
+            now = asyncio.get_running_loop().time()
+            self._explained[key] = now + COMING_SECONDS - EXPLAIN_SECONDS
         self._binder.enqueue(key)
-        return None
 
     async def _carry_out(self, key: Key) -> float | None:
         uid, plan = self._decisions.get(key, ("", None))
@@ -131,7 +289,7 @@ class Scheduler(Controller[Key]):
                 return  # by an earlier try: the watch will show where
             self._take_back(key, uid)
             if error.code not in (404, 409):
-                self.queue.add_rate_limited(key)
+                self.queue.add_rate_limited(self._unit_of(pod))
             return
         self._tell(pod, events)
 
@@ -158,7 +316,7 @@ class Scheduler(Controller[Key]):
         now = asyncio.get_running_loop().time()
         wait = self._explained.get(key, now - EXPLAIN_SECONDS) + EXPLAIN_SECONDS - now
         if wait > 0:
-            self.queue.add_after(key, wait)
+            self.queue.add_after(self._unit_of(pod), wait)
             return
         self._explained[key] = now
         patch = {"metadata": {"uid": uid_of(pod)}, "status": plan.status}
@@ -180,17 +338,20 @@ def _node(plan: Plan) -> str:
     return next((action.node for action in plan.actions if isinstance(action, Bind)), "")
 
 
-def _wants_node(pod: Object) -> bool:
+def _wants_any_node(pod: Object) -> bool:
     return (
         not pod["spec"].get("nodeName")
         and not pod["metadata"].get("deletionTimestamp")
         and phase(pod) not in FINISHED
-        and pod["spec"].get("schedulerName", DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
     )
 
 
-def _turn(pod: Object) -> tuple[int, str]:
-    return -int(pod["spec"].get("priority") or 0), str(pod["metadata"]["creationTimestamp"])
+def _created(pod: Object) -> str:
+    return str(pod["metadata"]["creationTimestamp"])
+
+
+def _pod_turn(pod: Object) -> tuple[int, str, str]:
+    return -int(pod["spec"].get("priority") or 0), _created(pod), str(pod["metadata"]["name"])
 
 
 def _offer(obj: Object) -> tuple[object, ...]:
@@ -206,3 +367,8 @@ def _offer(obj: Object) -> tuple[object, ...]:
         status.get("phase"),
         ready,
     )
+
+
+def _policy(obj: Object) -> tuple[object, ...]:
+    """Return what of a queue or priority class decides over groups."""
+    return obj.get("spec"), obj.get("value"), section(obj, "status").get("state")

@@ -17,11 +17,19 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How this operator was started.
 
     legacy_labels: also write the short labels of older operators (`job-name`, `replica-type`, ...).
+    gang_scheduler: the scheduler that places the pods of a job together, `volcano` or one of scheduler-plugins; empty
+        for none.
+    gang_policy_only: only jobs with a `schedulingPolicy` are placed so.
     by_kind: what the flags of one kind say, by its name; a kind that is not here has its defaults.
     """
 
     legacy_labels: bool = False
+    gang_scheduler: str = ""
+    gang_policy_only: bool = False
     by_kind: Mapping[str, msgspec.Struct] = {}
+
+
+DEFAULTS = OperatorOptions()
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import msgspec
 
 from trainshed.jobs.engine.constants import LABEL_OPERATOR_NAME
 from trainshed.jobs.engine.job import Job
-from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, name_of
+from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, name_of, section
 from trainshed.kube.meta.plan import QUIET, Action, Apply, Create, Delete, Event, Tells
 from trainshed.kube.meta.quantity import parse
 from trainshed.kube.meta.resources import PODS, SERVICES, Resource
@@ -71,13 +71,14 @@ REPLICAS = (
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
     """One object that a job wants. `taken` is what to say when another has its name; pods wait for one that is
-    `required`.
+    `required`. The fields at the paths `whole` are the operator's alone: what is there and not wanted goes.
     """
 
     resource: Resource
     object: Object
     taken: Event | None = None
     required: bool = True
+    whole: tuple[tuple[str, ...], ...] = ()
 
 
 class Convergence(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +110,7 @@ def converge(
         elif controller_uid(found) != job.uid:
             events += [] if want.taken is None else [want.taken]
             waits |= want.taken is not None and want.required
-        elif row.applied and not is_terminating(found) and not _is_as_wanted(found, want.object):
+        elif row.applied and not is_terminating(found) and not _is_as_wanted(found, want):
             actions.append(Apply(resource=want.resource, object=want.object))
     names = {(want.resource, name_of(want.object)) for want in wanted}
     actions += _deletions(job, rows.values(), live, keep=names)
@@ -134,8 +135,20 @@ def _deletions(
                 yield Delete.of(row.resource, obj, row.tells)
 
 
-def _is_as_wanted(live: Object, wanted: Object) -> bool:
-    return all(_says(live.get(key), value) for key, value in wanted.items() if key not in _NOT_COMPARED)
+def _is_as_wanted(live: Object, want: Owned) -> bool:
+    wanted = want.object
+    if not all(_says(live.get(key), value) for key, value in wanted.items() if key not in _NOT_COMPARED):
+        return False
+    if not _says(section(live, "metadata", "annotations"), section(wanted, "metadata", "annotations")):
+        return False
+    # The other way round, nothing is there that is not wanted.
+    return all(
+        _says(_at(wanted, path), found) for path in want.whole if (found := _at(live, path)) is not None
+    )
+
+
+def _at(obj: Object, path: tuple[str, ...]) -> Any:
+    return section(obj, *path[:-1]).get(path[-1])
 
 
 def _says(live: Any, wanted: Any) -> bool:
@@ -149,6 +162,6 @@ def _says(live: Any, wanted: Any) -> bool:
 
 def _is_same_quantity(live: Any, wanted: Any) -> bool:
     try:
-        return isinstance(live, str) and parse(live) == parse(wanted)
+        return (isinstance(live, str) or isinstance(wanted, str)) and parse(live) == parse(wanted)
     except (TypeError, ValueError):
         return False

@@ -34,7 +34,7 @@ from trainshed.jobs.v1.read import read
 from trainshed.jobs.v1.restart import Failure, failing_message, restarting_message
 from trainshed.jobs.v1.services import service
 from trainshed.kube.meta.objects import is_terminating
-from trainshed.kube.meta.plan import Action, Create, Delete
+from trainshed.kube.meta.plan import Action, Create, Delete, Told
 from trainshed.kube.meta.pods import phase as pod_phase
 from trainshed.kube.meta.resources import PODS, SERVICES
 
@@ -135,7 +135,12 @@ class _Run(msgspec.Struct, frozen=True):
         job, children, options = self.job, self.seen.children, self.observed.options
         extras = self._extras()
         draft.events.extend(extras.events)
-        draft.events.extend(self.framework.events(job, self.seen))
+        for phase in self.phases:
+            draft.events.extend(phase.events(job, self.seen))
+        held = any(phase.holds(job, self.seen, options) for phase in self.phases)
+        if held and not children.pods:
+            # It has not begun: nothing to count, and no deadline runs.
+            return list(extras.actions)
         judgement = self.framework.judge(job, self.seen)
         draft.count(self.seen.tallies)
         if draft.start_time is None:
@@ -151,7 +156,7 @@ class _Run(msgspec.Struct, frozen=True):
         else:
             _set_running(judgement, draft)
         actions += [Delete.of(PODS, f.pod, POD_EVENTS) for f in replaced if not is_terminating(f.pod)]
-        if extras.waits or any(phase.holds(job, self.seen, options) for phase in self.phases):
+        if extras.waits or held:
             return actions
         for replica in job.replicas:
             slots = list(children.of(replica))
@@ -186,10 +191,13 @@ class _Run(msgspec.Struct, frozen=True):
     def _converge_pods(self, slots: Sequence[Slot]) -> Iterator[Action]:
         """Yield what gives every wanted slot of one type a pod, and the others none."""
         job, options = self.job, self.observed.options
+        events = [e for phase in self.phases for e in phase.creation_events(job, self.framework, options)]
         for slot in slots:
             if slot.wanted and not slot.pods and self.may_start:
                 made = pod(job, self.framework, self.phases, slot.replica, slot.index, options)
                 told = self.framework.creation(job, slot.replica, made)
+                if events:
+                    told = Told((*told.done[:-1], *events, *told.done[-1:]), told.failed)
                 yield Create(resource=PODS, object=made, told=told)
             elif not slot.wanted and slot.pod is not None and not is_terminating(slot.pod):
                 yield Delete.of(PODS, slot.pod, self.framework.surplus_told)

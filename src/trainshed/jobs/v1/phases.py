@@ -5,9 +5,11 @@ from __future__ import annotations
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import Phase
+from trainshed.jobs.v1.gang.coscheduling import Coscheduling
+from trainshed.jobs.v1.gang.volcano import Volcano
 
-COMMON: list[Phase] = []
-"""Parts of every kind, such as scheduling a job's pods as one gang."""
+COMMON: list[Phase] = [Volcano(), Coscheduling()]
+"""Parts of every kind: scheduling a job's pods as one gang."""
 
 
 def phases(kind: str, options: OperatorOptions) -> tuple[Phase, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, DecimalException
 
 _TEXT = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]+))")
@@ -43,6 +44,22 @@ def canonical(value: str | int | float) -> str:
         ValueError: `value` is no quantity.
     """
     return _canonical(_as_text(value))
+
+
+def total(parts: Iterable[tuple[str | int | float, int]]) -> str:
+    """Return the sum of `amount * count` in the spelling of the API, in the family of the first amount that is not 0.
+
+    Amounts that are no quantities are left out.
+    """
+    value, family = Decimal(0), "decimal"
+    for amount, count in parts:
+        try:
+            each, written = _read(_as_text(amount))
+        except ValueError:
+            continue
+        family = family if value else written
+        value += each * count
+    return _spelled(value, family)
 
 
 def _as_text(value: str | int | float) -> str:
@@ -83,7 +100,10 @@ def _read(text: str) -> tuple[Decimal, str]:
 
 @functools.lru_cache(maxsize=4096)
 def _canonical(text: str) -> str:
-    value, family = _read(text)
+    return _spelled(*_read(text))
+
+
+def _spelled(value: Decimal, family: str) -> str:
     if not value:
         return "0"
     # Small and fractional amounts are exact only with a decimal suffix.

@@ -121,6 +121,8 @@ class Phase:
 
     owns: tuple[Owns, ...] = ()
     """Resources beside pods and services of which jobs own objects."""
+    reads: tuple[Resource, ...] = ()
+    """Resources that `lookups` asks for and that no job owns."""
     grants: tuple[Grant, ...] = ()
     """Permissions that the owned objects hand on."""
 
@@ -144,6 +146,14 @@ class Phase:
         """Return what is added to one pod."""
         return PodPatch()
 
+    def creation_events(self, job: Job, framework: Framework, options: OperatorOptions) -> tuple[Event, ...]:
+        """Return what is said of every new pod, before its creation is."""
+        return ()
+
+    def events(self, job: Job, seen: Seen) -> Iterable[Event]:
+        """Yield what to say in each pass."""
+        return ()
+
 
 class Framework(Phase):
     """One way to train in parallel: the phase of one kind, and its judgement."""
@@ -152,6 +162,8 @@ class Framework(Phase):
     flags: tuple[Flag, ...] = ()
     surplus_told: ClassVar[Tells | None] = POD_EVENTS
     """How the deletion of pods above the replica count is told; None for silence."""
+    set_word: ClassVar[str] = "Set"
+    """How the reasons of warnings begin that a template sets what it does not decide."""
     copies_finalizers: ClassVar[bool] = True
     """Pods have the finalizers of their template."""
 

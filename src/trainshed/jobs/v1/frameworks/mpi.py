@@ -58,6 +58,7 @@ class MPI(Framework):
     grants = (Grant("", "pods/exec", ("create",)),)
     flags = (Flag(name=_IMAGE, default=_DEFAULT.image, help="image that brings kubectl to launchers"),)
     surplus_told = None
+    set_word = "Setted"
     copies_finalizers = False
 
     def options(self, values: Mapping[str, Any]) -> MPIOptions:

@@ -1,0 +1,179 @@
+"""Finds nodes for many pods at once: the least loaded node for each, the largest pod first; where that fails and there
+are few pods, it goes back and tries other ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import TypeAlias
+
+import msgspec
+
+from trainshed.cluster.scheduler.placement import unusable_claim
+from trainshed.cluster.scheduler.predicates import allocatable, rules_unmet, takes_pods
+from trainshed.cluster.scheduler.requests import Resources, pod_requests
+from trainshed.kube.meta.objects import Object
+
+SEARCH_PODS = 32
+SEARCH_STEPS = 2_000
+"""What going back may cost: some milliseconds. Packing is hard in general, and gangs are mostly of equal pods."""
+
+_ZERO = Decimal(0)
+_Free: TypeAlias = dict[str, Resources]
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What decides over places: the fields of `placement.Observed`, with the claims by namespace and name."""
+
+    nodes: Sequence[Object]
+    used: Mapping[str, Mapping[str, Decimal]]
+    claims: Mapping[tuple[str, str], Object] = {}
+
+    def claims_of(self, namespace: str) -> dict[str, Object]:
+        """Return the claims of one namespace by name."""
+        return {name: claim for (where, name), claim in self.claims.items() if where == namespace}
+
+    def free(self) -> Resources:
+        """Return what the nodes have left together; one that takes no pods has nothing."""
+        total: Resources = {}
+        for node in filter(takes_pods, self.nodes):
+            for name, amount in self.free_on(node).items():
+                total[name] = total.get(name, _ZERO) + max(amount, _ZERO)
+        return total
+
+    def free_on(self, node: Object) -> Resources:
+        """Return what one node has left."""
+        held = self.used.get(node["metadata"]["name"], {})
+        return {name: amount - held.get(name, _ZERO) for name, amount in allocatable(node).items()}
+
+    def free_by_node(self) -> _Free:
+        """Return what each node has left."""
+        return {node["metadata"]["name"]: self.free_on(node) for node in self.nodes}
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """What pods of one sort ask for, and the nodes whose rules they meet; their share of the cluster as a size."""
+
+    requests: Resources
+    nodes: tuple[str, ...]
+    size: Decimal
+
+
+def fit_all(pods: Sequence[Object], room: Room) -> list[str] | None:
+    """Return a node for each pod, in their order, or None where not all of them fit together."""
+    free = room.free_by_node()
+    shapes = _shapes(pods, room)
+    order = sorted(range(len(pods)), key=lambda index: -shapes[index].size)
+    chosen = _greedily([shapes[index] for index in order], free)
+    if None in chosen and len(pods) <= SEARCH_PODS:
+        chosen = _search([shapes[index] for index in order], free) or chosen
+    if None in chosen:
+        return None
+    nodes = dict(zip(order, chosen, strict=True))
+    return [str(nodes[index]) for index in range(len(pods))]
+
+
+def fit_some(pods: Sequence[Object], room: Room) -> list[str | None]:
+    """Return a node for each pod that fits beside those before it, None for the others."""
+    free = room.free_by_node()
+    return _greedily(_shapes(pods, room), free)
+
+
+def _shapes(pods: Sequence[Object], room: Room) -> list[_Shape]:
+    known: dict[bytes, _Shape] = {}
+    out = []
+    for pod in pods:
+        key = _key(pod)
+        if key not in known:
+            known[key] = _shape(pod, room)
+        out.append(known[key])
+    return out
+
+
+def _key(pod: Object) -> bytes:
+    """Return what tells pods apart for their place."""
+    spec = pod["spec"]
+    parts = [pod["metadata"].get("namespace"), spec.get("overhead"), spec.get("volumes")]
+    parts += [spec.get(field) for field in ("nodeSelector", "affinity", "tolerations", "ephemeralContainers")]
+    for field in ("initContainers", "containers"):
+        parts += [[c.get("resources"), c.get("restartPolicy")] for c in spec.get(field) or ()]
+    return msgspec.json.encode(parts)
+
+
+def _shape(pod: Object, room: Room) -> _Shape:
+    requests = {name: amount for name, amount in pod_requests(pod).items() if amount}
+    offered: Resources = {}
+    for node in room.nodes:
+        for name, amount in allocatable(node).items():
+            offered[name] = offered.get(name, _ZERO) + amount
+    size = max(
+        (amount / offered[name] for name, amount in requests.items() if offered.get(name)), default=_ZERO
+    )
+    nodes: tuple[str, ...] = ()
+    if not unusable_claim(pod, room.claims_of(pod["metadata"].get("namespace", ""))):
+        nodes = tuple(node["metadata"]["name"] for node in room.nodes if not rules_unmet(pod, node))
+    return _Shape(requests, nodes, size)
+
+
+def _greedily(shapes: Sequence[_Shape], free: _Free) -> list[str | None]:
+    left = {name: dict(amounts) for name, amounts in free.items()}
+    out: list[str | None] = []
+    for shape in shapes:
+        node = next(_candidates(shape, left), None)
+        if node is not None:
+            _take(left[node], shape)
+        out.append(node)
+    return out
+
+
+def _candidates(shape: _Shape, free: _Free) -> Iterator[str]:
+    """Yield the nodes with room, that with the most left first; of nodes that are alike only one."""
+    seen = []
+    rows = [(_tightness(shape, free[name]), name) for name in shape.nodes if _has_room(shape, free[name])]
+    for _, name in sorted(rows):
+        if free[name] not in seen:
+            seen.append(free[name])
+            yield name
+
+
+def _has_room(shape: _Shape, free: Mapping[str, Decimal]) -> bool:
+    return all(amount <= free.get(name, _ZERO) for name, amount in shape.requests.items())
+
+
+def _tightness(shape: _Shape, free: Mapping[str, Decimal]) -> Decimal:
+    """Return the largest share of what is left that the pod takes."""
+    return max(
+        (amount / free[name] for name, amount in shape.requests.items() if free.get(name)), default=_ZERO
+    )
+
+
+def _take(free: Resources, shape: _Shape, sign: int = 1) -> None:
+    for name, amount in shape.requests.items():
+        free[name] = free.get(name, _ZERO) - sign * amount
+
+
+def _search(shapes: Sequence[_Shape], free: _Free) -> list[str | None] | None:
+    """Return a node for each by trying them all, or None when there is none or it takes too long."""
+    left = {name: dict(amounts) for name, amounts in free.items()}
+    chosen: list[str | None] = []
+    steps = SEARCH_STEPS
+
+    def place(index: int) -> bool:
+        nonlocal steps
+        if index == len(shapes):
+            return True
+        shape = shapes[index]
+        for node in list(_candidates(shape, left)):
+            steps -= 1
+            if steps < 0:
+                return False
+            _take(left[node], shape)
+            chosen.append(node)
+            if place(index + 1):
+                return True
+            chosen.pop()
+            _take(left[node], shape, sign=-1)
+        return False
+
+    return chosen if place(0) else None
