@@ -43,6 +43,10 @@ NAMES = (DEFAULT_SCHEDULER, VOLCANO_SCHEDULER, COSCHEDULING_SCHEDULER)
 """What a pod may call this scheduler: it does the work of all of them."""
 
 
+_NEXT: Unit = ("", "", "")
+"""The one key of the queue: what is decided next is for the turns to say."""
+
+
 class Scheduler(Controller[Unit]):
     """Binds pods whose `schedulerName` is one of `NAMES` or of `names`; higher priorities first, then older units."""
 
@@ -58,6 +62,7 @@ class Scheduler(Controller[Unit]):
         self._explained: dict[Key, float] = {}
         self._recorder = EventRecorder(client, DEFAULT_SCHEDULER)
         self._binder: Worker[Key] = Worker("binder", self._carry_out, workers=16)
+        self._later: Worker[Unit] = Worker("later", self._again)
         self._pods = informers.of(PODS)
         self._members = self._pods.index(self._group_of)
         self._groups = PodGroups(client, informers, self._recorder, self._members_of, self.enqueue)
@@ -74,13 +79,14 @@ class Scheduler(Controller[Unit]):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
             tasks.create_task(self._binder.run())
+            tasks.create_task(self._later.run())
             tasks.create_task(self._groups.run())
 
     def enqueue(self, key: Unit) -> None:
         """Have a unit decided when it is its turn."""
         if key not in self._turns:
             self._turns.put(key, self._turn(key))
-        super().enqueue(key)
+        super().enqueue(_NEXT)
 
     def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
         key, uid, unit = key_of(new), new["metadata"]["uid"], self._unit_of(new)
@@ -124,12 +130,11 @@ class Scheduler(Controller[Unit]):
         return (0 if begun else 1, -self._groups.queue(group).priority, -priority, group.created, unit)
 
     async def reconcile(self, key: Unit) -> float | None:
-        """Decide about the unit whose turn it is, which need not be `key`; never waits."""
-        if key not in self._turns:
-            self._turns.put(key, self._turn(key))
+        """Decide about the unit whose turn it is; never waits. `key` is always the same."""
         unit = self._turns.pop()
         if unit is None:
             return None
+        self.queue.add(key)
         try:
             if unit[0]:
                 self._decide_group(unit)
@@ -138,9 +143,12 @@ class Scheduler(Controller[Unit]):
             else:
                 self._waiting.discard(unit)
         except Exception:
-            self._turns.put(unit, self._turn(unit))
+            self._later.queue.add_rate_limited(unit)
             raise
         return None
+
+    async def _again(self, unit: Unit) -> None:
+        self.enqueue(unit)
 
     def _decide_pod(self, unit: Unit, pod: Object) -> None:
         key = key_of(pod)
@@ -165,7 +173,7 @@ class Scheduler(Controller[Unit]):
         """Say of a pod for another scheduler that there is none, unless that one is just about to bind it."""
         left = (time_or_none(_created(pod)) or 0.0) + FOREIGN_SECONDS - time.time()
         if left > 0:
-            self.queue.add_after(unit, left)
+            self._later.queue.add_after(unit, left)
             return
         text = (
             f'no scheduler "{pod["spec"]["schedulerName"]}" runs on this cluster: leave spec.schedulerName out, or '
@@ -205,7 +213,7 @@ class Scheduler(Controller[Unit]):
         freed = self._groups.decided(group, decision)
         self._bind_group(group, pods, decision, room)
         if not decision.let_in and (until := self._groups.promised_until()) is not None:
-            self.queue.add_after(unit, until - asyncio.get_running_loop().time())
+            self._later.queue.add_after(unit, until - asyncio.get_running_loop().time())
         if freed:
             self._retry_waiting()
 
@@ -289,7 +297,7 @@ class Scheduler(Controller[Unit]):
                 return  # by an earlier try: the watch will show where
             self._take_back(key, uid)
             if error.code not in (404, 409):
-                self.queue.add_rate_limited(self._unit_of(pod))
+                self._later.queue.add_rate_limited(self._unit_of(pod))
             return
         self._tell(pod, events)
 
@@ -316,7 +324,7 @@ class Scheduler(Controller[Unit]):
         now = asyncio.get_running_loop().time()
         wait = self._explained.get(key, now - EXPLAIN_SECONDS) + EXPLAIN_SECONDS - now
         if wait > 0:
-            self.queue.add_after(self._unit_of(pod), wait)
+            self._later.queue.add_after(self._unit_of(pod), wait)
             return
         self._explained[key] = now
         patch = {"metadata": {"uid": uid_of(pod)}, "status": plan.status}
