@@ -76,13 +76,16 @@ def said(world: World, kind: str, name: str) -> list[tuple[str, str]]:
 
 @both
 async def test_a_group_is_placed_when_its_last_pod_comes(world: World, resource: Resource) -> None:
-    await create(world, resource, "gang", pods=1, least=2)
+    spec = {"queue": "research"} if resource == VOLCANO_PODGROUPS else {}
+    await create(world, resource, "gang", pods=1, least=2, **spec)
     text = "pod group default/gang waits: 1 of at least 2 pods are there"
     await world.until("the first says what it waits for", lambda: waits(world, "gang-0", text))
     assert placed(world, "gang") == 0
     await world.client.create(PODS, member(resource, "gang", 1))
     await world.until("both run", lambda: placed(world, "gang") == 2)
     await world.until("the group runs", lambda: phase_of(world, resource, "gang") == "Running")
+    told = [reason for reason, _ in said(world, "PodGroup", "gang")]
+    assert told == [*(["QueueNotFound"] if spec else []), "Unschedulable", "Scheduled"]
     assert section(world.stored(resource, "gang") or {}, "status")["running"] == 2
 
 

@@ -277,7 +277,7 @@ def test_why_the_group_waits_is_said_of_the_job() -> None:
     why = {"type": "Unschedulable", "status": "True", "message": "cpu: needed 9, free 4"}
     group["status"]["conditions"] = [why]
     (event,) = plan_of(job, VOLCANO, {VOLCANO_PODGROUPS: [group]}).events
-    assert (event.type, event.reason) == ("Warning", "Unschedulable")
+    assert (event.type, event.reason) == ("Warning", "PodGroupUnschedulable")
     assert event.message == "PodGroup train waits: cpu: needed 9, free 4"
     group["status"]["phase"] = "Running"
     assert not plan_of(job, VOLCANO, {VOLCANO_PODGROUPS: [group]}).events

@@ -14,7 +14,12 @@ import msgspec
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
-from trainshed.jobs.engine.constants import ERR_RESOURCE_EXISTS, FAILED_VALIDATION, LABEL_JOB_NAME
+from trainshed.jobs.engine.constants import (
+    ERR_RESOURCE_EXISTS,
+    FAILED_VALIDATION,
+    LABEL_JOB_NAME,
+    POD_GROUP_UNSCHEDULABLE,
+)
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of, section, status_of, uid_of
 from trainshed.kube.meta.pods import is_active, is_finished
@@ -31,7 +36,7 @@ _UNNOTICED_SECONDS = 5.0
 """After how long without a condition a job's operator is asked after."""
 _LOST_FAILURES = 3
 """After how many failed attempts the API server counts as gone."""
-_OBSTACLES = ("FailedCreate", "FailedDelete", ERR_RESOURCE_EXISTS)
+_OBSTACLES = ("FailedCreate", "FailedDelete", ERR_RESOURCE_EXISTS, POD_GROUP_UNSCHEDULABLE)
 """Reasons of events that say what the operator could not do."""
 _OPERATOR = "control-plane=kubeflow-training-operator"
 _DRAIN_SECONDS = 5.0

@@ -168,6 +168,9 @@ class PodGroups:
         if bool(decision.why) != bool(memory.why) or decision.incomplete != memory.incomplete:
             memory.since = now
         at_once = decision.let_in and not memory.let_in
+        if at_once and group.queue and self._queues.get("", group.queue) is None:
+            text = f'there is no queue "{group.queue}": the group is placed as in one without limits'
+            self._recorder.event(obj, "Normal", "QueueNotFound", text)
         memory.let_in |= decision.let_in
         memory.why, memory.incomplete = decision.why, decision.incomplete
         self._writer.queue.add_after(unit, 0.0 if at_once else GATHER_SECONDS)

@@ -38,6 +38,7 @@ FAILED_VALIDATION = "FailedValidation"  # only in event reasons: a stored job th
 # Event reasons: written on the job, read by people and by `kubectl describe`.
 ERR_RESOURCE_EXISTS = "ErrResourceExists"
 EXITED_WITH_CODE = "ExitedWithCode"
+POD_GROUP_UNSCHEDULABLE = "PodGroupUnschedulable"
 JOB_TERMINATED = "JobTerminated"
 SET_POD_TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
 POD_TEMPLATE_SCHEDULER_NAME = "PodTemplateSchedulerName"  # after the kind's word for "set"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainshed.api.v1.runpolicy import SchedulingPolicy
+from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import PodPatch, Seen
@@ -59,7 +60,7 @@ class Volcano(Gang):
         for condition in objects(section(group, "status"), "conditions"):
             why = condition.get("message")
             if _is_outside(group) and condition.get("type") == _UNSCHEDULABLE and why:
-                yield Event("Warning", _UNSCHEDULABLE, f"PodGroup {name_of(group)} waits: {why}")
+                yield Event("Warning", c.POD_GROUP_UNSCHEDULABLE, f"PodGroup {name_of(group)} waits: {why}")
 
 
 def _is_outside(group: Object) -> bool:
