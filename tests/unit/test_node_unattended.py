@@ -15,9 +15,6 @@ from trainshed.cluster.node.unattended import why_unattended
         ({"nodeName": "here"}, {}, ""),
         ({"nodeName": "other"}, {}, 'node "other" is not one of this cluster\'s: here'),
         ({"nodeName": "other"}, {"phase": "Failed"}, ""),
-        ({"schedulerName": "volcano"}, {}, 'no scheduler "volcano" runs here: only default-scheduler does'),
-        ({"schedulerName": "volcano", "nodeName": "here"}, {}, ""),
-        ({"schedulerName": "volcano"}, {"phase": "Succeeded"}, ""),
     ],
 )
 def test_why(spec, status, expected):

@@ -49,15 +49,15 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     report = _reporter(args.report_fd)
     paths = StatePaths(args.home)
-    gang = _kept_gang(paths, args.gang_scheduler_name)
-    options = Options(
-        nodes=args.nodes,
-        port=args.port,
-        install=_steps([*crds.crds(), *embedded_objects(gang=gang)]),
-        admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
-        scheduler_names=(embedded_options(gang).gang_scheduler,),
-    )
     try:
+        gang = _kept_gang(paths, args.gang_scheduler_name)
+        options = Options(
+            nodes=args.nodes,
+            port=args.port,
+            install=_steps([*crds.crds(), *embedded_objects(gang=gang)]),
+            admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
+            scheduler_names=(embedded_options(gang).gang_scheduler,),
+        )
         _run(run(paths, options, report))
     except CannotStart as error:
         report(Report(error=str(error), hint=error.hint))

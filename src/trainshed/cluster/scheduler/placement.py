@@ -13,11 +13,14 @@ from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.plan import Action, Event, Plan
+from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
 from trainshed.kube.meta.pods import claim_names
 from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.times import format_time
 
 DEFAULT_SCHEDULER = "default-scheduler"
+SCHEDULERS = (DEFAULT_SCHEDULER, VOLCANO_SCHEDULER, COSCHEDULING_SCHEDULER)
+"""What a pod may call the scheduler here: it does the work of all of them."""
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 UNREGARDED = "pods are placed without regard to other pods"
 

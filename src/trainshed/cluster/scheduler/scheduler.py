@@ -22,14 +22,21 @@ from trainshed.cluster.scheduler.gangs import decision as gangs
 from trainshed.cluster.scheduler.gangs.fitting import Room
 from trainshed.cluster.scheduler.gangs.group import RESOURCES, Group, Unit, unit_of
 from trainshed.cluster.scheduler.ledger import Ledger
-from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER, Bind, Observed, bound, decide, waits
+from trainshed.cluster.scheduler.placement import (
+    DEFAULT_SCHEDULER,
+    SCHEDULERS,
+    Bind,
+    Observed,
+    bound,
+    decide,
+    waits,
+)
 from trainshed.cluster.scheduler.podgroups import COMING_SECONDS, PodGroups
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.cluster.scheduler.turns import Turns
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, is_terminating, section, status_of, uid_of
 from trainshed.kube.meta.plan import Event, Plan
-from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
 from trainshed.kube.meta.pods import FINISHED, claim_names, phase
 from trainshed.kube.meta.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.kube.meta.times import time_or_none
@@ -39,8 +46,6 @@ EXPLAIN_SECONDS = 1.0
 """A waiting pod's reason is not written more often than this: it changes with every pod that comes and goes."""
 FOREIGN_SECONDS = 3.0
 """A scheduler of somebody else has this long before a pod that names it is told that there is none."""
-NAMES = (DEFAULT_SCHEDULER, VOLCANO_SCHEDULER, COSCHEDULING_SCHEDULER)
-"""What a pod may call this scheduler: it does the work of all of them."""
 
 
 _NEXT: Unit = ("", "", "")
@@ -48,12 +53,12 @@ _NEXT: Unit = ("", "", "")
 
 
 class Scheduler(Controller[Unit]):
-    """Binds pods whose `schedulerName` is one of `NAMES` or of `names`; higher priorities first, then older units."""
+    """Binds pods that name one of `SCHEDULERS` or of `names`; higher priorities first, then older units."""
 
     def __init__(self, client: Client, informers: SharedInformers, *, names: Iterable[str] = ()) -> None:
         super().__init__("scheduler", informers, workers=1)
         self._client = client
-        self._names = tuple(dict.fromkeys((*NAMES, *filter(None, names))))
+        self._names = tuple(dict.fromkeys((*SCHEDULERS, *filter(None, names))))
         self._ledger = Ledger()
         self._turns: Turns[Unit] = Turns()
         self._waiting: set[Unit] = set()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import local_capabilities
-from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER
+from trainshed.cluster.scheduler.placement import SCHEDULERS
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, namespace_of
 from trainshed.sdk.foresight.references import references
@@ -19,9 +19,6 @@ from trainshed.sdk.foresight.world import World
 
 if TYPE_CHECKING:
     from trainshed.client.client import Client
-
-SCHEDULERS = frozenset({DEFAULT_SCHEDULER})
-"""Who places pods on the local cluster."""
 
 
 async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[str, Image] | None) -> World:
@@ -50,7 +47,7 @@ async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[
         found={k: obj for k, obj in zip(keys, found, strict=True) if not isinstance(obj, ApiError)},
         nodes=nodes,
         images=images,
-        schedulers=SCHEDULERS if images is not None else None,
+        schedulers=frozenset(SCHEDULERS) if images is not None else None,
         capabilities=local_capabilities() if images is not None else None,
     )
 
@@ -93,6 +90,6 @@ def of_machine(namespace: str, images: Mapping[str, Image]) -> World:
         namespace=namespace,
         nodes=[node],
         images=images,
-        schedulers=SCHEDULERS,
+        schedulers=frozenset(SCHEDULERS),
         capabilities=local_capabilities(),
     )
