@@ -34,6 +34,8 @@ FILES = sorted(SRC.rglob("*.py"))
 BORROWED = {
     # The event reason that upstream gives to another kind's jobs; clients know it.
     ("jobs/v1/frameworks/mx.py", "MPIJobFailedValidation"),
+    # A node shares its cores among ranks, and knows how many there are by the variable that any framework's pods have.
+    ("cluster/node/pod/environment.py", "PADDLE_NNODES"),
     # The step runner is apart from the kinds: it tells frameworks by their variables, and names them to people.
     ("pipelines/runner/rendezvous.py", "JAX"),
 }

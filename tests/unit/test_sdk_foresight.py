@@ -396,3 +396,17 @@ def test_documents_of_any_shape_are_taken(path: tuple[Any, ...], value: Any) -> 
         return
     for finding in foresee([obj], LOCAL):
         assert finding.code in RULES
+
+
+def test_a_command_that_the_operator_gives_is_one() -> None:
+    """Workers of an MPIJob sleep until the launcher starts ranks in them."""
+    mpi = job({"command": ["mpirun"]}, kind="MPIJob")
+    specs = mpi["spec"]["mpiReplicaSpecs"]
+    specs["Worker"] = {
+        "replicas": 2,
+        "template": {"spec": {"containers": [{"name": "mpi", "image": "gone"}]}},
+    }
+    codes = {found.code for found in foresee([mpi], LOCAL)}
+    assert "TS201" not in codes and "TS202" in codes
+    specs["Worker"]["template"]["spec"]["containers"].append({"name": "side", "image": "gone"})
+    assert "TS201" in {found.code for found in foresee([mpi], LOCAL)}

@@ -33,7 +33,7 @@ def unknown_images(template: PodTemplate, world: World) -> Iterator[Noted]:
         if not isinstance(name, str) or not name:
             continue
         image = world.image(name)
-        if not container.get("command") and not (image and (image.entrypoint or image.cmd)):
+        if not template.runs_by_itself(container) and not (image and (image.entrypoint or image.cmd)):
             if _is_command_line(container):
                 continue
             yield Noted(
