@@ -64,10 +64,12 @@ class Builder:
             PREFIX + "operator-name": self.kind.controller_name,
             PREFIX + "job-name": "train",
             PREFIX + "replica-type": slug,
-            PREFIX + "replica-index": str(index),
         }
+        name = f"train-{slug}"
+        if self.kind.replica_type(type_).indexed:
+            labels[PREFIX + "replica-index"] = str(index)
+            name += f"-{index}"
         owner = {"kind": self.kind.name, "name": "train", "uid": UID, "controller": True}
-        name = f"train-{slug}-{index}"
         metadata = {
             "name": name,
             "namespace": "ns",
@@ -115,6 +117,7 @@ class Builder:
         services = [
             self.child("Service", found[PREFIX + "replica-type"], int(found[PREFIX + "replica-index"]))
             for found in labels
+            if PREFIX + "replica-index" in found
         ]
         owned = {PODS: list(pods), SERVICES: services}
         return decide(Observed(job=job, owned=owned, now=now, options=options or OperatorOptions()))

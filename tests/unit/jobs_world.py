@@ -16,7 +16,7 @@ from trainshed.jobs.v1.decide import decide
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.kube.meta.objects import Object, controller_uid, name_of, uid_of
 from trainshed.kube.meta.plan import Action, Apply, Create, Delete
-from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODS, SERVICES
+from trainshed.kube.meta.resources import PODS, SERVICES, Resource
 from trainshed.kube.meta.times import format_time
 
 
@@ -28,7 +28,8 @@ class World:
         self.job: Object | None = copy.deepcopy(job)
         self.pods: dict[str, Object] = {}
         self.services: dict[str, Object] = {}
-        self.hpa: Object | None = None
+        self.others: dict[tuple[Resource, str], Object] = {}
+        """What the job owns beside pods and services, by resource and name."""
         self.now = now
         self.incarnations: dict[str, int] = {}
         self.excused: set[str] = set()
@@ -43,15 +44,10 @@ class World:
         if not stale:
             self._cache = copy.deepcopy((list(self.pods.values()), list(self.services.values())))
         pods, services = copy.deepcopy(self._cache)
-        return Observed(
-            job=copy.deepcopy(self.job),
-            owned={
-                PODS: pods,
-                SERVICES: services,
-                HORIZONTALPODAUTOSCALERS: [] if self.hpa is None else [copy.deepcopy(self.hpa)],
-            },
-            now=self.now,
-        )
+        owned = {PODS: pods, SERVICES: services}
+        for (resource, _), obj in self.others.items():
+            owned.setdefault(resource, []).append(copy.deepcopy(obj))
+        return Observed(job=copy.deepcopy(self.job), owned=owned, now=self.now)
 
     def reconcile(self, *, stale: bool = False, stop_after: int | None = None) -> Plan:
         """Decide and execute; with `stop_after` the operator dies after so many actions, before the status."""
@@ -92,12 +88,14 @@ class World:
                 service = self.services.get(name)
                 if service is not None and uid_of(service) == uid:
                     del self.services[name]
-            case Apply(resource=resource, object=hpa) if resource == HORIZONTALPODAUTOSCALERS:
-                self.hpa = self._stored(hpa)
-            case Delete(resource=resource) if resource == HORIZONTALPODAUTOSCALERS:
-                self.hpa = None
             case Delete(resource=resource) if resource == self.kind.resource:
                 self.job = None
+            case Create(resource=resource, object=other):
+                self.others.setdefault((resource, name_of(other)), self._stored(other))
+            case Apply(resource=resource, object=other):
+                self.others[resource, name_of(other)] = self._stored(other)
+            case Delete(resource=resource, name=name):
+                self.others.pop((resource, name), None)
             case _:
                 raise AssertionError(f"unknown action {action}")
 

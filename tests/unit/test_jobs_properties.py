@@ -3,76 +3,30 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.unit.jobs_builders import NOW, created_pods, env_of, make_job, plan_for
-from tests.unit.jobs_kinds import Builder
+from tests.unit.jobs_builders import NOW, created_pods, make_job
+from tests.unit.jobs_strategies import EXIT_CODES, pods_of, stored_jobs, valid_jobs
 from tests.unit.jobs_world import World
-from trainshed.api.v1.common import JobKind
-from trainshed.api.v1.tensorflow import TFJOB
-from trainshed.api.v1.xgboost import XGBOOSTJOB
+from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
-from trainshed.kube.meta.plan import Create
-from trainshed.kube.meta.resources import PODS
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.plan import Apply, Create, Delete
+from trainshed.kube.meta.resources import PODS, Resource
 
-POLICIES = st.sampled_from(["OnFailure", "Always", "ExitCode", "Never"])
 WHICH = st.integers(0, 3)
-EXIT_CODES = st.sampled_from([0, 1, 127, 137, 143, None])
-
-RUN_POLICIES = st.fixed_dictionaries(
-    {},
-    optional={
-        "cleanPodPolicy": st.sampled_from(["None", "Running", "All"]),
-        "backoffLimit": st.integers(0, 3),
-        "activeDeadlineSeconds": st.integers(0, 60),
-        "ttlSecondsAfterFinished": st.integers(0, 60),
-        "suspend": st.booleans(),
-    },
-)
-
-
-@st.composite
-def jobs(draw: Any, *, policy: Any = POLICIES, run_policy: Any = RUN_POLICIES) -> dict[str, Any]:
-    """Draw a valid PyTorchJob: with a master, with workers only, or elastic."""
-    shape = draw(st.sampled_from(["master", "workers", "elastic"]))
-    workers = draw(st.integers(0 if shape == "master" else 1, 3))
-    spec = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 4}} if shape == "elastic" else {}
-    return make_job(
-        master=1 if shape == "master" else None,
-        workers=workers or None,
-        policy=draw(policy),
-        spec=spec,
-        **draw(run_policy),
-    )
-
-
-SHAPES: list[tuple[JobKind, dict[str, Any], dict[str, Any]]] = [
-    (TFJOB, {"Worker": 2}, {}),
-    (TFJOB, {"Worker": 2, "PS": 1}, {"successPolicy": "AllWorkers"}),
-    (TFJOB, {"Chief": 1, "Worker": 1, "Evaluator": 1}, {}),
-    (TFJOB, {"Worker": 2, "PS": 1}, {"enableDynamicWorker": True}),
-    (XGBOOSTJOB, {"Master": 1}, {}),
-    (XGBOOSTJOB, {"Master": 1, "Worker": 2}, {}),
-]
-
-
-@st.composite
-def other_jobs(draw: Any) -> dict[str, Any]:
-    """Draw a valid job of a kind other than PyTorchJob."""
-    kind, replicas, spec = draw(st.sampled_from(SHAPES))
-    return Builder(kind).job(replicas, draw(POLICIES), spec=spec, **draw(RUN_POLICIES))
 
 
 class AnyHistory(RuleBasedStateMachine):
     """Users, node, clock and faults act in any order. Left out: two operators at once, foreign objects."""
 
-    @initialize(job=st.one_of(jobs(), other_jobs()))
+    @initialize(job=valid_jobs())
     def begin(self, job: dict[str, Any]) -> None:
         self.world = World(job, NOW)
         self.ended: str | None = None
@@ -276,92 +230,57 @@ def _final(world: World) -> Any:
     return set(world.pods), set(world.services), world.outcome(), world.job["status"]["replicaStatuses"]
 
 
-@given(workers=st.integers(0, 12), nproc=st.sampled_from([None, "auto", "gpu", "1", "4"]))
-def test_ranks_are_exactly_zero_to_world_size(workers: int, nproc: str | None) -> None:
-    """Over all pods each rank is there once, and all agree on the size of the world."""
-    job = make_job(master=1, workers=workers or None, spec={"nprocPerNode": nproc} if nproc else {})
-    envs = [dict(env_of(pod)) for pod in created_pods(plan_for(job)).values()]
-    assert sorted(int(env["RANK"]) for env in envs) == list(range(workers + 1))
-    assert [env["RANK"] for env in envs] == [env["PET_NODE_RANK"] for env in envs]
-    processes = int(nproc) if nproc and nproc.isdecimal() else 1
-    assert {env["WORLD_SIZE"] for env in envs} == {str((workers + 1) * processes)}
-
-
-@given(workers=st.integers(0, 12))
-def test_ranks_of_xgboost_are_exactly_zero_to_world_size(workers: int) -> None:
-    """Over all pods each rank is there once, and the addresses are those of the other pods."""
-    builder = Builder(XGBOOSTJOB)
-    pods = created_pods(builder.plan(builder.job({"Master": 1, "Worker": workers})))
-    envs = [dict(env_of(pod)) for pod in pods.values()]
-    assert sorted(int(env["RANK"]) for env in envs) == list(range(workers + 1))
-    assert {env["WORLD_SIZE"] for env in envs} == {str(workers + 1)}
-    for env in envs:
-        addresses = {env["MASTER_ADDR"], *filter(None, env.get("WORKER_ADDRS", "").split(","))}
-        assert addresses == set(pods)
-
-
-@given(
-    counts=st.fixed_dictionaries(
-        {}, optional={name: st.integers(0, 4) for name in ("Chief", "Evaluator", "PS", "Worker")}
-    ),
-    dynamic=st.booleans(),
-)
-def test_all_pods_of_tensorflow_agree_on_who_is_where(counts: dict[str, int], dynamic: bool) -> None:
-    """Dense, all know the same cluster, which is all pods; sparse, each knows a part of it. All know themselves."""
-    builder = Builder(TFJOB)
-    pods = created_pods(builder.plan(builder.job(counts, spec={"enableDynamicWorker": dynamic})))
-    told = {
-        name: json.loads(dict(env_of(pod))["TF_CONFIG"])
-        for name, pod in pods.items()
-        if "env" in pod["spec"]["containers"][0]
-    }
-    assert len(told) == (0 if len(pods) == 1 else len(pods))
-    for name, config in told.items():
-        task, cluster = config["task"], config["cluster"]
-        assert name == f"train-{task['type']}-{task['index']}"
-        if dynamic:
-            own = cluster["worker"] if task["type"] == "worker" else dict(enumerate(cluster["ps"]))
-            if task["type"] in ("worker", "ps"):
-                assert set(own.values()) == {f"{name}.ns.svc:2222"}
-        else:
-            assert cluster[task["type"]][task["index"]] == f"{name}.ns.svc:2222"
-            assert {host.partition(".")[0] for hosts in cluster.values() for host in hosts} == set(pods)
-
-
 @st.composite
-def any_world(draw: Any) -> tuple[Builder, dict[str, Any], list[dict[str, Any]]]:
-    """Draw a job of another kind, of any spelling and counts, and pods in any state."""
-    kind = draw(st.sampled_from([TFJOB, XGBOOSTJOB]))
-    builder = Builder(kind)
-    types = st.sampled_from([*kind.type_names, "worker", "Helper"])
-    replicas = draw(st.dictionaries(types, st.one_of(st.integers(-1, 3), st.just({}))))
-    spec = draw(
-        st.fixed_dictionaries(
-            {}, optional={"successPolicy": st.text(max_size=3), "enableDynamicWorker": st.booleans()}
-        )
+def worlds(draw: Any, job: Object) -> dict[Resource, list[Object]]:
+    """Draw what stands there: pods in any state, and of all else that the job would make what is ours, or is not."""
+
+    def other(obj: Object) -> Object:
+        metadata = {**obj["metadata"], "uid": "other"}
+        match draw(st.sampled_from(["ours", "foreign", "going"])):
+            case "foreign":
+                metadata["ownerReferences"] = []
+            case "going":
+                metadata["deletionTimestamp"] = "2023-11-14T22:13:20Z"
+        return {**obj, "metadata": metadata}
+
+    owned: dict[Resource, list[Object]] = {PODS: draw(pods_of(job))}
+    for action in decide(Observed(job=job, now=NOW)).actions:
+        if isinstance(action, Create | Apply) and action.resource != PODS and draw(st.booleans()):
+            owned.setdefault(action.resource, []).append(other(action.object))
+    return owned
+
+
+@settings(max_examples=300)
+@given(data=st.data(), job=st.one_of(valid_jobs(), stored_jobs()))
+def test_no_world_of_any_kind_makes_it_raise_or_plan_a_name_twice(data: st.DataObject, job: Object) -> None:
+    owned = data.draw(worlds(job))
+    plan = decide(Observed(job=job, owned=owned, now=NOW))
+    made = Counter(
+        (a.resource, a.object["metadata"]["name"]) for a in plan.actions if isinstance(a, Create | Apply)
     )
-    job = builder.job(replicas, draw(POLICIES), spec=spec if kind is TFJOB else {}, **draw(RUN_POLICIES))
-    phases = st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"])
-    states = st.tuples(st.sampled_from(kind.type_names), st.integers(0, 3), phases, EXIT_CODES, st.booleans())
-    pods = [
-        builder.pod(type_, index, phase, exit_code=code, terminating=going)
-        for type_, index, phase, code, going in draw(st.lists(states, max_size=6))
-    ]
-    return builder, job, pods
+    gone = Counter((a.resource, a.name) for a in plan.actions if isinstance(a, Delete))
+    assert max([*made.values(), *gone.values()], default=1) == 1
+    assert not made.keys() & gone.keys(), "made and deleted at once"
+    assert not {pod["metadata"]["name"] for pod in owned[PODS]} & set(created_pods(plan))
 
 
-@given(world=any_world())
-def test_no_world_of_any_kind_makes_it_raise_or_plan_a_name_twice(
-    world: tuple[Builder, dict[str, Any], list[dict[str, Any]]],
-) -> None:
-    builder, job, pods = world
-    plan = builder.plan(job, *pods)
-    names = Counter((a.resource, a.object["metadata"]["name"]) for a in plan.actions if isinstance(a, Create))
-    assert max(names.values(), default=1) == 1
-    assert not {pod["metadata"]["name"] for pod in pods} & set(created_pods(plan))
+@settings(max_examples=200)
+@given(data=st.data(), job=valid_jobs())
+def test_any_world_settles(data: st.DataObject, job: Object) -> None:
+    """Whatever stands there, a few plans later there is nothing left to do, and so it stays."""
+    world = World(job, NOW)
+    world.pods = {pod["metadata"]["name"]: pod for pod in data.draw(pods_of(job))}
+    world.excuse_all()
+    world.settle()
+    for name in world.named(terminating=True):
+        world.reap(name)
+    world.settle()
+    if world.job is not None:
+        again = decide(world.observe())
+        assert not again.actions and again.status is None
 
 
-@given(job=st.one_of(jobs(), other_jobs()), missing=st.sets(st.integers(0, 3)))
+@given(job=valid_jobs(), missing=st.sets(st.integers(0, 3)))
 def test_a_view_without_some_pods_repeats_their_creation_unchanged(
     job: dict[str, Any], missing: set[int]
 ) -> None:
@@ -371,12 +290,13 @@ def test_a_view_without_some_pods_repeats_their_creation_unchanged(
     first = created_pods(world.reconcile())
     observed = world.observe()
     kept = [pod for i, pod in enumerate(observed.owned[PODS]) if i not in missing]
-    again = created_pods(plan_for(world.job or {}, kept, now=NOW - 1))
+    partial = msgspec.structs.replace(observed, owned={**observed.owned, PODS: kept}, now=NOW - 1)
+    again = created_pods(decide(partial))
     gone = {pod["metadata"]["name"] for i, pod in enumerate(observed.owned[PODS]) if i in missing}
     assert again == {name: first[name] for name in gone}
 
 
-@given(job=st.one_of(jobs(), other_jobs()))
+@given(job=valid_jobs())
 def test_decide_changes_nothing_that_it_is_given(job: dict[str, Any]) -> None:
     """Objects come from shared caches."""
     world = World(job, NOW)
