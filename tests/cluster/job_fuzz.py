@@ -25,7 +25,7 @@ from trainshed.sdk.check import examine
 from trainshed.sdk.errors import UserError
 from trainshed.testing.builders import JOB_KINDS
 
-_FIELD = re.compile(r"\b(apiVersion|kind|metadata|spec|status)\b|unknown field \"", re.IGNORECASE)
+_FIELD = re.compile(r"\b(api ?version|kind|metadata|namespace|spec|status)\b|unknown field \"", re.IGNORECASE)
 
 
 @asynccontextmanager

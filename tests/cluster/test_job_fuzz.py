@@ -1,6 +1,6 @@
 """Manifests of every kind with one to three wrong things: taken, or refused at a field, and never a traceback.
 
-A few hundred, always the same; `python -m bench.fuzz` does any number.
+Some hundreds, always the same; `python -m bench.fuzz` does any number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.cluster.job_fuzz import by_check, by_the_server, examined, fuzzed_ser
 from tests.fakes.manifests import mutant, mutants, whole
 from trainshed.testing.builders import JOB_KINDS
 
-COUNT = 420
+COUNT = 280
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.api import FakeApi
-from tests.fakes.operator_world import World
+from tests.fakes.operator_world import World, now
 from tests.fakes.training import (
     JOBS,
     PODS,
@@ -209,6 +209,34 @@ def test_a_pod_that_has_taken_the_name_of_a_deleted_one_is_not_hit() -> None:
         await executor.execute(world.job, plan)
         pod = world.api.objects[f"{PODS}/job-worker-0"]
         assert "deletionTimestamp" not in pod["metadata"]
+        await world.close()
+
+    run_virtual(main())
+
+
+def test_a_deletion_that_is_refused_although_nothing_has_changed_is_tried_again() -> None:
+    """A conflict with nothing in its place: no event would come that brings the job back."""
+
+    class Contended(FakeApi):
+        refusals = 0
+
+        async def request(self, request: Request) -> Response:
+            if request.method == "DELETE" and request.path.endswith("/pytorchjobs/job") and not self.refusals:
+                self.refusals += 1
+                error = ApiError(409, "Conflict", "Operation cannot be fulfilled")
+                return Response(409, {}, msgspec.json.encode(error.status()))
+            return await super().request(request)
+
+    async def main() -> None:
+        world = World()
+        contended = Contended(now)
+        contended.objects, contended.log = world.api.objects, world.api.log
+        world.api = world.kubelet._api = contended
+        await world.start()
+        await contended.put(f"{JOBS}/job", **make_job(ttlSecondsAfterFinished=5))
+        await world.until(
+            "the job is deleted after its time to live", lambda: not world.job and contended.refusals == 1
+        )
         await world.close()
 
     run_virtual(main())

@@ -5,7 +5,7 @@ creations is written all the same: it says what was observed. A process that die
 state from which the next reconcile goes on:
 
     create again  → AlreadyExists; the object is ours (controller uid), so it counts as created
-    delete again  → NotFound, or Conflict on the uid precondition; someone was faster, which is fine
+    delete again  → NotFound, or Conflict as another object has the name; someone was faster, which is fine
     status again  → Conflict on resourceVersion when the view was old; reconcile again
 
 Before a plan creates anything, the job is read once more past the cache. A process that starts up, or takes
@@ -160,14 +160,25 @@ class Executor:
             await self._client.delete(target.resource, target.name, target.namespace, uid=target.uid)
             changed = True
         except ApiError as error:
-            # Conflict: the uid precondition; the object we saw is gone and another has its name.
-            if error.code != 404 and error.reason != "Conflict":
+            # Conflict: the uid precondition; the object we saw is gone and another has its name. If it is there all
+            # the same, something else was in the way: no event would come for it, so it is tried again.
+            if error.code != 404 and (error.reason != "Conflict" or await self._is_there(target)):
                 raise
             changed = False
         informer = self._informers.get(target.resource)
         if informer is not None:
             self._own.deleting(key_of(job), informer, target.namespace, target.name, target.uid)
         return changed
+
+    async def _is_there(self, target: Delete) -> bool:
+        """Return whether the very object is there, and not on its way out."""
+        try:
+            found = await self._client.get(target.resource, target.name, target.namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return False
+        return uid_of(found) == target.uid and not is_terminating(found)
 
     def _wrote(self, job: Object, resource: Resource, written: Object) -> None:
         """Have the job wait until the mirror of a watched resource shows what was written."""
