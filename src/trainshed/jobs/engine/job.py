@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,6 +19,8 @@ from trainshed.kube.meta.objects import (
     status_of,
     uid_of,
 )
+
+T = TypeVar("T")
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -57,6 +60,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[Replica, ...]
     spec: Any
     document: Object
+    _computed: dict[object, Any] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(
@@ -104,6 +108,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def total_replicas(self) -> int:
         """The number of pods over all replica types."""
         return sum(replica.count for replica in self.replicas)
+
+    def once(self, what: object, compute: Callable[[], T]) -> T:
+        """Return what `compute` returns, which is called once per job: of a thousand pods, all are told the same.
+
+        `what` names it among all that is computed for the job. Nothing may change the value.
+        """
+        if what not in self._computed:
+            self._computed[what] = compute()
+        value: T = self._computed[what]
+        return value
 
     def replica(self, type_: str) -> Replica | None:
         """Return the replica type, None when the job does not have it."""

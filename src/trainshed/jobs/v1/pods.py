@@ -8,7 +8,7 @@ from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import ContainerPatch, Framework, Phase, PodPatch
-from trainshed.kube.meta.objects import Object, copy_tree, metadata_of, objects, section, spec_of, texts
+from trainshed.kube.meta.objects import Object, metadata_of, objects, section, spec_of, texts
 from trainshed.kube.meta.pods import container_named
 
 
@@ -26,13 +26,14 @@ def pod(
 ) -> Object:
     """Return the pod: the template, over it what the phases add in their order, and what makes it this replica.
 
-    The template's variables come first and ours are appended, so that ours win where a name repeats.
+    The template's variables come first and ours are appended, so that ours win where a name repeats. What no phase
+    changes is shared with the template, and with the other pods of its type: nothing may change a pod.
 
     Raises:
         Conflict: two phases set the same place.
     """
-    template = copy_tree(replica.template)
-    spec = spec_of(template)
+    template = replica.template
+    spec = _own_spec(template)
     patches = [phase.patch(job, replica, index, options) for phase in phases]
     if len(patches) > 1:
         _refuse_conflicts(job, spec, phases, patches)
@@ -55,6 +56,15 @@ def pod(
     if framework.copies_finalizers and template_metadata.get("finalizers"):
         metadata["finalizers"] = template_metadata["finalizers"]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _own_spec(template: Object) -> Object:
+    """Return the spec of a template with containers of its own; deeper parts are replaced, never changed."""
+    spec = dict(spec_of(template))
+    for field in ("containers", "initContainers"):
+        if isinstance(spec.get(field), list):
+            spec[field] = [dict(one) if isinstance(one, dict) else one for one in spec[field]]
+    return spec
 
 
 def pod_restart_policy(replica: Replica) -> str:
@@ -82,7 +92,7 @@ def _add(job: Job, spec: Object, patch: PodPatch) -> None:
 
 def _append(parent: Object, field: str, more: Sequence[Object]) -> None:
     if more:
-        parent[field] = [*objects(parent, field), *copy_tree(list(more))]
+        parent[field] = [*objects(parent, field), *more]
 
 
 def _selected(job: Job, spec: Object, part: ContainerPatch) -> list[Object]:

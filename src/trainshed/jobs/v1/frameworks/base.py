@@ -190,9 +190,7 @@ class Framework(Phase):
 
         By default those of the training container, sorted by name; unnamed ones collapse into the last, all are TCP.
         """
-        container = container_named(spec_of(replica.template), job.kind.container_name) or {}
-        ports = {str(p.get("name") or ""): p.get("containerPort") for p in objects(container, "ports")}
-        return tuple({"name": n, "port": p} if n else {"port": p} for n, p in sorted(ports.items()))
+        return job.once(("service ports", replica.type), lambda: _service_ports(job, replica))
 
     # Judgement.
 
@@ -267,6 +265,12 @@ class Framework(Phase):
         return exit_events(job, seen.children)
 
 
+def _service_ports(job: Job, replica: Replica) -> tuple[Object, ...]:
+    container = container_named(spec_of(replica.template), job.kind.container_name) or {}
+    ports = {str(p.get("name") or ""): p.get("containerPort") for p in objects(container, "ports")}
+    return tuple({"name": n, "port": p} if n else {"port": p} for n, p in sorted(ports.items()))
+
+
 def variable(name: str, value: str) -> Object:
     """Return an EnvVar; the wire form of an empty value is no value."""
     return {"name": name, "value": value} if value else {"name": name}
@@ -277,6 +281,11 @@ def port_of(job: Job, replica: Replica | None) -> int:
 
     Raises ValueError for a kind whose pods do not listen.
     """
+    type_ = None if replica is None else replica.type
+    return job.once(("port", type_), lambda: _port_of(job, replica))
+
+
+def _port_of(job: Job, replica: Replica | None) -> int:
     declared = job.kind.port
     if declared is None:
         raise ValueError(f"a {job.kind.name} has no port")

@@ -89,6 +89,12 @@ def environment(job: Job, replica: Replica, index: int) -> Iterator[tuple[str, s
 
 def _config(job: Job, replica: Replica, index: int) -> str:
     """Return all replicas with their addresses, and which of them this one is, as JSON with sorted types."""
+    task = _json({"type": replica.slug, "index": index})
+    return f'{job.once("cluster", lambda: _cluster(job))},"task":{task}}}'
+
+
+def _cluster(job: Job) -> str:
+    """Return the part of the JSON that all pods have in common, which stands first."""
     replicas = sorted(job.replicas, key=lambda replica: replica.slug)
     cluster: Object = {
         one.slug: [{"url": job.child_name(one.type, i), "port": port_of(job, one)} for i in range(one.count)]
@@ -97,8 +103,11 @@ def _config(job: Job, replica: Replica, index: int) -> str:
     labels = {
         one.slug: texts(metadata_of(one.template), "annotations").get(_TUNER_KEY, "") for one in replicas
     }
-    task = {"type": replica.slug, "index": index}
-    return json.dumps({"cluster": cluster, "labels": labels, "task": task}, separators=(",", ":"))
+    return f'{{"cluster":{_json(cluster)},"labels":{_json(labels)}'
+
+
+def _json(value: Object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _count(job: Job, type_: str) -> int:

@@ -129,7 +129,7 @@ class PyTorch(Framework):
         waits = replica.type == WORKER and job.replica(MASTER) is not None
         return PodPatch(
             containers=(ContainerPatch(env=env),),
-            init_containers=tuple(_options(options).init_containers(job.child_name(MASTER, 0)))
+            init_containers=job.once("init containers", lambda: _init_containers(job, options))
             if waits
             else (),
         )
@@ -223,6 +223,10 @@ def _elastic_environment(job: Job, policy: ElasticPolicy) -> Iterator[tuple[str,
 
 def _called(job: Job) -> str:
     return job.name if job.replica(MASTER) is not None else f"{job.namespace}/{job.name}"
+
+
+def _init_containers(job: Job, options: OperatorOptions) -> tuple[Object, ...]:
+    return tuple(_options(options).init_containers(job.child_name(MASTER, 0)))
 
 
 def _options(options: OperatorOptions) -> PyTorchOptions:

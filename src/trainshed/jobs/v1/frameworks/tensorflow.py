@@ -72,7 +72,7 @@ class TensorFlow(Framework):
             return PodPatch()
         domain = _options(options).domain
         config = _sparse if job.spec.enable_dynamic_worker else _dense
-        text = json.dumps(config(job, replica, index, domain), separators=(",", ":"))
+        text = config(job, replica, index, domain)
         return PodPatch(containers=(ContainerPatch(of="training", env=(variable("TF_CONFIG", text),)),))
 
     def has_succeeded(self, job: Job, leader: Replica, seen: Seen) -> bool:
@@ -126,23 +126,32 @@ def _first_worker_is_done(seen: Seen) -> bool:
     return pod is not None and pod_phase(pod) == "Succeeded" and exit_code(pod, TFJOB.container_name) == 0
 
 
-def _dense(job: Job, replica: Replica, index: int, domain: str) -> Object:
-    """Return the whole cluster, types in alphabetical order."""
-    cluster = {r.slug: _hosts(job, r, domain) for r in sorted(job.replicas, key=lambda r: r.slug)}
-    return {"cluster": cluster, "task": {"type": replica.slug, "index": index}, "environment": "cloud"}
+def _dense(job: Job, replica: Replica, index: int, domain: str) -> str:
+    """Return the whole cluster, types in alphabetical order, as JSON. What is the same for all is written once."""
+
+    def cluster() -> str:
+        return _json({r.slug: _hosts(job, r, domain) for r in sorted(job.replicas, key=lambda r: r.slug)})
+
+    task = _json({"type": replica.slug, "index": index})
+    return f'{{"cluster":{job.once("cluster", cluster)},"task":{task},"environment":"cloud"}}'
 
 
-def _sparse(job: Job, replica: Replica, index: int, domain: str) -> Object:
-    """Return what one pod may know of a cluster whose workers come and go."""
+def _sparse(job: Job, replica: Replica, index: int, domain: str) -> str:
+    """Return what one pod may know of a cluster whose workers come and go, as JSON."""
     servers = job.replica(PS)
     worker: Object = {}
-    ps: list[str] | None = []
+    ps = "[]"
     if replica.type == WORKER:
         worker[str(index)] = _host(job, replica, index, domain)
-        ps = None if servers is None else _hosts(job, servers, domain)
+        ps = job.once("servers", lambda: _json(None if servers is None else _hosts(job, servers, domain)))
     elif replica.type == PS:
-        ps = [_host(job, replica, index, domain)]
-    return {"cluster": {"worker": worker, "ps": ps}, "task": {"type": replica.slug, "index": index}}
+        ps = _json([_host(job, replica, index, domain)])
+    task = _json({"type": replica.slug, "index": index})
+    return f'{{"cluster":{{"worker":{_json(worker)},"ps":{ps}}},"task":{task}}}'
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _hosts(job: Job, replica: Replica, domain: str) -> list[str]:

@@ -65,4 +65,8 @@ def environment(job: Job, replica: Replica, index: int) -> Iterator[tuple[str, s
     yield "PYTHONUNBUFFERED", "1"
     if total > 1:
         yield "WORKER_PORT", str(port_of(job, job.replica(WORKER)))
-        yield "WORKER_ADDRS", ",".join(job.child_name(WORKER, i) for i in range(total - 1))
+        yield "WORKER_ADDRS", job.once("addresses", lambda: _worker_addresses(job))
+
+
+def _worker_addresses(job: Job) -> str:
+    return ",".join(job.child_name(WORKER, i) for i in range(job.total_replicas - 1))
