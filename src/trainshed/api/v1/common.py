@@ -92,7 +92,10 @@ class JobKind(Kind, frozen=True, kw_only=True, dict=True):
 
     def replica_type(self, name: str) -> ReplicaType:
         """Return the declaration of a replica type; an unknown one is like any other."""
-        return next((t for t in self.replica_types if t.name == name), ReplicaType(name=name))
+        for type_ in self.replica_types:
+            if type_.name == name:
+                return type_
+        return ReplicaType(name=name)
 
 
 def worker_scale(replica_specs_field: str) -> ScalePaths:

@@ -28,6 +28,8 @@ from trainshed.kube.meta.plan import Event
 _TUNER_KEY = "tuner-server-key"
 """The annotation of a template that tells a tuner which servers are its own."""
 
+_json = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class MX(Framework):
     """The framework of MXJob."""
@@ -104,10 +106,6 @@ def _cluster(job: Job) -> str:
         one.slug: texts(metadata_of(one.template), "annotations").get(_TUNER_KEY, "") for one in replicas
     }
     return f'{{"cluster":{_json(cluster)},"labels":{_json(labels)}'
-
-
-def _json(value: Object) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def _count(job: Job, type_: str) -> int:

@@ -34,6 +34,8 @@ from trainshed.kube.meta.pods import phase as pod_phase
 
 _DOMAIN = "tf-cluster-domain"
 
+_json = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class TensorFlowOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator's flags say about TFJobs. `domain` ends the host names in `TF_CONFIG`; empty for none."""
@@ -148,10 +150,6 @@ def _sparse(job: Job, replica: Replica, index: int, domain: str) -> str:
         ps = _json([_host(job, replica, index, domain)])
     task = _json({"type": replica.slug, "index": index})
     return f'{{"cluster":{{"worker":{_json(worker)},"ps":{ps}}},"task":{task}}}'
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def _hosts(job: Job, replica: Replica, domain: str) -> list[str]:
