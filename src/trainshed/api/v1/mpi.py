@@ -126,9 +126,12 @@ def _type_errors(key: str, replica: Object, path: str) -> Iterator[FieldError]:
             if not container.get(field):
                 detail = f"MPIReplicaSpec is not valid: {word} is undefined in the container of {key}"
                 yield Sentence(f"{where}[{index}].{field}", REQUIRED, None, detail)
-    if key == LAUNCHER and replica.get("replicas") not in (None, 1):
+    count = replica.get("replicas")
+    if key == LAUNCHER and count not in (None, 1):
         detail = "MPIReplicaSpec is not valid: There must be only 1 launcher replica"
         yield Sentence(f"{path}.replicas", FORBIDDEN, None, detail)
+    elif isinstance(count, int) and count > rules.MAX_REPLICAS:
+        yield FieldError(f"{path}.replicas", FORBIDDEN, None, f"must be at most {rules.MAX_REPLICAS}")
 
 
 def _policy_warnings(spec: Object) -> Iterator[str]:
