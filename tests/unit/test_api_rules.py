@@ -14,11 +14,13 @@ import pytest
 from tests.fakes.manifests import whole
 from trainshed.api.v1.common import JobKind
 from trainshed.api.verdict import FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED
+from trainshed.jobs.engine.model import Observed
+from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object
 from trainshed.testing.builders import JOB_KINDS
 
 Said: TypeAlias = tuple[str, str, str]
-"""Path, type and beginning of the detail. `M` is the map of replicas, `C` the containers of the type that is changed."""
+"""Path, type, beginning of the detail. `M` is the map of replicas, `C` the containers of the type that is changed."""
 
 WEBHOOKS = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MXJob")
 """Kinds whose rules are worded alike; MPIJob has its own sentences."""
@@ -302,3 +304,12 @@ def test_rule(kind: JobKind, rule: Rule) -> None:
 
 def test_every_kind_has_its_rules() -> None:
     assert {name for rule in RULES for name in rule.said} == set(JOB_KINDS) == set(CHANGED)
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS.values(), ids=list(JOB_KINDS))
+def test_an_absurd_count_that_was_stored_all_the_same_costs_nothing(kind: JobKind) -> None:
+    """`scale` asks no webhook: what lists all replicas must not be made of such a job."""
+    job = whole(kind.name)
+    replicas(job, kind)["Worker"]["replicas"] = 2**31 - 1
+    plan = decide(Observed(job=job, now=1_800_000_000.0))
+    assert plan.actions == () and "must be at most 10000" in plan.events[0].message
