@@ -136,6 +136,14 @@ def test_capabilities_decide():
     ]
 
 
+def test_a_user_who_cannot_run_the_nodes_python_is_told():
+    pod = make_pod(make_container(securityContext={"runAsUser": 1000}))
+    ((path, why),) = unsupported_fields(pod, Capabilities(python_of="/root/venv"))
+    assert path == "spec.containers[0].securityContext.runAsUser"
+    assert "/root/venv are root's alone to run" in why
+    assert paths(make_pod(make_container()), python_of="/root/venv") == []
+
+
 def test_dns_policies():
     cluster = sandbox_spec(make_pod(), NETWORK)
     assert cluster.nameservers == ("10.88.0.1",)

@@ -72,9 +72,9 @@ def search_path(prefix: str, tools: str = "") -> str:
     return ":".join([*parts, tools] if tools else parts)
 
 
-def base_environment(hostname: str, path: str, *, tty: bool) -> dict[str, str]:
+def base_environment(hostname: str, path: str, *, tty: bool, home: str = "/root") -> dict[str, str]:
     """Return what a container runtime sets by itself."""
-    base = {"PATH": path, "HOSTNAME": hostname, "HOME": "/root"}
+    base = {"PATH": path, "HOSTNAME": hostname, "HOME": home}
     if tty:
         base["TERM"] = "xterm"
     return base

@@ -119,6 +119,12 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
     )
 
 
+def user_of(shared: Object, own: Object) -> int | None:
+    """Return the uid that securityContexts of a pod and its container ask for."""
+    value = own.get("runAsUser", shared.get("runAsUser"))
+    return int(value) if value is not None else None
+
+
 def is_unconfined(shared: Object, own: Object) -> bool:
     """Return whether a container runs without the filter of system calls; securityContexts of its pod and its own.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import shutil
 from pathlib import Path
 
@@ -27,7 +28,13 @@ from trainshed.cluster.node.pod.environment import (
     thread_environment,
 )
 from trainshed.cluster.node.pod.nodecontext import NodeContext
-from trainshed.cluster.node.pod.sandboxspec import ContainerParts, container_spec, hostname, sandbox_spec
+from trainshed.cluster.node.pod.sandboxspec import (
+    ContainerParts,
+    container_spec,
+    hostname,
+    sandbox_spec,
+    user_of,
+)
 from trainshed.cluster.node.references import Reference, References, read
 from trainshed.cluster.node.volumes import registry
 from trainshed.cluster.node.volumes.manager import VolumeManager
@@ -118,7 +125,12 @@ class PodStarter:
             declared = container_environment(pod, container, around)
             indexes = context.allocated.get(self._uid, {}).get(container["name"], ())
             devices = gpu.environment(indexes) if context.gpus else {}
-            base = base_environment(hostname(pod), context.search_path, tty=bool(container.get("tty")))
+            base = base_environment(
+                hostname(pod),
+                context.search_path,
+                tty=bool(container.get("tty")),
+                home=self._home(pod, container),
+            )
             base |= thread_environment(declared, os.cpu_count() or 1)
             env = {**base, **proxy_environment(context.options.egress), **image.env, **devices, **declared}
             path = env["PATH"]
@@ -177,6 +189,19 @@ class PodStarter:
         if allocation:
             context.allocated[self._uid] = allocation
             gpu.save(context.paths.devices(self._uid), allocation)
+
+    def _home(self, pod: Object, container: Object) -> str:
+        """Return the home directory: as in container runtimes that of /etc/passwd, here the machine's, or /.
+
+        Where all users of a pod stand for the caller, all have root's, which is theirs.
+        """
+        uid = user_of(section(pod["spec"], "securityContext"), section(container, "securityContext"))
+        if not uid or not self._context.options.capabilities.user_mapping:
+            return "/root"
+        try:
+            return pwd.getpwuid(uid).pw_dir
+        except KeyError:
+            return "/"
 
     def _refuse_root(self, pod: Object, container: Object) -> None:
         """Refuse an explicit root user where the pod forbids root, as the kubelet does."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
+import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -27,18 +29,22 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     `user_mapping`: other users than root exist inside (the node runs as root, or newuidmap and subordinate
     ids are set up). `enforces_limits`: CPU and memory limits hold (delegated cgroups). `of_root`: the cluster is
-    run by the machine's root, who is root in pods, too.
+    run by the machine's root, who is root in pods, too. `python_of`: the node's Python environment where only its
+    owner may enter it, else empty.
     """
 
     user_mapping: bool = True
     enforces_limits: bool = False
     of_root: bool = False
+    python_of: str = ""
 
 
 def local_capabilities() -> Capabilities:
     """Return what this machine can do: looks at the user and at the tools that map ids for others."""
     if os.geteuid() == 0:
-        return Capabilities(user_mapping=True, of_root=True)
+        prefix = Path(sys.prefix)
+        closed = any(not place.stat().st_mode & stat.S_IXOTH for place in (prefix, *prefix.parents))
+        return Capabilities(user_mapping=True, of_root=True, python_of=str(prefix) if closed else "")
     name = getpass.getuser()
     tools = all(shutil.which(tool) for tool in ("newuidmap", "newgidmap"))
     ranges = all(_has_subordinate_ids(Path(path), name) for path in ("/etc/subuid", "/etc/subgid"))
@@ -76,6 +82,9 @@ USER_NAMESPACE = "pods share one user namespace, which is not the machine's"
 OVERHEAD = "sandboxes have no overhead that is accounted for"
 POD_RESOURCES = (
     "resources of a pod as a whole are neither reserved nor enforced; those of its containers are reserved"
+)
+OTHERS_PYTHON = (
+    "programs of {} are root's alone to run: this user finds the system's Python, with other packages"
 )
 IMAGE_USER = "the image's user is unknown: without runAsUser the container runs as root of its sandbox"
 NO_PULL = "images are not pulled, so nobody needs credentials"
@@ -216,6 +225,8 @@ def _security(context: Object, path: str, own: Object, capabilities: Capabilitie
         for field in ("runAsUser", "runAsGroup"):
             if context.get(field):
                 yield f"{path}.{field}", NO_USERS
+    if context.get("runAsUser") and capabilities.python_of:
+        yield f"{path}.runAsUser", OTHERS_PYTHON.format(capabilities.python_of)
     if context.get("runAsNonRoot") and not context.get("runAsUser"):
         yield f"{path}.runAsNonRoot", IMAGE_USER
     if section(context, "seccompProfile").get("type") == "Localhost":
