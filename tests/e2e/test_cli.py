@@ -496,3 +496,31 @@ def test_down_says_which_jobs_it_stops(make_cluster: Callable[..., Cluster], sha
         while "the cluster was stopped, and with it the job's pods" not in read_line(following):
             pass
         following.kill()
+
+
+def test_completion_of_the_plugin_of_kubectl(idle: Cluster) -> None:
+    """kubectl asks `kubectl_complete-trainshed`, which ends with what else may be offered (0: files, too)."""
+    program = "import sys; from trainshed.cli.completion import main; sys.argv[1:] = ['su']; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=idle.environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.split(), done.stderr) == (["suspend", ":0"], "")
+
+
+def test_an_unreachable_cluster_is_not_told_to_start(idle: Cluster) -> None:
+    config = idle.scratch / "config"
+    config.write_text(
+        json.dumps(
+            {
+                "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    err = idle.trainshed("list", "--kubeconfig", str(config)).failed(
+        "error: the API server does not answer: https://127.0.0.1:1",
+        "hint: the cluster of that kubeconfig must be reachable from here",
+    )
+    assert len(err.splitlines()) == 2

@@ -98,6 +98,7 @@ def test_a_job_of_the_same_name_in_another_namespace_is_another_job(
 VISITOR = """
 import json, os, subprocess, sys, urllib.request
 import requests
+from kubeflow.training import TrainingClient
 from kubernetes import client, config
 
 def by_urllib(url):
@@ -121,6 +122,7 @@ for host in sys.argv[1:]:
 config.load_incluster_config()
 pods = client.CoreV1Api().list_namespaced_pod(os.environ["NAMESPACE"]).items
 seen["pods"] = sorted(pod.metadata.name for pod in pods)
+seen["jobs"] = TrainingClient().list_jobs(namespace=os.environ["NAMESPACE"])
 account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 for api in ("kubernetes.default", "kubernetes.default.svc", os.environ["KUBERNETES_SERVICE_HOST"]):
     answer = requests.get(
@@ -150,7 +152,7 @@ def test_clients_in_a_pod_reach_services_pods_and_the_api_with_the_variables_tha
     for namespace in (here, there):
         wait = ("wait", "--for=condition=Ready", "pod/web", "--timeout=30s", "-n", namespace)
         cluster.kubectl(*wait).ok()
-    cluster.kubectl("create", "role", "look", "--verb=list", "--resource=pods").ok()
+    cluster.kubectl("create", "role", "look", "--verb=list", "--resource=pods,pytorchjobs.kubeflow.org").ok()
     binding = ("create", "rolebinding", "look", "--role=look", f"--serviceaccount={here}:default")
     cluster.kubectl(*binding).ok()
 
@@ -173,7 +175,7 @@ def test_clients_in_a_pod_reach_services_pods_and_the_api_with_the_variables_tha
     )
 
     seen = json.loads(cluster.logs("visitor")[-1])
-    assert seen.pop("pods") == ["visitor", "web"]
+    assert (seen.pop("pods"), seen.pop("jobs")) == (["visitor", "web"], [])
     for api in ("kubernetes.default", "kubernetes.default.svc", "10.96.0.1"):
         assert seen.pop(api) == 200
     ways = ("by_urllib", "by_curl", "by_requests")

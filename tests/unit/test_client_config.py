@@ -186,3 +186,11 @@ async def test_exec_plugin_failures_say_why(tmp_path: Path) -> None:
 def test_unusable_exec_credentials(output: bytes, message: str) -> None:
     with pytest.raises(TransportError, match=message):
         parse_exec_credential(output, "plugin")
+
+
+def test_a_kubeconfig_that_is_no_yaml_is_said_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text("a: [b\nc: d: e\n")
+    with pytest.raises(ConfigError) as refused:
+        config.load_kubeconfig(str(file))
+    assert str(refused.value).startswith(f"{file}:2: not YAML: ") and "\n" not in str(refused.value)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainshed.cluster.scheduler.placement import Bind, Observed, decide, place
+from trainshed.cluster.scheduler.placement import Bind, Observed, _readable, decide, place
 from trainshed.cluster.scheduler.predicates import tolerated
 from trainshed.cluster.scheduler.requests import pod_requests, used_by
 
@@ -260,3 +260,17 @@ def test_init_containers_count_by_their_peak_only() -> None:
         {"name": "b", "resources": {"limits": {"cpu": "2"}}},
     ]
     assert pod_requests(pod)["cpu"] == Decimal(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "text"),
+    [
+        ("memory", 900 * 2**30, "900Gi"),
+        ("memory", 25198923776, "23.5Gi"),
+        ("memory", 512, "512"),
+        ("ephemeral-storage", 3 * 2**20, "3Mi"),
+        ("cpu", 2, "2"),
+    ],
+)
+def test_amounts_are_for_people(name: str, amount: int, text: str) -> None:
+    assert _readable(name, Decimal(amount)) == text

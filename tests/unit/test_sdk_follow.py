@@ -182,3 +182,71 @@ def test_what_the_operator_could_not_do_is_said() -> None:
 
     run_virtual(main())
     assert view.events == ["FailedCreatePod: no PriorityClass"], "once, and nobody else is blamed"
+
+
+class Watching(Recording):
+    """Also keeps under which name lines came, and what was shown last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under: list[str] = []
+        self.last: Snapshot | None = None
+
+    async def lines(self, replica: str, lines: Sequence[str]) -> None:
+        self.under.append(replica)
+        await super().lines(replica, lines)
+
+    def update(self, snapshot: Snapshot) -> None:
+        self.last = snapshot
+
+
+def follow_pods(job: Object, *pods: Object, lines: Sequence[str]) -> Watching:
+    """Return what a follow shows of a job with these pods, each of which has printed the lines."""
+    api, view = Api(), Watching()
+    api.log_lines = list(lines)
+
+    async def main() -> None:
+        made = await api.put(f"{JOBS}/job", **job)
+        for pod in pods:
+            pod["metadata"]["ownerReferences"] = [{"uid": made["metadata"]["uid"], "controller": True}]
+            await api.put(f"{PODS}/{pod['metadata']['name']}", **pod)
+        following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, made, view).run())
+        await asyncio.sleep(3)
+        following.cancel()
+        await asyncio.wait([following])
+
+    run_virtual(main())
+    return view
+
+
+def a_pod(index: int, kind: str, *containers: str) -> Object:
+    """Return a worker's pod whose containers of that kind of status run."""
+    name = f"job-worker-{index}"
+    labels = {
+        "training.kubeflow.org/job-name": "job",
+        "training.kubeflow.org/replica-type": "worker",
+        "training.kubeflow.org/replica-index": str(index),
+    }
+    running = [{"name": container, "state": {"running": {}}} for container in containers]
+    return {
+        "metadata": {"name": name, "namespace": "ns", "labels": labels},
+        "status": {"phase": "Running", kind: running},
+    }
+
+
+def test_init_containers_of_the_job_are_heard_and_those_of_the_operator_are_not() -> None:
+    job = make_job()
+    (replicas,) = [spec for name, spec in job["spec"].items() if name.endswith("ReplicaSpecs")]
+    for spec in replicas.values():
+        spec["template"]["spec"]["initContainers"] = [{"name": "fetch", "image": "i"}]
+    view = follow_pods(job, a_pod(0, "initContainerStatuses", "init-pytorch", "fetch"), lines=["Downloading"])
+    assert (view.under, view.seen) == (["worker-0/fetch"], ["Downloading"])
+
+
+def test_progress_is_of_the_first_replica_and_time_is_the_logs_own() -> None:
+    job = {**make_job(), "status": {"startTime": "2026-01-01T00:00:00Z"}}
+    pods = [a_pod(index, "containerStatuses", "pytorch") for index in (1, 0)]
+    view = follow_pods(job, *pods, lines=["loss: 2", "loss: 1"])
+    assert view.last is not None and view.last.started_at == 1767225600.0
+    assert view.last.progress.losses == (2.0, 1.0), "not those of both"
+    assert view.last.progress.told_at == 1767225600.0, "not when it was read"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from trainshed.client.client import Client
 
-_SECONDS = 2.0
+_SECONDS = 5.0
 """How long a shell may be kept waiting."""
 
 Shell = Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]
@@ -73,3 +76,19 @@ def _asked(ctx: typer.Context, names: Callable[[Client], Awaitable[list[str]]], 
     ):  # a shell in the middle of a line is no place for messages: there is just nothing to offer
         return []
     return sorted({name for name in found if name.startswith(incomplete)})
+
+
+def main() -> None:
+    """Complete the words after `kubectl trainshed`, as kubectl asks its plugins: offers, then what else to offer.
+
+    Installed as `kubectl_complete-trainshed`. Protocol: kubectl, pkg/cmd/plugin.
+    """
+    words = sys.argv[1:]
+    asked = {
+        "_TRAINSHED_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(("trainshed", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    command = [sys.executable, "-m", "trainshed.cli.main"]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    sys.stdout.write(done.stdout.rstrip("\n") + ("\n" if done.stdout.strip() else "") + ":0\n")

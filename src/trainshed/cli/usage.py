@@ -15,7 +15,7 @@ _WRONG_USAGE = 2
 def run(app: typer.Typer) -> int:
     """Run the command line; return its exit code."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="trainshed", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except Exception as error:

@@ -232,6 +232,9 @@ def _merge(files: list[Path]) -> tuple[_Entries, _Entries, dict[str, dict[str, A
             for entry in document.get("contexts") or ():
                 contexts.setdefault(entry["name"], section(entry, "context"))
             current = current or document.get("current-context") or ""
+        except yaml.MarkedYAMLError as error:
+            line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+            raise ConfigError(f"{file}{line}: not YAML: {error.problem or error.context}") from error
         except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"cannot read kubeconfig {file}: {error}") from error
     return clusters, users, contexts, current

@@ -167,6 +167,18 @@ def load_after(pod: Object, node: Object, used: Mapping[str, Decimal]) -> Decima
     return max(shares, default=Decimal(0))
 
 
+_IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
+
+
+def _readable(name: str, amount: Decimal) -> str:
+    """Return an amount for people: bytes in the largest binary unit of which there is one, to a tenth."""
+    if name.startswith(_IN_BYTES):
+        for power, unit in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+            if amount >= 1024**power:
+                return f"{float(amount / 1024**power):.1f}".removesuffix(".0") + unit
+    return quantity.canonical(str(amount))
+
+
 def _offers(
     pod: Object,
     nodes: Sequence[Object],
@@ -188,7 +200,6 @@ def _offers(
             for node in nodes
         ]
         parts.append(
-            f"{name}: requested {quantity.canonical(str(amount))}, most free on one node "
-            f"{quantity.canonical(str(max(free)))}"
+            f"{name}: requested {_readable(name, amount)}, most free on one node {_readable(name, max(free))}"
         )
     return f" ({'; '.join(parts)})" if parts else ""
