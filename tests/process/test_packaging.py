@@ -74,6 +74,7 @@ def test_metadata(unpacked: Path) -> None:
     assert dict(scripts["console_scripts"]) == {
         "trainshed": "trainshed.cli.main:main",
         "kubectl-trainshed": "trainshed.cli.main:main",
+        "kubectl_complete-trainshed": "trainshed.cli.completion:main",
     }
 
 
