@@ -11,7 +11,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from bench import allreduce, coldstart, gang, loop, notebooks, shim, training
+from bench import allreduce, coldstart, gang, loop, notebooks, pipelines, shim, training
 from bench.measure import Figure, circumstances, table
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +34,7 @@ def main() -> None:
     figures += loop.measure(repetitions=1 if args.quick else 5)
     print("notebooks …", flush=True)
     figures += notebooks.measure(repetitions=3 if args.quick else 15)
+    figures += pipelines.measure(repetitions=1 if args.quick else 5)
     print("training in pods against bare torchrun …", flush=True)
     figures += allreduce.measure(repetitions=1 if args.quick else 7)
     figures += training.measure(repetitions=1 if args.quick else 5)
@@ -61,6 +62,7 @@ How each figure is taken:
 - **first training step**, **throughput**: the Fashion-MNIST example with three ranks, as a job and under bare
   `torchrun` with the same three ranks; time to the first logged step, and images per second from the first to the last.
 - **all-reduce**: 20 gloo all-reduces between two ranks, in pods and under bare `torchrun`.
+- **candies notebook**, **a step**: `trainshed notebook run` as a user types it, on a warm cluster; a quarter of that.
 - **notebooks**: a generated notebook of 100 cells, most of them steps; reading, names, edges and findings.
 - **shim**: resident memory of a pod's shim, and how long making its sandbox takes.
 """

@@ -79,6 +79,10 @@ def compile_(
         bool,
         typer.Option("--workers-as-tasks", help="Make each worker of a distributed step a task."),
     ] = False,
+    kfp_host: Annotated[
+        str | None,
+        typer.Option("--kfp-host", metavar="URL", help="With --to kfp: run it there instead of writing it."),
+    ] = None,
 ) -> None:
     """Write the pipeline of a notebook as YAML.
 
@@ -89,6 +93,8 @@ def compile_(
     from trainshed.sdk import notebook as notebooks
 
     with _notebook_errors(notebook):
+        if kfp_host is not None and to is not Target.KFP:
+            raise UserError("--kfp-host is for --to kfp")
         pipeline, found = notebooks.pipeline_of(notebook)
         options = Options(
             run_name=run_name,
@@ -101,9 +107,13 @@ def compile_(
         )
         text, limits = notebooks.emitted(pipeline, to.value, options)
         _report(notebook, [*found, *limits], err.print)
-        if output is None:
+        if kfp_host is not None:
+            from trainshed.sdk.kfphost import upload
+
+            typer.echo(upload(text, kfp_host, pipeline, options.parameters, run_name))
+        if output is None and kfp_host is None:
             typer.echo(text, nl=False)
-        else:
+        elif output is not None:
             notebooks.write(output, text)
 
 

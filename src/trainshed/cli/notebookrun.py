@@ -66,26 +66,19 @@ def run_pipeline(
     service_account: str | None = None,
 ) -> int:
     """Run a pipeline and return the exit code. Raises what `user_errors` explains."""
-    from trainshed.pipelines.emit import local, tekton
     from trainshed.pipelines.emit.options import Options
-    from trainshed.sdk import notebook as notebooks
+    from trainshed.sdk import pipelineruns
 
     options = Options(
         run_name=run_name or pipeline.name,
-        namespace=target.namespace,
         image=image,
         service_account=service_account,
         parameters=parameters,
         at_once=at_once,
     )
-    notebooks.refuse_too_large(pipeline)
+    objects = pipelineruns.emitted(pipeline, target, options)
     if target.is_local:
         ensure_up()
-        import msgspec
-
-        objects = local.emit(pipeline, msgspec.structs.replace(options, python=sys.executable))
-    else:
-        objects = tekton.emit(pipeline, options)
     return asyncio.run(_run(pipeline, target, objects, start_at, detach, as_json))
 
 

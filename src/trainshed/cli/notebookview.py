@@ -16,6 +16,7 @@ from trainshed.cli.panel import replica_colour
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk.pipelineruns import StepState
 
+_SETTLE_SECONDS = 1.5
 _SIGNS = {
     "waiting": ("·", "dim"),
     "pending": ("◌", "yellow"),
@@ -83,6 +84,7 @@ class PlainRun:
         """
         self._out, self._err = out, err
         self._states: dict[str, str] = {}
+        self._waits: dict[str, tuple[str, float]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -101,11 +103,24 @@ class PlainRun:
     def update(self, steps: Sequence[StepState]) -> None:
         """Say which steps have come to another state."""
         for step in steps:
+            self._say_why(step)
             if self._states.get(step.name, "waiting") != step.state and step.state != "pending":
                 self._states[step.name] = step.state
                 seconds = step.seconds(time.time())
                 took = f" in {elapsed(seconds)}" if step.ended is not None and seconds is not None else ""
                 self._err.out(f"» {step.name} {step.state}{took}", highlight=False)
+
+    def _say_why(self, step: StepState) -> None:
+        """Say what a step waits for, once, when it does so for a while: most reasons are over at once."""
+        if step.state != "pending" or not step.detail:
+            self._waits.pop(step.name, None)
+            return
+        reason, since = self._waits.get(step.name, ("", 0.0))
+        if reason != step.detail:
+            self._waits[step.name] = (step.detail, time.monotonic())
+        elif 0.0 < since < time.monotonic() - _SETTLE_SECONDS:
+            self._waits[step.name] = (reason, -1.0)
+            self._err.out(f"» {step.name} waits: {reason}", highlight=False)
 
     def event(self, text: str) -> None:
         """Say it on stderr."""

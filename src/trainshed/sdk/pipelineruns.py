@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -35,10 +36,14 @@ from trainshed.kube.meta.objects import (
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS
 from trainshed.kube.meta.times import parse_time
+from trainshed.pipelines.emit import local, tekton
+from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.tekton import DATA
 from trainshed.pipelines.ir import Pipeline
 from trainshed.pipelines.notebook.steps import resource_name
+from trainshed.pipelines.python.decorators import PipelineFunction
 from trainshed.sdk import state as jobstate
+from trainshed.sdk.connection import Target, connected
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.logs import Lines, follow_container
 from trainshed.sdk.run import wait_gone
@@ -244,6 +249,8 @@ class Follower:
         self._jobs: dict[str, str] = {}
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._tails: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=_KEPT_LINES))
+        self._said: dict[str, list[str]] = {}
+        """From the last error on: of a long message, its begin counts."""
         self._lines = 0
         self._told: set[str] = set()
         self._finished = asyncio.Event()
@@ -331,6 +338,11 @@ class Follower:
     async def _received(self, step: str, lines: Lines) -> None:
         self._lines += len(lines.texts)
         self._tails[step].extend(lines.texts)
+        for line in lines.texts:
+            if _ERROR.match(line):
+                self._said[step] = []
+            if step in self._said and len(self._said[step]) < _KEPT_LINES:
+                self._said[step].append(line)
         await self._view.lines(step, lines.texts)
 
     def _tell(self, text: str, key: str) -> None:
@@ -388,8 +400,8 @@ class Follower:
     async def _failure(self, step: StepState) -> Failure:
         own = {key: lines for key, lines in self._tails.items() if key.partition("/")[0] == step.name}
         best = None
-        for lines in own.values():
-            found = failure_in(step.name, lines)
+        for said in (lines for key, lines in self._said.items() if key in own):
+            found = failure_in(step.name, said)
             # Workers whose peer failed stop too: the one that says why has a traceback.
             if found is not None and (best is None or len(found.traceback) > len(best.traceback)):
                 best = found
@@ -565,3 +577,80 @@ async def again(
         ),
     )
     return smaller, with_data_of(objects_, before, keep, claim)
+
+
+class Quiet:
+    """A view that shows nothing but hands log lines on."""
+
+    def __init__(self, on_line: Callable[[str, str], None] | None) -> None:
+        self._on_line = on_line
+
+    async def lines(self, step: str, lines: Sequence[str]) -> None:
+        """Hand the lines on."""
+        for line in lines if self._on_line is not None else ():
+            assert self._on_line is not None
+            self._on_line(step, line)
+
+    def update(self, steps: Sequence[StepState]) -> None:
+        """Nobody looks."""
+
+    def event(self, text: str) -> None:
+        """Nobody reads."""
+
+
+class PipelineFailed(UserError):
+    """A run that was waited for has failed. `ended` says which steps, where and why."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__("\n".join(summary(ended)))
+        self.ended = ended
+
+
+def run_pipeline(
+    pipeline: Pipeline | PipelineFunction[Any, Any],
+    *,
+    target: Target | None = None,
+    run_name: str | None = None,
+    on_line: Callable[[str, str], None] | None = None,
+    **parameters: object,
+) -> Ended:
+    """Run a pipeline of functions or of a notebook on the local cluster, or on `target`; return how it ended.
+
+    `on_line` is given each log line with its step, in another thread. The local cluster is started if it is not up. A
+    finished run of the same name is replaced.
+
+    Raises:
+        PipelineFailed: with the step, the cell and the traceback.
+        NotebookError: the functions form no pipeline.
+        UserError: an unknown parameter, or a run of that name is under way.
+    """
+    from trainshed.sdk import local as machine
+    from trainshed.sdk import notebook as notebooks
+    from trainshed.sdk.portal import portal
+
+    made = pipeline if isinstance(pipeline, Pipeline) else pipeline.pipeline()
+    given = notebooks.parameters(made, [f"{name}={value}" for name, value in parameters.items()])
+    where = target or Target()
+    if where.is_local:
+        machine.start(where.paths)
+    objects_ = emitted(made, where, Options(run_name=run_name or made.name, parameters=given))
+
+    async def follow() -> Ended:
+        async with connected(where) as client:
+            return await Follower(client, made, await start(client, objects_), Quiet(on_line)).run()
+
+    ended = portal().call(follow())
+    if not ended.succeeded:
+        raise PipelineFailed(ended)
+    return ended
+
+
+def emitted(pipeline: Pipeline, target: Target, options: Options) -> list[Object]:
+    """Return the objects that run a pipeline once on the target. Raises NotebookError for programs that do not fit."""
+    from trainshed.sdk.notebook import refuse_too_large
+
+    refuse_too_large(pipeline)
+    options = msgspec.structs.replace(options, namespace=target.namespace)
+    if target.is_local:
+        return local.emit(pipeline, msgspec.structs.replace(options, python=sys.executable))
+    return tekton.emit(pipeline, options)
