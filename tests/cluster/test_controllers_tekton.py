@@ -1,0 +1,140 @@
+"""Tekton's kinds on the real API server, with a kubelet that plays pods: definitions, controllers, garbage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.control_world import World, cluster
+from trainshed.client.asgi import AsgiTransport
+from trainshed.client.client import Client
+from trainshed.client.controllers.informers import SharedInformers
+from trainshed.cluster.controllers.tekton.part import Tekton
+from trainshed.cluster.images.directories import ImageRegistry
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODS
+from trainshed.tekton import conditions
+from trainshed.tekton.crds import crds
+from trainshed.tekton.resources import PIPELINERUNS, TASKRUNS
+
+STEP = {"name": "main", "image": "busybox", "script": "true"}
+
+
+class TektonWorld:
+    """A cluster in which Tekton's controllers run; `restart` kills them and starts others."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world, self.folder = world, folder
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        client = Client(AsgiTransport(self.world.api, "system:tekton", ["system:masters"]))
+        shared = SharedInformers(client)
+        part = Tekton(client, shared, ImageRegistry(self.folder / "images.json"))
+
+        async def run() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(shared.run())
+                group.create_task(part.run())
+
+        self._running = asyncio.create_task(run())
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def create(self, spec: Any, name: str = "run", version: str = "v1") -> Object:
+        resource = (
+            PIPELINERUNS
+            if version == "v1"
+            else type(PIPELINERUNS)("tekton.dev", version, "pipelineruns", "PipelineRun")
+        )
+        run = {
+            "apiVersion": f"tekton.dev/{version}",
+            "kind": "PipelineRun",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        return await self.world.client.create(resource, run, namespace="default")
+
+    async def over(self, name: str = "run") -> Object:
+        def ended() -> Object | None:
+            run = self.world.stored(PIPELINERUNS, name)
+            return run if run is not None and conditions.is_done(run) else None
+
+        found = await self.world.until(f"{name} is over", ended)
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture
+async def tekton(tmp_path: Path) -> AsyncIterator[TektonWorld]:
+    async with cluster(tmp_path) as world:
+        world.kubelet.exits = lambda pod: "Succeeded"
+        made = TektonWorld(world, tmp_path)
+        made.start()  # before the definitions are there, as in the control plane
+        for crd in crds():
+            await world.client.create(CRDS, crd)
+        yield made
+        await made.stop()
+
+
+def tasks(*names: str) -> list[Any]:
+    made: list[Any] = []
+    for name in names:
+        made.append(
+            {
+                "name": name,
+                "taskSpec": {"steps": [STEP]},
+                **({"runAfter": [made[-1]["name"]]} if made else {}),
+            }
+        )
+    return made
+
+
+async def test_a_pipeline_runs_and_everything_goes_with_its_run(tekton: TektonWorld) -> None:
+    template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}
+    pipeline = {"tasks": tasks("a", "b"), "workspaces": [{"name": "w"}]}
+    await tekton.create(
+        {"pipelineSpec": pipeline, "workspaces": [{"name": "w", "volumeClaimTemplate": template}]}
+    )
+    run = await tekton.over()
+    assert conditions.reason(run) == "Succeeded"
+    world = tekton.world
+    assert [p["metadata"]["name"] for p in world.all(PODS)] == ["run-a-pod", "run-b-pod"]
+    assert len(world.all(PERSISTENTVOLUMECLAIMS)) == 1
+    await world.client.delete(PIPELINERUNS, "run", "default")
+    await world.until(
+        "all is gone",
+        lambda: not (world.all(TASKRUNS) or world.all(PODS) or world.all(PERSISTENTVOLUMECLAIMS)),
+    )
+
+
+async def test_a_table_has_tektons_columns_and_both_versions_are_served(tekton: TektonWorld) -> None:
+    await tekton.create({"pipelineSpec": {"tasks": tasks("a")}}, version="v1beta1")
+    await tekton.over()
+    path = "/apis/tekton.dev/v1/namespaces/default/pipelineruns"
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    table = json.loads(await tekton.world.client.raw_get(path, accept=accept))
+    names = [c["name"] for c in table["columnDefinitions"]]
+    assert names[:5] == ["Name", "Succeeded", "Reason", "StartTime", "CompletionTime"]
+    assert table["rows"][0]["cells"][:3] == ["run", "True", "Succeeded"]
+
+
+async def test_controllers_that_are_killed_at_any_time_make_nothing_twice(tekton: TektonWorld) -> None:
+    names = ("a", "b", "c", "d")
+    await tekton.create({"pipelineSpec": {"tasks": tasks(*names)}})
+    for name in names[:3]:
+        await tekton.world.until(
+            f"{name} is made", lambda name=name: tekton.world.stored(TASKRUNS, f"run-{name}")
+        )
+        await tekton.stop()
+        tekton.start()
+    await tekton.over()
+    assert sorted(tekton.world.kubelet.started) == [f"run-{name}-pod" for name in names]
