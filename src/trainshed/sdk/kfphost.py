@@ -51,6 +51,8 @@ def _typed(name: str, type_: str, text: str) -> int | float | str | bool:
     try:
         if type_ == "bool":
             return {"true": True, "false": False}[text.lower()]
-        return {"int": int, "float": float}.get(type_, str)(text)
+        if type_ == "int":
+            return int(text)
+        return float(text) if type_ == "float" else text
     except (KeyError, ValueError):
         raise UserError(f"parameter {name}: must be {type_}, not {text!r}") from None
