@@ -2,6 +2,7 @@
 
     docs/reference/cli.md           from the commands of the CLI
     docs/reference/python.md        from the public Python API
+    docs/reference/check.md         from the rules of `trainshed check`
     docs/reference/notebooks.md     from the tables of tags, settings and findings
     docs/reference/api-support.md   from the registry of served resources
     docs/reference/<kind>.md        from the declared types of the API, one page for each kind
@@ -37,6 +38,7 @@ from trainshed.pipelines.emit.job import KIND as DISTRIBUTED_KIND
 from trainshed.pipelines.notebook.settings import SETTINGS
 from trainshed.pipelines.notebook.strategies import STRATEGIES
 from trainshed.pipelines.notebook.tags import TAGS
+from trainshed.sdk.foresight.findings import RULES as FORESEEN
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs/reference"
@@ -366,6 +368,20 @@ def documentation(value: Any) -> str:
     return SECTIONS.sub(section, inspect.cleandoc(value.__doc__ or "") + "\n").rstrip() + "\n"
 
 
+def check_page() -> str:
+    """Return the page of what `trainshed check` foresees."""
+    parts = [
+        MARK,
+        "# What check foresees\n",
+        "`trainshed check` prints a line for each finding: where, what, the remedy, and one of these codes. With an"
+        " `error` a pod\ncannot start as things are, and the exit code is 1. What the API server refuses has no code."
+        " Nothing is said of what is\nnot known: of the objects in a cluster with `--offline`, say.\n",
+        "| Code | Name | Severity | |\n|---|---|---|---|",
+        *(f"| {r.code} | {r.name} | {r.severity} | {r.meaning} |" for r in FORESEEN.values()),
+    ]
+    return "\n".join(parts) + "\n"
+
+
 def notebooks_page() -> str:
     """Return the page of tags, settings and findings of notebooks."""
     parts = [
@@ -407,6 +423,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "python.md": python_page,
     "api-support.md": api_page,
+    "check.md": check_page,
     "notebooks.md": notebooks_page,
     **{f"{name.lower()}.md": (lambda name=name: kind_page(name)) for name in KINDS},
 }

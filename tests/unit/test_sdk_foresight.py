@@ -220,13 +220,6 @@ TEMPLATE = "spec.pytorchReplicaSpecs[Worker].template."
             "",
         ),
         (
-            job({"env": [{"name": "WORLD_SIZE", "value": "2"}]}),
-            "TS405",
-            "spec.containers[0].env[0]",
-            "the operator sets WORLD_SIZE",
-            "leave it out",
-        ),
-        (
             job({"resources": {"limits": {"memory": "1Gi"}}}),
             "TS501",
             "spec.containers[0].resources.limits.memory",
@@ -248,6 +241,13 @@ def test_what_is_foreseen(obj: Any, code: str, path: str, message: str, fix: str
 def test_every_kind_is_looked_into(kind: str) -> None:
     assert codes(job(kind=kind)) == []
     assert codes(job(kind=kind, schedulerName="volcano-too")) == ["TS305"]
+
+
+def test_what_is_the_same_of_several_replica_types_is_said_once() -> None:
+    obj = job(schedulerName="kai-scheduler")
+    specs = obj["spec"]["pytorchReplicaSpecs"]
+    specs["Master"] = copy.deepcopy(specs["Worker"])
+    assert one(obj).path == "spec.pytorchReplicaSpecs[Worker,Master].template.spec.schedulerName"
 
 
 def test_plain_pods_and_workloads_are_looked_into() -> None:
@@ -289,6 +289,20 @@ def test_a_namespace_that_is_not_there() -> None:
     assert (finding.code, finding.fix) == ("TS106", "kubectl create namespace gone")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone"}}
     assert foresee([namespace, obj], LOCAL) == ()
+
+
+def test_a_storage_class_that_is_not_there() -> None:
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}}
+    claim |= {"spec": {"storageClassName": "manual"}}
+    world = World(found={("StorageClass", "", "manual"): None})
+    assert codes(claim, world) == ["TS108"]
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "v"},
+        "spec": claim["spec"],
+    }
+    assert foresee([claim, volume], world) == (), "a static volume needs no class"
 
 
 def test_nothing_is_said_of_what_is_not_known() -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
 
+from trainshed.cli import runinput
 from trainshed.cli.cluster import ensure_up
-from trainshed.cli.console import note, user_errors, warn
+from trainshed.cli.console import note, user_errors
 from trainshed.cli.following import follow_all, how_to_go_on
-from trainshed.cli.options import Context, Filenames, JobName, Kubeconfig, Namespace, SomeFiles, files_of
+from trainshed.cli.options import Context, Filenames, JobName, Kubeconfig, Namespace, files_of
+from trainshed.cli.runinput import Asked, RunCommand
+from trainshed.cli.watching import run_again
 from trainshed.kube.meta.objects import Object
-from trainshed.sdk import jobs, local, manifests
+from trainshed.sdk import jobs, local
 from trainshed.sdk import run as running
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.apply import Applied, Placed
@@ -24,30 +27,74 @@ from trainshed.sdk.jobs import Found
 
 
 def run(
-    files: SomeFiles = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Manifest files or directories; - is standard input. Or a Python script and, after --, its arguments.",
+            show_default=False,
+        ),
+    ] = None,
     filename: Filenames = None,
     namespace: Namespace = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Apply and return; do not follow.")] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Delete jobs of these names first, also such that still run.")
     ] = False,
+    adapt: Annotated[
+        bool,
+        typer.Option(
+            "--adapt",
+            help="Leave out or scale down what cannot be had here, make missing claims, and show the difference;"
+            " --adapt=print prints the result instead.",
+        ),
+    ] = False,
+    cpu: Annotated[bool, typer.Option("--cpu", help="Like --adapt, and ask for no devices at all.")] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, metavar="N", help="How many workers train.")
+    ] = None,
+    nproc: Annotated[
+        int | None,
+        typer.Option("--nproc", min=1, metavar="N", help="Of a script: processes in each pod, by torchrun."),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="Of a script: kind of the job; PyTorchJob.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Run again whenever a file is saved.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be applied, and apply nothing.")
+    ] = False,
+    output: Annotated[
+        Literal["yaml", "json"], typer.Option("--output", "-o", help="How --dry-run prints.")
+    ] = "yaml",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Apply manifests and follow their training jobs to their end.
+    """Apply manifests, or run a script, and follow the training jobs to their end.
 
     Starts the local cluster when it is not up. A job of an earlier run that is finished is replaced; one that runs goes
-    on, unless --replace is given. Exit code 0: succeeded; 1: refused or failed. Ctrl-C detaches: the job goes on.
+    on, unless --replace is given. A script becomes a PyTorchJob of so many workers, the first of them the master.
+    Exit code 0: succeeded; 1: refused or failed. Ctrl-C detaches: the job goes on.
     """
     target = Target(kubeconfig, context, namespace)
     paths = files_of(files, filename)
+    asked = Asked(adapt=adapt, cpu=cpu, workers=workers, nproc=nproc, kind=kind)
     with user_errors():
-        objects = manifests.load(paths, warn)
-        if target.is_local:
+        if watch:
+            raise typer.Exit(run_again(runinput.again(), runinput.watched(paths)))
+        objects = runinput.read(paths, asked)
+        if target.is_local and not dry_run:
             state = ensure_up().paths
-            for name in register_beside(paths, local.images(state)):
+            for name in register_beside(runinput.sources(paths), local.images(state)):
                 note(f"image {escape(name)} stands for directories of this machine (images.yaml)")
+        objects = asyncio.run(runinput.adapted(target, paths, objects, asked))
+        if dry_run:
+            runinput.print_objects(objects, output)
+            return
         raise typer.Exit(asyncio.run(_run(target, objects, detach=detach, replace=replace)))
+
+
+run.command_class = RunCommand  # type: ignore[attr-defined]
 
 
 async def _run(target: Target, objects: Sequence[Object], *, detach: bool, replace: bool) -> int:

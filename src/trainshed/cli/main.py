@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS = (
-    Entry("run", "jobs:run", "Apply manifests and follow their training jobs to their end."),
+    Entry("run", "jobs:run", "Apply manifests, or run a script, and follow the training jobs to their end."),
     Entry("follow", "jobs:follow", "Follow a job: its conditions, replicas, logs and progress."),
     Entry("list", "listing:list_jobs", "List training jobs, of all kinds."),
     Entry("logs", "logs:logs", "Print what replicas of a job have printed, merged by time."),
@@ -76,7 +76,8 @@ def add(to: typer.Typer, entry: Entry) -> None:
     home, _, function = entry.home.partition(":")
     module = import_module(f"trainshed.cli.{home}")
     if function:
-        to.command(entry.name)(getattr(module, function))
+        chosen = getattr(module, function)
+        to.command(entry.name, cls=getattr(chosen, "command_class", None))(chosen)
     else:
         to.add_typer(module.app, name=entry.name)
 

@@ -25,7 +25,7 @@ def register_beside(manifests: list[str], registry: ImageRegistry) -> list[str]:
         UserError: the file is malformed or names a directory that does not exist.
     """
     names: list[str] = []
-    for file in _beside(manifests):
+    for file in beside(manifests):
         names.extend(register(read(file), registry))
     return names
 
@@ -37,7 +37,7 @@ def known(manifests: list[str], registered: Path) -> dict[str, Image]:
         UserError: an `images.yaml` is malformed.
     """
     found = dict(ImageRegistry(registered).list())
-    for file in _beside(manifests):
+    for file in beside(manifests):
         for name, image in read(file).items():
             try:
                 found[normalise(name)] = image
@@ -46,7 +46,7 @@ def known(manifests: list[str], registered: Path) -> dict[str, Image]:
     return found
 
 
-def _beside(manifests: list[str]) -> list[Path]:
+def beside(manifests: list[str]) -> list[Path]:
     """Return the `images.yaml` of the folders in which the manifests are."""
     folders = [Path(each) if Path(each).is_dir() else Path(each).parent for each in manifests if each != "-"]
     return [folder / FILE_NAME for folder in dict.fromkeys(folders) if (folder / FILE_NAME).is_file()]

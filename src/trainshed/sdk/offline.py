@@ -34,7 +34,7 @@ def admitted(
 
     `options` are those of the operator; by default those on the local cluster.
     """
-    schema = _crd_schema(kind)
+    schema = crd_schema(kind)
     kept, _ = conform(job, schema, mode="strict", what=f"{kind.name} {name_of(job)}", builtin=False)
     kept = apply_defaults(kept, schema)
     found = validate(kept, schema) or evaluate_rules(kept, None, schema)
@@ -104,7 +104,7 @@ def schema_of(obj: Object) -> SchemaNode | None:
     """Return the schema of the object's kind, None where it is not known."""
     kind = KINDS.get(str(obj["kind"]))
     if kind is not None and kind.api_version == obj["apiVersion"]:
-        return _crd_schema(kind)
+        return crd_schema(kind)
     gvk = _gvk(obj)
     return builtin(gvk) if definition_name(gvk) is not None else None
 
@@ -126,5 +126,6 @@ def _gvk(obj: Object) -> tuple[str, str, str]:
 
 
 @cache
-def _crd_schema(kind: Kind) -> SchemaNode:
+def crd_schema(kind: Kind) -> SchemaNode:
+    """Return the schema of a kind that we own."""
     return from_crd(crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"])

@@ -67,6 +67,7 @@ RULES: dict[str, Rule] = {
         Rule("TS105", "missing-priority-class", _E, "A pod names a PriorityClass that does not exist."),
         Rule("TS106", "missing-namespace", _E, "The object's namespace does not exist."),
         Rule("TS107", "missing-key", _E, "A ConfigMap or Secret lacks the key that a pod needs."),
+        Rule("TS108", "missing-storage-class", _E, "A claim names a StorageClass that does not exist."),
         Rule(
             "TS201", "unknown-entrypoint", _E, "A container has no command, and its image is not known here."
         ),
@@ -87,7 +88,6 @@ RULES: dict[str, Rule] = {
         Rule("TS402", "ports-collide", _W, "Replicas that share a node's network listen on the same port."),
         Rule("TS403", "port-elsewhere", _W, "The job's port is named in a container that is not asked."),
         Rule("TS404", "sidecar-injected", _W, "A mesh's sidecar keeps pods from ending."),
-        Rule("TS405", "variable-set-twice", _W, "A container sets a variable that the operator sets."),
         Rule("TS501", "not-honoured", _W, "This machine accepts the field and does nothing about it."),
     )
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
+import msgspec
+
 from trainshed.kube.meta.objects import Object, name_of, namespace_of
 from trainshed.sdk.foresight import commands, honoured, placement, references, training
 from trainshed.sdk.foresight.findings import RULES, Finding, Noted
@@ -23,7 +25,6 @@ OF_TEMPLATE: tuple[OfTemplate, ...] = (
     training.small_shared_memory,
     training.port_elsewhere,
     training.injected_sidecars,
-    training.variables_set_twice,
     honoured.not_honoured,
 )
 """What is asked of each template of pods."""
@@ -43,13 +44,27 @@ def foresee(objects: Sequence[Object], world: World) -> tuple[Finding, ...]:
 def of_object(obj: Object, world: World) -> Iterator[Finding]:
     """Yield what is foreseen of one object."""
     found = templates(obj)
-    noted = list(_of_namespace(obj, world))
-    noted += [each for template in found for rule in OF_TEMPLATE for each in rule(template, world)]
+    noted = [*_of_namespace(obj, world), *references.missing_class(obj, world)]
+    noted += _of_templates(found, world)
     if str(obj["apiVersion"]).startswith("kubeflow.org/"):
         noted += [each for rule in OF_JOB for each in rule(found, world)]
     for each in dict.fromkeys(noted):
         severity = RULES[each.code].severity
         yield Finding(each.code, severity, str(obj["kind"]), name_of(obj), each.path, each.message, each.fix)
+
+
+def _of_templates(found: Sequence[PodTemplate], world: World) -> Iterator[Noted]:
+    """Yield what is said of the templates, once where it is the same for several replica types."""
+    said: dict[Noted, list[PodTemplate]] = {}
+    for template in found:
+        for each in (noted for rule in OF_TEMPLATE for noted in rule(template, world)):
+            bare = msgspec.structs.replace(each, path=each.path.removeprefix(template.path))
+            said.setdefault(bare, []).append(template)
+    for noted, of in said.items():
+        first = of[0]
+        replicas = ",".join(dict.fromkeys(template.replica for template in of))
+        path = first.path.replace(f"[{first.replica}]", f"[{replicas}]", 1) if first.replica else first.path
+        yield msgspec.structs.replace(noted, path=path + noted.path)
 
 
 def _of_namespace(obj: Object, world: World) -> Iterator[Noted]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,8 +13,8 @@ from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import local_capabilities
 from trainshed.cluster.scheduler.placement import SCHEDULERS
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, namespace_of
-from trainshed.sdk.foresight.references import references
+from trainshed.kube.meta.objects import Object, name_of, namespace_of
+from trainshed.sdk.foresight.references import references, storage_class
 from trainshed.sdk.foresight.templates import templates
 from trainshed.sdk.foresight.world import World
 
@@ -26,7 +27,7 @@ async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[
 
     `images` are those of the local cluster; None for a cluster elsewhere, which pulls its own.
     """
-    from trainshed.kube.meta.resources import NODES
+    from trainshed.kube.meta.resources import NODES, PERSISTENTVOLUMES
 
     world = World(namespace=client.namespace)
     wanted = {
@@ -36,15 +37,23 @@ async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[
         for _, kind, name, _ in references(template)
     }
     wanted |= {("Namespace", "", namespace_of(obj) or client.namespace) for obj in objects}
+    wanted |= {("StorageClass", "", name) for obj in objects if (name := storage_class(obj))}
     keys = sorted(wanted)
     found: list[Object | None | ApiError] = await asyncio.gather(*(_read(client, *key) for key in keys))
+    volumes: list[Object] = []
+    if any(map(storage_class, objects)):  # a claim of a class that is not there may take a volume that is
+        with contextlib.suppress(ApiError):
+            volumes = (await client.list(PERSISTENTVOLUMES)).items
     try:
         nodes: Sequence[Object] | None = (await client.list(NODES)).items
     except ApiError:
         nodes = None
     return World(
         namespace=client.namespace,
-        found={k: obj for k, obj in zip(keys, found, strict=True) if not isinstance(obj, ApiError)},
+        found={
+            **{k: obj for k, obj in zip(keys, found, strict=True) if not isinstance(obj, ApiError)},
+            **{("PersistentVolume", "", name_of(volume)): volume for volume in volumes},
+        },
         nodes=nodes,
         images=images,
         schedulers=frozenset(SCHEDULERS) if images is not None else None,
@@ -65,6 +74,7 @@ async def _read(client: Client, kind: str, namespace: str, name: str) -> Object 
             resources.SERVICEACCOUNTS,
             resources.PRIORITYCLASSES,
             resources.NAMESPACES,
+            resources.STORAGECLASSES,
         )
     }[kind]
     try:

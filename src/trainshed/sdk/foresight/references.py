@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trainshed.kube.meta.objects import Object, objects, section
 from trainshed.sdk.foresight.findings import Noted
-from trainshed.sdk.foresight.templates import PodTemplate
+from trainshed.sdk.foresight.templates import PodTemplate, templates
 from trainshed.sdk.foresight.world import World
 
 Reference = tuple[str, str, str, str]
@@ -33,6 +33,38 @@ def references(template: PodTemplate) -> Iterator[Reference]:
         yield from _of_volume(where, volume)
     for where, container in template.containers():
         yield from _of_container(where, container)
+
+
+def claims(objects: Sequence[Object]) -> Iterator[tuple[str, str, str]]:
+    """Yield kind, namespace and name of every claim that the objects' pods use."""
+    for obj in objects:
+        for template in templates(obj):
+            for _, kind, name, _ in references(template):
+                if kind == "PersistentVolumeClaim":
+                    yield kind, template.namespace, name
+
+
+def storage_class(obj: Object) -> str:
+    """Return the class that a claim names, empty for none and for other objects."""
+    name = section(obj, "spec").get("storageClassName") if obj.get("kind") == "PersistentVolumeClaim" else ""
+    return name if isinstance(name, str) else ""
+
+
+def missing_class(obj: Object, world: World) -> Iterator[Noted]:
+    """Yield the storage class that a claim names and that is not there, unless a volume of it comes along."""
+    name = storage_class(obj)
+    volumes = [found for (kind, _, _), found in world.found.items() if kind == "PersistentVolume" and found]
+    if not name or not world.is_missing("StorageClass", "", name):
+        return
+    if any(section(volume, "spec").get("storageClassName") == name for volume in volumes):
+        return
+    fix = "leave it out for the default class"
+    yield Noted(
+        "TS108",
+        "spec.storageClassName",
+        f"there is no StorageClass {name}",
+        f"{fix}, or let `trainshed run --adapt` do so" if world.is_local else fix,
+    )
 
 
 def missing(template: PodTemplate, world: World) -> Iterator[Noted]:

@@ -16,14 +16,6 @@ _LOADERS = re.compile(r"(?:num|loader|dataloader)[-_]?(?:num[-_]?)?workers?[= ]+
 _SHARED = "/dev/shm"  # noqa: S108  (a path in a pod)
 _INJECT = ("sidecar.istio.io/inject", "linkerd.io/inject")
 _NAMESPACE_INJECTS = {"istio-injection": "enabled", "linkerd.io/inject": "enabled"}
-SET_BY_OPERATOR = {
-    "PyTorchJob": ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "PET_NNODES", "PET_NPROC_PER_NODE"),
-    "TFJob": ("TF_CONFIG",),
-    "JAXJob": ("COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES", "PROCESS_ID"),
-    "XGBoostJob": ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "WORKER_ADDRS", "WORKER_PORT"),
-    "PaddleJob": ("PADDLE_JOB_ID", "PADDLE_MASTER", "PADDLE_NNODES"),
-    "MXJob": ("MX_CONFIG",),
-}
 
 
 def small_shared_memory(template: PodTemplate, world: World) -> Iterator[Noted]:
@@ -91,21 +83,3 @@ def injected_sidecars(template: PodTemplate, world: World) -> Iterator[Noted]:
             f"a mesh's sidecar is put into the pods, which then never end ({why})",
             'annotate the template with `sidecar.istio.io/inject: "false"`',
         )
-
-
-def variables_set_twice(template: PodTemplate, world: World) -> Iterator[Noted]:
-    """Yield the variables of the rendezvous that a container sets itself: of two, the later one counts."""
-    kind = str(template.owner.get("kind"))
-    names = SET_BY_OPERATOR.get(kind, ())
-    trains = getattr(KINDS.get(kind), "container_name", "")
-    for path, container in template.containers():
-        if container.get("name") != trains:
-            continue
-        for index, variable in enumerate(objects(container, "env")):
-            if variable.get("name") in names:
-                yield Noted(
-                    "TS405",
-                    f"{path}.env[{index}]",
-                    f"the operator sets {variable['name']} for each replica, after yours",
-                    "leave it out",
-                )

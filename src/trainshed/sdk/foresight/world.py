@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -42,6 +42,11 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
         """Return the world with these objects in it: what comes in the same files is there in time."""
         there = {self.key(str(obj["kind"]), namespace_of(obj), name_of(obj)): obj for obj in objects}
         return msgspec.structs.replace(self, found={**self.found, **there})
+
+    def without(self, wanted: Iterable[tuple[str, str, str]]) -> World:
+        """Return the world in which it is known that there are no objects of these kinds, namespaces and names."""
+        gone = {self.key(*each): None for each in wanted}
+        return msgspec.structs.replace(self, found={**gone, **self.found})
 
     def key(self, kind: str, namespace: str, name: str) -> tuple[str, str, str]:
         """Return the key of an object in `found`."""
