@@ -20,7 +20,7 @@ from trainshed.cluster.control.launcher import rss_bytes
 from trainshed.kube.meta.resources import PODS
 
 WRITERS = 16
-WATCHED_SECONDS = 90
+WATCHED_SECONDS = 60
 
 
 def main() -> None:

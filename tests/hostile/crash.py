@@ -114,6 +114,7 @@ class Cluster:
     def __init__(self, root: Path, figures: Figures) -> None:
         self.paths = StatePaths(root / "home")
         self.figures = figures
+        self.killed: set[int] = set()
         self._client: Client | None = None
 
     @property
@@ -178,6 +179,7 @@ class Cluster:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+                self.killed.add(pid)
                 self.figures.kills += 1
 
     def reboot(self) -> None:
@@ -437,7 +439,7 @@ class Attack:
         starts = self._starts(planned.name)
         if starts > 1:
             raise Violation(f"{planned.name} ran {starts} times")
-        if not planned.disturbed:
+        if not planned.disturbed and self._shim_of(pod["metadata"]["uid"]) not in self.cluster.killed:
             chunks = [chunk async for chunk in self.cluster.client.logs(planned.name, NAMESPACE)]
             log = b"".join(chunks).decode()
             state = pod["status"]["containerStatuses"][0]["state"]["terminated"]

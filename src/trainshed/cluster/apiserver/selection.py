@@ -40,6 +40,11 @@ class Selection(msgspec.Struct, frozen=True):
         """Return the objects that are selected."""
         if self.everything:
             return items
+        if not self.labels.everything and self.kind.converter is None:
+            # Most are sorted out by their labels alone, which every version of an object has in common.
+            items = [stored for stored in items if self.labels.matches(stored.labels)]
+            if not self.fields.requirements:
+                return items
         view = self.kind.view
         return [stored for stored in items if self.matches(view(stored))]
 

@@ -36,6 +36,7 @@ from trainshed.cluster.apiserver.core import AdmissionCheck
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
+from trainshed.cluster.control.memory import MemoryKeeper
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
@@ -207,6 +208,7 @@ async def _serve(
         CronJobController(client, informers),
         GarbageCollector(client, store),
         _Log(),
+        MemoryKeeper(store),
         informers,
         api,
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections import deque
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -14,14 +15,28 @@ DELETED: Final = "DELETED"
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
+KEPT_DECODED = 300
+"""How many objects stay decoded, which takes about six times their bytes."""
+
+
+class _Metadata(msgspec.Struct):
+    labels: Any = None
+
+
+class _Labelled(msgspec.Struct):
+    metadata: _Metadata
+
+
 _decode = msgspec.json.Decoder(dict).decode
+_decode_labelled = msgspec.json.Decoder(_Labelled).decode
+_decoded: deque[Stored] = deque()
 
 
 class Stored:
     """One version of an object. Immutable, `obj` included: copy before you change it.
 
-    `encoded` is the object's JSON with its resourceVersion. `obj` is decoded from it when first asked for, so
-    that objects nobody looks into, and old versions kept for watchers, cost their bytes only.
+    `encoded` is the object's JSON with its resourceVersion. `obj` is decoded from it when asked for, and kept for the
+    `KEPT_DECODED` objects that were decoded last: the others cost their bytes only.
     """
 
     __slots__ = ("_obj", "create_revision", "encoded", "key", "revision")
@@ -34,13 +49,34 @@ class Stored:
         self.create_revision = create_revision
         self.encoded = encoded
         self._obj = obj
+        if obj is not None:
+            self._keep()
 
     @property
     def obj(self) -> Object:
         """The decoded object, shared by all readers."""
-        if self._obj is None:
-            self._obj = _decode(self.encoded)
-        return self._obj
+        obj = self._obj
+        if obj is None:
+            obj = self._obj = _decode(self.encoded)
+            self._keep()
+        return obj
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """Its labels, found without decoding the rest."""
+        if self._obj is not None:
+            found = self._obj["metadata"].get("labels")
+        else:
+            found = _decode_labelled(self.encoded).metadata.labels
+        return found if isinstance(found, dict) else None
+
+    def _keep(self) -> None:
+        _decoded.append(self)
+        if len(_decoded) > KEPT_DECODED:
+            try:
+                _decoded.popleft()._obj = None
+            except IndexError:
+                pass  # the writer's thread, which decodes too, was faster
 
     def release(self) -> None:
         """Forget the decoded form; it comes back when asked for."""

@@ -33,10 +33,13 @@ MAX_BATCH = 256
 """Writes per commit: bounds how long the first of them waits for the last to be encoded."""
 COMPACT_STEP = 1000
 """Revisions compacted per transaction: writers wait for at most one step."""
-SHRINK_PAGES = 256
+SHRINK_PAGES = 512
 """Pages given back at a time, for the same reason."""
 HISTORY_BYTES = 32 * 1024 * 1024
 """Size of rows since the last compaction that makes the next one due, however few they are."""
+QUIET_HISTORY_BYTES = 4 * 1024 * 1024
+"""The same for a quiet moment."""
+BETWEEN_STEPS_SECONDS = 0.02
 QUIET_SECONDS = 1.0
 """How long nothing was written before the thread tidies up beyond what is due."""
 
@@ -105,14 +108,16 @@ class Writer:
         self._queue.put(None)
 
     def _run(self) -> None:
-        stopping = False
+        stopping, pause = False, QUIET_SECONDS
         while not stopping:
             batch: list[Write] = []
             try:
-                first = self._queue.get(timeout=None if self._tidy else QUIET_SECONDS)
+                first = self._queue.get(timeout=None if self._tidy else pause)
             except queue.Empty:
                 self._tidy_up()
+                pause = BETWEEN_STEPS_SECONDS
                 continue
+            pause = QUIET_SECONDS
             stopping = first is None
             if first is not None:
                 batch.append(first)
@@ -209,6 +214,8 @@ class Writer:
 
     def _tidy_up(self) -> None:
         """Do one step of what can wait for a quiet moment."""
+        if self._history_bytes > QUIET_HISTORY_BYTES:
+            self._target, self._history_bytes = self._floor(), 0
         try:
             if self._broken:
                 self._tidy = True
