@@ -36,6 +36,12 @@ COMMANDS = (
     Entry("down", "cluster:down", "Stop the cluster and every pod."),
     Entry("status", "cluster:status", "Tell what is up, where, and how much memory it takes."),
     Entry("doctor", "cluster:doctor", "Check what this machine offers to pods and say what to change."),
+    Entry("backup", "backups:backup", "Write all objects of the local cluster to a file."),
+    Entry(
+        "restore",
+        "backups:restore",
+        "Put the objects of a backup in the place of the local cluster's, which must be down.",
+    ),
     Entry("kubeconfig", "cluster:kubeconfig", "Print where the kubeconfig is, or merge it into yours."),
     Entry("image", "images", "Say what stands for an image."),
     Entry("notebook", "notebook", "Make pipelines of tagged notebooks."),

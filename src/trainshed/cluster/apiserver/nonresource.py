@@ -8,6 +8,7 @@ from collections.abc import Callable
 from trainshed.cluster.apiserver.core import Core
 from trainshed.cluster.apiserver.http import Answer, Incoming, encode_json
 from trainshed.cluster.apiserver.rendering import yaml_answer
+from trainshed.cluster.store.backup import dump
 from trainshed.kube.meta.errors import no_such_resource
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery, openapi
@@ -19,6 +20,8 @@ HealthCheck = Callable[[], str]
 """Returns what is wrong, empty when all is well."""
 
 NOT_FOUND = Answer(b"404 page not found\n", status=404, content_type="text/plain; charset=utf-8")
+BACKUP_PATH = "/trainshed/backup"
+"""All objects, for those who may read every path: `trainshed backup`."""
 _HEALTH = ("healthz", "livez", "readyz")
 _YEAR = b"public, immutable"
 
@@ -28,6 +31,7 @@ class NonResource:
 
     def __init__(self, core: Core, checks: dict[str, HealthCheck]) -> None:
         self._registry = core.kinds.registry
+        self._store = core.store
         self._openapi = OpenAPI(self._registry, GIT_VERSION)
         self._checks = checks
         self._aggregated: dict[tuple[bool, str], tuple[int, bytes, str]] = {}
@@ -38,6 +42,8 @@ class NonResource:
         match parts:
             case ["version"]:
                 return Answer.json(self._version_info())
+            case ["trainshed", "backup"]:
+                return Answer(b"".join(dump(*self._store.list("/"))), content_type="application/jsonl")
             case [("healthz" | "livez" | "readyz") as name, *rest]:
                 return self._health(request, name, rest)
             case ["api" | "apis" as root]:
