@@ -39,9 +39,8 @@ HISTORY_BYTES = 32 * 1024 * 1024
 """Size of rows since the last compaction that makes the next one due, however few they are."""
 QUIET_HISTORY_BYTES = 4 * 1024 * 1024
 """The same for a quiet moment."""
-BETWEEN_STEPS_SECONDS = 0.02
-QUIET_SECONDS = 1.0
-"""How long nothing was written before the thread tidies up beyond what is due."""
+QUIET_SECONDS = 0.05
+"""How long nothing was written before the thread tidies up, a step at a time."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -108,16 +107,14 @@ class Writer:
         self._queue.put(None)
 
     def _run(self) -> None:
-        stopping, pause = False, QUIET_SECONDS
+        stopping = False
         while not stopping:
             batch: list[Write] = []
             try:
-                first = self._queue.get(timeout=None if self._tidy else pause)
+                first = self._queue.get(timeout=None if self._tidy else QUIET_SECONDS)
             except queue.Empty:
                 self._tidy_up()
-                pause = BETWEEN_STEPS_SECONDS
                 continue
-            pause = QUIET_SECONDS
             stopping = first is None
             if first is not None:
                 batch.append(first)
