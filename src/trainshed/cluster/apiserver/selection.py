@@ -36,17 +36,18 @@ class Selection(msgspec.Struct, frozen=True):
             return False
         return self.fields.matches(obj, self.kind.fields)
 
+    def selects(self, stored: Stored) -> bool:
+        """Return whether a stored object is selected; its labels are looked at first, without decoding the rest."""
+        if self.kind.converter is None:  # every version of an object has the same labels
+            if not self.labels.matches(stored.labels):
+                return False
+            if not self.fields.requirements:
+                return True
+        return self.matches(self.kind.view(stored))
+
     def of(self, items: list[Stored]) -> list[Stored]:
         """Return the objects that are selected."""
-        if self.everything:
-            return items
-        if not self.labels.everything and self.kind.converter is None:
-            # Most are sorted out by their labels alone, which every version of an object has in common.
-            items = [stored for stored in items if self.labels.matches(stored.labels)]
-            if not self.fields.requirements:
-                return items
-        view = self.kind.view
-        return [stored for stored in items if self.matches(view(stored))]
+        return items if self.everything else [stored for stored in items if self.selects(stored)]
 
 
 def selection(kind: ServedKind, options: CollectionOptions) -> Selection:

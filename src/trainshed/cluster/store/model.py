@@ -15,7 +15,7 @@ DELETED: Final = "DELETED"
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
-KEPT_DECODED = 300
+KEPT_DECODED = 500
 """How many objects stay decoded, which takes about six times their bytes."""
 
 

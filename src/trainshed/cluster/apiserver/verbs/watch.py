@@ -196,8 +196,8 @@ class _Stream:
         if self._chosen.everything:
             return self._frame(event.type, event.stored)
         previous = event.previous
-        before = previous is not None and self._chosen.matches(self._kind.view(previous))
-        after = event.type != DELETED and self._chosen.matches(self._kind.view(event.stored))
+        before = previous is not None and self._chosen.selects(previous)
+        after = event.type != DELETED and self._chosen.selects(event.stored)
         if not before and not after:
             return b""
         if previous is not None and not after and event.type != DELETED:
