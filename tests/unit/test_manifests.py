@@ -89,3 +89,10 @@ def test_a_component_turns_gang_scheduling_on_with_what_it_needs(name: str) -> N
         ("scheduling.k8s.io", "priorityclasses"),
     }
     assert operation["path"].endswith("/args/-") and "args: []" in files["base/deployment.yaml"]
+
+
+def test_the_operator_may_hold_its_lease() -> None:
+    rules = objects.election_role()["rules"]
+    verbs = {verb for rule in rules if rule["resources"] == ["leases"] for verb in rule["verbs"]}
+    assert verbs == {"create", "get", "update"}
+    assert objects.election_role_binding()["roleRef"]["name"] == objects.election_role()["metadata"]["name"]
