@@ -1,4 +1,4 @@
-"""What the loop of a user costs: following a chatty job, and running a short one again."""
+"""What the loop of a user costs: following a chatty job, running a short one again, help and check."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TALK = f'[ "$RANK" != 0 ] || seq -f "step %.0f of nothing in particular" {LINES
 
 def measure(repetitions: int) -> list[Figure]:
     """Return CPU per line, into a pipe and on a terminal, and the time of reruns."""
-    piped, shown, reruns = [], [], []
+    piped, shown, reruns, helps, checks = [], [], [], [], []
     with cluster() as home, tempfile.TemporaryDirectory() as folder:
         talk, short = Path(folder, "talk.yaml"), Path(folder, "short.yaml")
         talk.write_text(_JOB.replace("NAME", "talk").replace("SCRIPT", _TALK))
@@ -49,11 +49,23 @@ def measure(repetitions: int) -> list[Figure]:
             began = time.perf_counter()
             trainshed(home, "run", str(short))
             reruns.append(time.perf_counter() - began)
+        for _ in range(repetitions * 3):
+            helps.append(_seconds(home, "--help"))
+            checks.append(_seconds(home, "check", "--offline", str(short)))
     return [
         Figure("following a log into a pipe, CPU per line", "µs", piped, 50),
         Figure("following a log on a terminal, CPU per line", "µs", shown, 100),
         Figure("running a finished job again, to its end", "s", reruns, 1.5, statistic="max"),
+        Figure("trainshed --help", "s", helps, 0.15),
+        Figure("trainshed check --offline of a job", "s", checks, 0.4),
     ]
+
+
+def _seconds(home: Path, *arguments: str) -> float:
+    """Return how long a command takes."""
+    began = time.perf_counter()
+    trainshed(home, *arguments)
+    return time.perf_counter() - began
 
 
 def _cpu_per_line(home: Path, *, terminal: bool) -> float:
