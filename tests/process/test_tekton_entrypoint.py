@@ -74,6 +74,7 @@ def test_what_comes_after_a_failure_does_not_run(pod: Steps) -> None:
     assert pod.words(1) == {"Reason": (3, "Skipped")}
     assert not (pod.root / "ran").exists()
     assert (pod.root / "steps/step-0/exitCode").read_text() == "3"
+    assert (pod.root / "steps/0/exitCode").read_text() == "3"
 
 
 def test_a_failure_may_be_passed_over(pod: Steps) -> None:

@@ -7,7 +7,7 @@ by its lock, which the kernel releases however that ends. Under `/tekton`:
 
     run/<i>/lock            held by step i for as long as it lives
     run/<i>/out, out.err    how it ended
-    steps/<name>/exitCode   its exit code
+    steps/<name>/exitCode   its exit code; steps/<i> is a link to steps/<name>
     steps/<name>/results/   its results
     results/                those of the task
 
@@ -54,6 +54,10 @@ def main(arguments: Sequence[str]) -> int:
         f"{ROOT}/scripts",
     ):
         _make(folder)
+    try:
+        os.symlink(step["name"], f"{ROOT}/steps/{step['index']}")
+    except OSError:
+        pass  # the run was started anew, or the directory is somebody else's: the name says the same
     entries: list[Any] = []
     signal.signal(signal.SIGTERM, _leave)
     lock = _hold(step["index"])
