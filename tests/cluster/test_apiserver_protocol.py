@@ -88,6 +88,27 @@ async def test_who_is_who(world: World) -> None:
     assert (await call(world, "/api/v1/pods", token=ADMIN_TOKEN)).status == 200
 
 
+async def test_a_web_page_is_let_in_nowhere(world: World) -> None:
+    """A browser sends cookies and an Origin, never our token, and shows a page nothing without its CORS headers."""
+    page = {"origin": "https://evil.example", "cookie": f"token={ADMIN_TOKEN}"}
+    preflight = {
+        **page,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization",
+    }
+    for method, path, headers in (
+        ("GET", "/api/v1/secrets", page),
+        ("GET", "/version", page),
+        ("POST", CMS, {**page, "content-type": "text/plain"}),
+        ("OPTIONS", CMS, preflight),
+    ):
+        reply = await call(
+            world, path, method=method, headers=headers, body=b"{}" if method == "POST" else b""
+        )
+        assert not [name for name in reply.headers if name.lower().startswith("access-control")]
+        assert reply.status in (401, 403, 405) or path == "/version"
+
+
 async def test_a_network_client_cannot_name_itself(world: World) -> None:
     """Only the scope names a user; headers that look like it do nothing."""
     for headers in (
