@@ -95,8 +95,6 @@ def proxy_environment(egress: Egress) -> dict[str, str]:
     return out
 
 
-_COUNTS = ("WORLD_SIZE", "PET_NNODES", "NUM_PROCESSES", "PADDLE_NNODES")
-
 OPENMP_THREADS = "OMP_NUM_THREADS"
 """How many threads the numeric libraries of a process start.
 
@@ -105,6 +103,10 @@ per core in every rank: with three ranks on two cores, training the example took
 that wait by spinning take the cores from those that work). torchrun sets it to 1 for the same reason when it
 starts several processes.
 """
+
+
+_COUNTS = ("WORLD_SIZE", "NUM_PROCESSES", "_NNODES")
+"""How the names of the variables end in which frameworks are told how many they are."""
 
 
 def thread_environment(declared: Mapping[str, str], cores: int) -> dict[str, str]:
@@ -119,8 +121,8 @@ def thread_environment(declared: Mapping[str, str], cores: int) -> dict[str, str
 
 
 def _ranks(declared: Mapping[str, str]) -> int:
-    """Return how many pods train together, as the operator tells them; PET_NNODES may be `min:max`."""
-    found = [declared.get(name, "").rpartition(":")[2] for name in _COUNTS]
+    """Return how many pods train together, as the operator tells them; of elastic ones it says `min:max`."""
+    found = [value.rpartition(":")[2] for name, value in declared.items() if name.endswith(_COUNTS)]
     return max((int(text) for text in found if text.isdigit()), default=1)
 
 
