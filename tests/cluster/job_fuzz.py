@@ -13,6 +13,8 @@ from typing import Any
 import yaml
 
 from tests.cluster.api_world import World, open_world
+from trainshed.cli.check import print_json, print_verdict
+from trainshed.cli.console import err, out
 from trainshed.cli.serve import admission
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
@@ -21,8 +23,9 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CRDS
 from trainshed.operator.objects import crds
 from trainshed.sdk import manifests
-from trainshed.sdk.check import examine
+from trainshed.sdk.check import examine, examine_offline
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.foresight.gather import of_machine
 from trainshed.testing.builders import JOB_KINDS
 
 _FIELD = re.compile(r"\b(api ?version|kind|metadata|namespace|spec|status)\b|unknown field \"", re.IGNORECASE)
@@ -43,7 +46,7 @@ async def examined(world: World, documents: Iterable[tuple[str, Object]]) -> tup
     fates: Counter[str] = Counter()
     wrong: list[str] = []
     for number, (name, obj) in enumerate(documents):
-        for face, ask in (("server", by_the_server), ("check", by_check)):
+        for face, ask in FACES.items():
             try:
                 fate = await ask(world, name.partition(" ")[0], obj, number)
             except Exception as error:  # whatever it is, a user would see it as a traceback
@@ -79,3 +82,20 @@ async def by_check(world: World, kind: str, obj: Object, number: int) -> str:
     except (UserError, ApiError):
         return "refused"
     return "taken" if all(verdict.accepted for verdict in verdicts) else "refused"
+
+
+async def by_offline_check(world: World, kind: str, obj: Object, number: int) -> str:
+    """Return `taken` or `refused` by what `trainshed check --offline` says of a file; anything else is raised."""
+    try:
+        objects = manifests.parse(yaml.safe_dump(obj, allow_unicode=True), "job.yaml")
+        verdicts = examine_offline(objects, of_machine("default", {}))
+    except (UserError, ApiError):
+        return "refused"
+    with out.capture(), err.capture():
+        print_json(verdicts)
+        for verdict in verdicts:
+            print_verdict(verdict)
+    return "taken" if all(verdict.accepted for verdict in verdicts) else "refused"
+
+
+FACES = {"server": by_the_server, "check": by_check, "check --offline": by_offline_check}

@@ -15,7 +15,7 @@ from tests.cluster.job_fuzz import by_check, by_the_server, examined, fuzzed_ser
 from tests.fakes.manifests import mutant, mutants, whole
 from trainshed.testing.builders import JOB_KINDS
 
-COUNT = 280
+COUNT = 210
 
 
 @pytest.fixture
