@@ -7,13 +7,14 @@ Left out: orders, queues, timeouts and the words (tests/cluster/test_controllers
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.cluster_fixture import Cluster, until
 from tests.e2e.jobs import UNTIL_TOLD, job, replica
-from tests.e2e.test_sdk import run_sdk
 from trainshed.kube.meta.objects import Object
 
 VOLCANO = "podgroups.scheduling.volcano.sh"
@@ -105,6 +106,20 @@ client.delete_job(name)
 """
 
 
+def run_sdk(cluster: Cluster, namespace: str, scheduler: str) -> str:
+    """Return what the SDK's user sees who names a scheduler."""
+    cluster.kubectl("create", "namespace", namespace).ok()
+    done = subprocess.run(
+        [sys.executable, "-c", SDK_SCRIPT.replace("SCHEDULER", repr(scheduler)), namespace],
+        capture_output=True,
+        text=True,
+        env=cluster.environment,
+        timeout=180,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{cluster.diagnostics()}"
+    return done.stdout
+
+
 def check_sdk(output: str) -> None:
     """Upstream's own scenario: a gang that can never be complete stays Created; made smaller, it succeeds."""
     assert output.count("created True running False") == 3
@@ -114,7 +129,7 @@ def check_sdk(output: str) -> None:
 def test_the_sdk_s_gang_case_with_volcano(session_cluster: Cluster) -> None:
     session_cluster.up()
     session_cluster.until_operator()
-    output = run_sdk(session_cluster, "sdk-gang", SDK_SCRIPT.replace("SCHEDULER", "'volcano'"))
+    output = run_sdk(session_cluster, "sdk-gang", "volcano")
     check_sdk(output)
     assert (
         output.count(
@@ -129,7 +144,7 @@ def test_every_job_is_a_gang_of_the_scheduler_that_up_was_given(make_cluster: Ca
     cluster = make_cluster()
     cluster.trainshed("up", "--gang-scheduler-name=scheduler-plugins-scheduler").ok()
     cluster.until_operator()
-    output = run_sdk(cluster, "sdk-gang", SDK_SCRIPT.replace("SCHEDULER", "'scheduler-plugins-scheduler'"))
+    output = run_sdk(cluster, "sdk-gang", "scheduler-plugins-scheduler")
     check_sdk(output)
     assert output.count("'scheduling.x-k8s.io/pod-group': 'gang'") == 2
     cluster.trainshed("down").ok()
@@ -141,5 +156,7 @@ def test_every_job_is_a_gang_of_the_scheduler_that_up_was_given(make_cluster: Ca
     (pod,) = cluster.pods("plain").values()
     assert pod["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
     until(lambda: not listed(cluster, PLUGINS), "the group goes with the job")
-    events = json.dumps(cluster.events("SuccessfulDeletePodGroup"))
-    assert "Deleted PodGroup: plain" in events
+    until(
+        lambda: "Deleted PodGroup: plain" in json.dumps(cluster.events("SuccessfulDeletePodGroup")),
+        "the event",
+    )

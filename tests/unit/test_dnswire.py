@@ -55,7 +55,11 @@ def test_garbage_is_refused(data: bytes) -> None:
         assert len(response) in (0, 12)
 
 
-@pytest.mark.parametrize("query", [b"", bytes(12), make_query("a")[:-3], make_query("a.b")[:14]])
+@pytest.mark.parametrize(
+    "query",
+    [b"", bytes(12), make_query("a")[:-3], make_query("a.b")[:14]],
+    ids=["empty", "no question", "no type", "half a name"],
+)
 def test_what_is_not_a_query(query: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         dnswire.parse_query(query)
