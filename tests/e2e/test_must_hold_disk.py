@@ -155,6 +155,26 @@ def test_up_on_a_full_disk(small_cluster: OnDisk) -> None:
 
 
 @needs_root
+def test_down_needs_no_room_and_no_control_plane(small_cluster: OnDisk) -> None:
+    cluster, disk = small_cluster, small_cluster.disk
+    cluster.up()
+    cluster.kubectl("run", "p", "--image=x", "--restart=Always", "--command", "--", "sleep", "1000").ok()
+    until(lambda: cluster.get("pods", "p")["status"]["phase"] == "Running", "a pod runs")
+    cluster.kill_control_plane()
+    disk.fill()
+    cluster.trainshed("down").ok()
+    left = subprocess.run(["pgrep", "-f", str(cluster.home)], capture_output=True, text=True)
+    assert not left.stdout, "every process has ended"
+    disk.free()
+    cluster.up()
+    until(
+        lambda: (status := cluster.get("pods", "p")["status"])["phase"] == "Running"
+        and status["containerStatuses"][0]["restartCount"] == 1,
+        "the pod runs again",
+    )
+
+
+@needs_root
 def test_first_up_on_a_full_disk(small_cluster: OnDisk) -> None:
     small_cluster.disk.fill()
     assert_clear(small_cluster.trainshed("up"), str(small_cluster.home), "No space left", "hint: make room")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import logging
 import os
 import sys
@@ -23,6 +22,7 @@ from trainshed.cluster.control.controlplane import CannotStart, Options, run
 from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.node.pod.unsupported import privileged_containers
 from trainshed.cluster.paths import StatePaths, write_private
+from trainshed.cluster.sandbox import files
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.registry import review
 from trainshed.kube.builtin.registry import RESOURCES
@@ -63,7 +63,7 @@ def main() -> None:
         report(Report(error=str(error), hint=error.hint))
         sys.exit(1)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        if not files.is_no_room(error):
             raise
         logging.exception("the state directory cannot be written")
         report(

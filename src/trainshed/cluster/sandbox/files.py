@@ -18,6 +18,11 @@ SANDBOX = "sandbox.json"
 """In a pod's `sandbox` directory: what its shim last said of it."""
 
 
+def is_no_room(error: OSError) -> bool:
+    """Return whether nothing can be written: the disk is full, the quota used up, or it is mounted read-only."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
 def write_atomic(path: str, data: bytes, mode: int = 0o600) -> None:
     """Replace the file at `path`: whatever is killed when, a reader finds the old or the new content, whole.
 

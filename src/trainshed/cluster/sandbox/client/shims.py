@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from trainshed.cluster.sandbox import files
 from trainshed.cluster.sandbox.client import recovery
 from trainshed.cluster.sandbox.client.connection import Connection, HungUp, NobodyListens, connected
 from trainshed.cluster.sandbox.model import RuntimeLost, RuntimePaths, SandboxNotFound, SandboxState
@@ -56,10 +57,18 @@ class Shims:
         return msgspec.convert(answer["state"], SandboxState)
 
     async def state(self, uid: str) -> SandboxState:
-        """Return what the shim says, or what it left once it has ended."""
-        with contextlib.suppress(StillEnding):
+        """Return what the shim says, or what it left once it has ended.
+
+        On a full disk that is what it had written when it ended: a cluster can be stopped without room.
+        """
+        try:
             if (state := await self.living(uid)) is not None:
                 return state
+        except StillEnding:
+            pass
+        except OSError as error:
+            if not files.is_no_room(error):
+                raise
         return recovery.read(self._paths, uid)
 
     async def living(self, uid: str) -> SandboxState | None:
