@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 from collections import Counter
@@ -14,7 +16,6 @@ import yaml
 
 from tests.cluster.api_world import World, open_world
 from trainshed.cli.check import print_json, print_verdict
-from trainshed.cli.console import err, out
 from trainshed.cli.serve import admission
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
@@ -91,7 +92,7 @@ async def by_offline_check(world: World, kind: str, obj: Object, number: int) ->
         verdicts = examine_offline(objects, of_machine("default", {}))
     except (UserError, ApiError):
         return "refused"
-    with out.capture(), err.capture():
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         print_json(verdicts)
         for verdict in verdicts:
             print_verdict(verdict)

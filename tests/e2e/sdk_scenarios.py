@@ -182,6 +182,11 @@ def functions(client: TrainingClient) -> dict[str, Any]:
     tf = TrainingClient(namespace=NAMESPACE, job_kind="TFJob")
     for name in ("tf-function", "tf-image"):
         tf.wait_for_job_conditions(name, wait_timeout=SECONDS, polling_interval=1)
+    deadline = time.monotonic() + SECONDS
+    while any(pod.status.phase != "Succeeded" for pod in client.get_job_pods("function")):
+        # The first rank's end is that of the job; the SDK passes over pods that are pending.
+        assert time.monotonic() < deadline, "every rank has ended"
+        time.sleep(0.2)
     names = client.get_job_pod_names
     followed = client.get_job_logs("function", follow=True)
     _, events = client.get_job_logs("function", verbose=True)

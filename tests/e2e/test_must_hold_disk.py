@@ -147,7 +147,7 @@ def test_up_on_a_full_disk(small_cluster: OnDisk) -> None:
     cluster.trainshed("down").ok()
     disk.fill()
     assert_clear(
-        cluster.trainshed("up"), f"the state directory {cluster.home}: No space left", "hint: make room"
+        cluster.trainshed("up"), f"cannot write the store {cluster.home}/store.db: ", "hint: free some space"
     )
     disk.free()
     cluster.up()

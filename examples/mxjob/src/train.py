@@ -123,6 +123,7 @@ def main() -> None:
         server.shutdown()
         server.server_close()  # when the last answer has been sent
         print("all workers are done", flush=True)
+        time.sleep(2)  # and have ended: with this process ends the job, and with it goes whatever runs still
         return
     if ROLE == "server":
         serve(Server(len(WANTED[part_of(me["index"])])), own["port"])

@@ -226,13 +226,13 @@ class PodGroups:
         if coming <= 0:
             memory.said = why
         waits = [coming] if coming > 0 else []
-        if (left := self._until_late(obj, group, memory)) is not None:
+        if (left := self._until_late(obj, status, group, memory)) is not None:
             waits.append(left)
         return min(waits, default=None)
 
-    def _until_late(self, obj: Object, group: Group, memory: _Told) -> float | None:
+    def _until_late(self, obj: Object, status: Object, group: Group, memory: _Told) -> float | None:
         """Say that a group waits for longer than it is to; return in how many seconds that is to be looked at."""
-        started = time_or_none(status_of(obj).get("scheduleStartTime"))
+        started = time_or_none(status.get("scheduleStartTime"))
         if group.timeout is None or started is None or not memory.why or memory.late:
             return None
         left = started + group.timeout - time.time()
