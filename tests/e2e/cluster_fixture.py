@@ -179,8 +179,7 @@ class Cluster:
             found = self.api.json("GET", "/api/v1/namespaces")["items"]
             return {n["metadata"]["name"] for n in found} <= {*KEPT_NAMESPACES, self.namespace}
 
-        # Pods that do not end by themselves have 30 s, and their namespaces wait for them.
-        until(alone, "the namespaces of earlier tests are gone", 2 * WAIT_SECONDS)
+        until(alone, "the namespaces of earlier tests are gone")
 
     @property
     def facts(self) -> Any:

@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[Object, tuple[str, ...]]] = {
     ),
     "no image": (
         changed(lambda o: container(o).pop("image")),
-        (DENIED, "containers[0].image: Required value", "Forbidden"),
+        (DENIED, "containers[0].image: Required value"),
     ),
     "no container pytorch": (
         changed(lambda o: container(o).update(name="other")),

@@ -70,7 +70,7 @@ def run(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Apply manifests, or run a script, and follow the training jobs to their end.
+    """Run manifests or a script, and follow the jobs to their end.
 
     Starts the local cluster when it is not up. A job of an earlier run that is finished is replaced; one that runs goes
     on, unless --replace is given. A script becomes a PyTorchJob of so many workers, the first of them the master.

@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS = (
-    Entry("run", "jobs:run", "Apply manifests, or run a script, and follow the training jobs to their end."),
+    Entry("run", "jobs:run", "Run manifests or a script, and follow the jobs to their end."),
     Entry("follow", "jobs:follow", "Follow a job: its conditions, replicas, logs and progress."),
     Entry("list", "listing:list_jobs", "List training jobs, of all kinds."),
     Entry("logs", "logs:logs", "Print what replicas of a job have printed, merged by time."),
