@@ -26,7 +26,7 @@ def backup(file: File) -> None:
 
 
 def restore(file: File) -> None:
-    """Put the objects of a backup in the place of the local cluster's, which must be down.
+    """Put back the objects of a backup; the cluster must be down.
 
     The store that was there is kept beside it. Volumes stay as they are.
     """

@@ -40,7 +40,7 @@ COMMANDS = (
     Entry(
         "restore",
         "backups:restore",
-        "Put the objects of a backup in the place of the local cluster's, which must be down.",
+        "Put back the objects of a backup; the cluster must be down.",
     ),
     Entry("kubeconfig", "cluster:kubeconfig", "Print where the kubeconfig is, or merge it into yours."),
     Entry("image", "images", "Say what stands for an image."),
