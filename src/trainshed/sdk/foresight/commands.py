@@ -6,10 +6,16 @@ import re
 import shutil
 from collections.abc import Iterator
 
-from trainshed.kube.meta.objects import Object
+from trainshed.cluster.images.directories import Image
+from trainshed.jobs.engine.constants import LABEL_REPLICA_TYPE
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import Object, labels_of
+from trainshed.kube.meta.pods import find_container
+from trainshed.sdk.errors import UserError
 from trainshed.sdk.foresight.findings import Noted
 from trainshed.sdk.foresight.templates import PodTemplate
 from trainshed.sdk.foresight.world import World
+from trainshed.sdk.render import render
 
 _INSTALL = re.compile(r"\b(?:pip3?|uv pip|conda|mamba|apt-get|apt)\s+(?:-\S+\s+)*install\b")
 
@@ -33,8 +39,11 @@ def unknown_images(template: PodTemplate, world: World) -> Iterator[Noted]:
         if not isinstance(name, str) or not name:
             continue
         image = world.image(name)
-        if not template.runs_by_itself(container) and not (image and (image.entrypoint or image.cmd)):
+        if not container.get("command") and not (image and (image.entrypoint or image.cmd)):
             if _is_command_line(container):
+                continue
+            if template.replica and _gets_a_command(template, container):
+                yield from _unregistered(name, path, image, said)
                 continue
             yield Noted(
                 "TS201",
@@ -42,14 +51,32 @@ def unknown_images(template: PodTemplate, world: World) -> Iterator[Noted]:
                 f"nothing here knows what {name} runs, and the container has no command",
                 f"set `command`, or: trainshed image add {name} --entrypoint '...'",
             )
-        elif image is None and name not in said:
-            said.add(name)
-            yield Noted(
-                "TS202",
-                f"{path}.image",
-                f"{name} is not pulled: the container has this machine's programs and files",
-                f"if it needs others: trainshed image add {name} --layer DIRECTORY:PATH",
-            )
+        else:
+            yield from _unregistered(name, path, image, said)
+
+
+def _unregistered(name: str, path: str, image: Image | None, said: set[str]) -> Iterator[Noted]:
+    """Yield, once for each image, that nothing stands for it."""
+    if image is None and name not in said:
+        said.add(name)
+        yield Noted(
+            "TS202",
+            f"{path}.image",
+            f"{name} is not pulled: the container has this machine's programs and files",
+            f"if it needs others: trainshed image add {name} --layer DIRECTORY:PATH",
+        )
+
+
+def _gets_a_command(template: PodTemplate, container: Object) -> bool:
+    """Return whether the operator gives the container of a training job a command; false for a job that it refuses."""
+    try:
+        made = render(template.owner).objects
+    except (ApiError, UserError):
+        return False
+    pods = (obj for obj in made if labels_of(obj).get(LABEL_REPLICA_TYPE) == template.replica.lower())
+    pod = next((obj for obj in pods if obj["kind"] == "Pod"), None)
+    found = pod and find_container(pod, str(container.get("name")))
+    return bool(found and found.get("command"))
 
 
 def _is_command_line(container: Object) -> bool:

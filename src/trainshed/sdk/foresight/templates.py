@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trainshed.jobs.engine.constants import LABEL_REPLICA_TYPE
-from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, labels_of, name_of, namespace_of, objects, section, spec_of
-from trainshed.kube.meta.pods import find_container
-from trainshed.sdk.errors import UserError
-from trainshed.sdk.render import render
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, spec_of
 
 _WITH_TEMPLATE = {
     "apps/v1": ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"),
@@ -29,7 +24,6 @@ class PodTemplate(msgspec.Struct, frozen=True):
         pod: the template: `metadata` and `spec` of a pod.
         replica: its replica type in a training job; empty elsewhere.
         count: how many pods are made of it.
-        made: the first pod that the operator makes of it, with what it adds, where the object is a valid job.
     """
 
     owner: Object
@@ -37,7 +31,6 @@ class PodTemplate(msgspec.Struct, frozen=True):
     pod: Object
     replica: str = ""
     count: int = 1
-    made: Object | None = None
 
     @property
     def namespace(self) -> str:
@@ -59,13 +52,6 @@ class PodTemplate(msgspec.Struct, frozen=True):
         for group in ("initContainers", "containers"):
             for index, container in enumerate(objects(self.spec, group)):
                 yield f"{self.path}spec.{group}[{index}]", container
-
-    def runs_by_itself(self, container: Object) -> bool:
-        """Return whether the container has a command, its own or the operator's."""
-        if container.get("command") or self.made is None:
-            return bool(container.get("command"))
-        made = find_container(self.made, str(container.get("name")))
-        return made is not None and bool(made.get("command"))
 
     def volumes(self) -> Iterator[tuple[str, Object]]:
         """Yield every volume with its path."""
@@ -90,25 +76,13 @@ def templates(obj: Object) -> list[PodTemplate]:
 
 
 def _of_training(obj: Object, spec: Object) -> Iterator[PodTemplate]:
-    made = _made(obj)
     for field, specs in spec.items():
         if not field.endswith("ReplicaSpecs") or not isinstance(specs, dict):
             continue
         for replica, each in specs.items():
             if isinstance(each, dict) and isinstance(each.get("template"), dict):
                 path = f"spec.{field}[{replica}].template."
-                pod = made.get(str(replica).lower())
-                yield PodTemplate(obj, path, each["template"], str(replica), _count(each), pod)
-
-
-def _made(job: Object) -> dict[str, Object]:
-    """Return a pod of each replica type in lower case; empty for a job of which none are made."""
-    try:
-        rendered = render(job)
-    except (ApiError, UserError):
-        return {}
-    pods = [obj for obj in rendered.objects if obj["kind"] == "Pod"]
-    return {labels_of(pod).get(LABEL_REPLICA_TYPE, ""): pod for pod in reversed(pods)}
+                yield PodTemplate(obj, path, each["template"], str(replica), _count(each))
 
 
 def _count(spec: Object) -> int:
