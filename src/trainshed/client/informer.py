@@ -28,7 +28,8 @@ from typing import TypeAlias
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, namespace_of
+from trainshed.kube.meta.ownership import controller_of
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.wire.watchframe import WatchEvent
 
@@ -53,6 +54,18 @@ def key_of(obj: Object) -> Key:
     """Return where an object is."""
     metadata = obj["metadata"]
     return metadata.get("namespace") or "", metadata["name"]
+
+
+def controlled_by(resource: Resource) -> Callable[[Object], list[Key]]:
+    """Return what tells where the controller of an object is: nowhere, unless it is of `resource`."""
+
+    def keys(obj: Object) -> list[Key]:
+        owner = controller_of(obj)
+        if owner is None or (owner["apiVersion"], owner["kind"]) != (resource.api_version, resource.kind):
+            return []
+        return [(namespace_of(obj), str(owner["name"]))]
+
+    return keys
 
 
 class State(enum.Enum):

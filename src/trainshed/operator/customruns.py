@@ -15,12 +15,11 @@ from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
-from trainshed.client.informer import Key, key_of
+from trainshed.client.informer import Key, controlled_by, key_of
 from trainshed.client.transport import TransportError
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, namespace_of, section, uid_of
-from trainshed.kube.meta.ownership import controller_of
+from trainshed.kube.meta.objects import namespace_of, section, uid_of
 from trainshed.kube.meta.resources import PODS
 from trainshed.tekton.customrun import Observed, decide, is_ours, job_name
 from trainshed.tekton.resources import CUSTOMRUNS
@@ -49,7 +48,9 @@ class CustomRunController(Controller[Key]):
         self._own_informers = informers
         self._stopping = asyncio.Event()
         self._runs = self.watch(informers.of(CUSTOMRUNS), lambda run: [key_of(run)] if is_ours(run) else [])
-        jobs = [self.watch(shared.of(resource), _run_of) for resource in self._kinds.values()]
+        jobs = [
+            self.watch(shared.of(resource), controlled_by(CUSTOMRUNS)) for resource in self._kinds.values()
+        ]
         self._jobs = [shared.by_controller(resource) for resource in self._kinds.values()]
         self._pods = shared.of(PODS, label_selector=LABEL_OPERATOR_NAME).index(
             lambda pod: [f"{namespace_of(pod)}/{(section(pod, 'metadata', 'labels')).get(LABEL_JOB_NAME)}"]
@@ -97,10 +98,3 @@ class CustomRunController(Controller[Key]):
         plan = decide(observed)
         await self._executor.execute(key, run, plan)
         return plan.requeue_after
-
-
-def _run_of(job: Object) -> list[Key]:
-    owner = controller_of(job)
-    if owner is None or (owner["apiVersion"], owner["kind"]) != (CUSTOMRUNS.api_version, CUSTOMRUNS.kind):
-        return []
-    return [(namespace_of(job), str(owner["name"]))]

@@ -10,12 +10,11 @@ from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
-from trainshed.client.informer import Key, key_of
+from trainshed.client.informer import Key, controlled_by, key_of
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, section, spec_of, uid_of
-from trainshed.kube.meta.ownership import controller_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
 from trainshed.tekton.pipelinerun import Observed, decide, task_references
-from trainshed.tekton.resources import CUSTOMRUNS, PIPELINERUNS, PIPELINES, TASKRUNS, TASKS, V1
+from trainshed.tekton.resources import CUSTOMRUNS, PIPELINERUNS, PIPELINES, TASKRUNS, TASKS
 
 
 class PipelineRunController(Controller[Key]):
@@ -32,7 +31,9 @@ class PipelineRunController(Controller[Key]):
         super().__init__("pipelineruns", informers, workers=2)
         self._now = now
         self._runs = self.watch(informers.of(PIPELINERUNS), lambda run: [key_of(run)])
-        children = [self.watch(informers.of(kind), _run_of) for kind in (TASKRUNS, CUSTOMRUNS)]
+        children = [
+            self.watch(informers.of(kind), controlled_by(PIPELINERUNS)) for kind in (TASKRUNS, CUSTOMRUNS)
+        ]
         self._children = [informers.by_controller(kind) for kind in (TASKRUNS, CUSTOMRUNS)]
         self._pipelines, self._tasks = informers.of(PIPELINES), informers.of(TASKS)
         self._claims = shared.of(PERSISTENTVOLUMECLAIMS)
@@ -62,10 +63,3 @@ class PipelineRunController(Controller[Key]):
             claims=frozenset(name_of(claim) for claim in self._by_namespace.get(namespace)),
             now=self._now(),
         )
-
-
-def _run_of(child: Object) -> list[Key]:
-    owner = controller_of(child)
-    if owner is None or owner["kind"] != "PipelineRun" or owner["apiVersion"] != V1:
-        return []
-    return [(namespace_of(child), str(owner["name"]))]

@@ -13,13 +13,12 @@ from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
-from trainshed.client.informer import Key, key_of
+from trainshed.client.informer import Key, controlled_by, key_of
 from trainshed.cluster.images.directories import ImageProblem, ImageRegistry
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, spec_of, uid_of
-from trainshed.kube.meta.ownership import controller_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.tekton import stepactions
-from trainshed.tekton.resources import STEPACTIONS, TASKRUNS, TASKS, V1
+from trainshed.tekton.resources import STEPACTIONS, TASKRUNS, TASKS
 from trainshed.tekton.taskpod import Entrypoint
 from trainshed.tekton.taskrun import Observed, decide
 
@@ -63,7 +62,7 @@ class TaskRunController(Controller[Key]):
         self._runs = self.watch(informers.of(TASKRUNS), lambda run: [key_of(run)])
         self._tasks = informers.of(TASKS)
         self._actions = informers.of(STEPACTIONS)
-        pods = self.watch(shared.of(PODS), _run_of)
+        pods = self.watch(shared.of(PODS), controlled_by(TASKRUNS))
         self._pods = shared.by_controller(PODS)
         self._claims = shared.of(PERSISTENTVOLUMECLAIMS)
         self._by_namespace = self._claims.index(lambda claim: [namespace_of(claim)])
@@ -110,10 +109,3 @@ class TaskRunController(Controller[Key]):
                 if image is not None and (image.entrypoint or image.cmd):
                     out[str(name)] = (*image.entrypoint, *image.cmd)
         return out
-
-
-def _run_of(pod: Object) -> list[Key]:
-    owner = controller_of(pod)
-    if owner is None or owner["kind"] != "TaskRun" or owner["apiVersion"] != V1:
-        return []
-    return [(namespace_of(pod), str(owner["name"]))]

@@ -10,10 +10,9 @@ from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
-from trainshed.client.informer import Key, key_of
+from trainshed.client.informer import Key, controlled_by, key_of
 from trainshed.cluster.controllers.workloads.cronjob import Observed, decide
-from trainshed.kube.meta.objects import Object, is_terminating, namespace_of
-from trainshed.kube.meta.ownership import controller_of
+from trainshed.kube.meta.objects import is_terminating
 from trainshed.kube.meta.resources import CRONJOBS, JOBS
 
 
@@ -26,7 +25,7 @@ class CronJobController(Controller[Key]):
         super().__init__("cronjobs", informers, workers=2)
         self._now = now
         self._cron_jobs = self.watch(informers.of(CRONJOBS), lambda cron_job: [key_of(cron_job)])
-        jobs = self.watch(informers.of(JOBS), _cron_job_of)
+        jobs = self.watch(informers.of(JOBS), controlled_by(CRONJOBS))
         self._jobs = informers.by_controller(JOBS)
         recorder = EventRecorder(client, "cronjob-controller")
         self._executor = Executor(client, recorder, self.own, self._cron_jobs, [jobs])
@@ -40,8 +39,3 @@ class CronJobController(Controller[Key]):
         plan = decide(Observed(cron_job, jobs, self._now()))
         await self._executor.execute(key, cron_job, plan)
         return plan.requeue_after
-
-
-def _cron_job_of(job: Object) -> list[Key]:
-    owner = controller_of(job)
-    return [(namespace_of(job), owner["name"])] if owner and owner["kind"] == "CronJob" else []

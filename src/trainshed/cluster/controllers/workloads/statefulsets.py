@@ -10,10 +10,10 @@ from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
-from trainshed.client.informer import Key, key_of
+from trainshed.client.informer import Key, controlled_by, key_of
 from trainshed.cluster.controllers.workloads.statefulset import Observed, decide
 from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of
-from trainshed.kube.meta.ownership import controller_of, orphans_of
+from trainshed.kube.meta.ownership import orphans_of
 from trainshed.kube.meta.resources import CONTROLLERREVISIONS, PERSISTENTVOLUMECLAIMS, PODS, STATEFULSETS
 
 
@@ -26,8 +26,8 @@ class StatefulSetController(Controller[Key]):
         super().__init__("statefulsets", informers, workers=4)
         self._now = now
         self._sets = self.watch(informers.of(STATEFULSETS), lambda stateful_set: [key_of(stateful_set)])
-        pods = self.watch(informers.of(PODS), _controlled)
-        revisions = self.watch(informers.of(CONTROLLERREVISIONS), _controlled)
+        pods = self.watch(informers.of(PODS), controlled_by(STATEFULSETS))
+        revisions = self.watch(informers.of(CONTROLLERREVISIONS), controlled_by(STATEFULSETS))
         claims = self.watch(informers.of(PERSISTENTVOLUMECLAIMS), self._of_claim)
         self._pods = informers.by_controller(PODS)
         self._revisions = informers.by_controller(CONTROLLERREVISIONS)
@@ -60,9 +60,3 @@ class StatefulSetController(Controller[Key]):
         plan = decide(observed)
         await self._executor.execute(key, stateful_set, plan)
         return plan.requeue_after
-
-
-def _controlled(obj: Object) -> list[Key]:
-    """Return the StatefulSet that controls an object."""
-    owner = controller_of(obj)
-    return [(namespace_of(obj), owner["name"])] if owner and owner["kind"] == "StatefulSet" else []
