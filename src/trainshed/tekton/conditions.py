@@ -38,3 +38,11 @@ def mark(status: Object, value: State, reason: str, message: str, now: float) ->
         return False
     status["conditions"] = [{**wanted, "lastTransitionTime": format_time(now)}]
     return (before.get("status"), before.get("reason")) != (value, reason)
+
+
+class Refused(Exception):
+    """A run cannot start; `reason` goes into its condition."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason

@@ -34,6 +34,7 @@ from trainshed.kube.meta.plan import Action, Create, Event, Patch, Plan
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
 from trainshed.kube.meta.times import format_time, parse_time
 from trainshed.tekton import conditions, reading
+from trainshed.tekton.conditions import Refused
 from trainshed.tekton.durations import DEFAULT_SECONDS, go, seconds
 from trainshed.tekton.facts import TIMEOUTS, Circumstances, Facts, described
 from trainshed.tekton.params import Given, ParamError, declared_in, resolve, values_of
@@ -61,14 +62,6 @@ class Observed(msgspec.Struct, frozen=True):
     claims: frozenset[str] = frozenset()
     """Names of the claims in its namespace."""
     now: float = 0.0
-
-
-class Refused(Exception):
-    """The run cannot start; `reason` goes into its condition."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 def decide(observed: Observed) -> Plan:

@@ -32,6 +32,7 @@ from trainshed.kube.meta.pods import phase
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.kube.meta.times import format_time, parse_time
 from trainshed.tekton import conditions, reading, steps
+from trainshed.tekton.conditions import Refused
 from trainshed.tekton.durations import go, seconds
 from trainshed.tekton.params import ParamError, declared_in, resolve, values_of
 from trainshed.tekton.resources import LABEL_TASK, child_name
@@ -59,14 +60,6 @@ class Observed(msgspec.Struct, frozen=True):
     """The command of each image that has one."""
     entrypoint: Entrypoint = Entrypoint("python3", ("entrypoint.py",))
     now: float = 0.0
-
-
-class Refused(Exception):
-    """The run cannot start; `reason` goes into its condition."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 def pod_name(run: Object) -> str:
