@@ -8,7 +8,9 @@ Tests run a few hundred of them (tests/unit/test_sdk_check.py).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
+import io
 import json
 import random
 import sys
@@ -136,24 +138,21 @@ def _world() -> Any:
 
 def check(text: str) -> str:
     """Return what `trainshed check --offline` makes of the text: taken, foreseen or refused. A bug is raised."""
-    from rich.console import Console
-
-    from trainshed.cli import check as face
+    from trainshed.cli.check import print_json, print_verdict
     from trainshed.kube.meta.errors import ApiError
     from trainshed.sdk import manifests
     from trainshed.sdk.check import examine_offline
     from trainshed.sdk.errors import UserError
 
-    with open("/dev/null", "w") as nowhere:
-        face.out = face.err = Console(file=nowhere, width=100, force_terminal=True)
-        try:
-            objects = manifests.parse(text, "job.yaml", lambda said: None)
-        except (UserError, ApiError):
-            return "refused"
-        verdicts = examine_offline(objects, _world())
+    try:
+        objects = manifests.parse(text, "job.yaml", lambda said: None)
+    except (UserError, ApiError):
+        return "refused"
+    verdicts = examine_offline(objects, _world())
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         for verdict in verdicts:
-            face.print_verdict(verdict)
-        face.print_json(verdicts)
+            print_verdict(verdict)
+        print_json(verdicts)
     if not all(verdict.accepted for verdict in verdicts):
         return "refused"
     return "taken" if all(verdict.can_start for verdict in verdicts) else "foreseen"
