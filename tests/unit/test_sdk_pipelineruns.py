@@ -10,16 +10,10 @@ from trainshed.pipelines.emit import local
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.ir import Block, Input, Pipeline, Step
 from trainshed.pipelines.notebook.settings import Settings
-from trainshed.sdk.pipelineruns import (
-    Ended,
-    Failure,
-    StepState,
-    data_claim,
-    failure_in,
-    states,
-    summary,
-    with_data_of,
-)
+from trainshed.sdk.pipelineruns.again import with_data_of
+from trainshed.sdk.pipelineruns.data import data_claim
+from trainshed.sdk.pipelineruns.ended import Ended, Failure, failure_in, summary
+from trainshed.sdk.pipelineruns.steps import StepState, states
 
 PIPELINE = Pipeline(
     Settings(name="sums"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainshed.kube.meta.objects import Object
     from trainshed.pipelines.ir import Pipeline
     from trainshed.sdk.connection import Target
-    from trainshed.sdk.pipelineruns import Ended
+    from trainshed.sdk.pipelineruns.ended import Ended
 
 Parameters = Annotated[
     list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="Set a parameter of the run.")
@@ -67,7 +67,7 @@ def run_pipeline(
 ) -> int:
     """Run a pipeline and return the exit code. Raises what `user_errors` explains."""
     from trainshed.pipelines.emit.options import Options
-    from trainshed.sdk import pipelineruns
+    from trainshed.sdk.pipelineruns.start import emitted
 
     options = Options(
         run_name=run_name or pipeline.name,
@@ -76,7 +76,7 @@ def run_pipeline(
         parameters=parameters,
         at_once=at_once,
     )
-    objects = pipelineruns.emitted(pipeline, target, options)
+    objects = emitted(pipeline, target, options)
     if target.is_local:
         ensure_up()
     return asyncio.run(_run(pipeline, target, objects, start_at, detach, as_json))
@@ -90,13 +90,14 @@ async def _run(
     detach: bool,
     as_json: bool,
 ) -> int:
-    from trainshed.sdk import pipelineruns
     from trainshed.sdk.connection import connected
+    from trainshed.sdk.pipelineruns.again import again
+    from trainshed.sdk.pipelineruns.start import start
 
     async with connected(target) as client:
         if start_at is not None:
-            pipeline, objects = await pipelineruns.again(client, pipeline, objects, start_at)
-        run = await pipelineruns.start(client, objects)
+            pipeline, objects = await again(client, pipeline, objects, start_at)
+        run = await start(client, objects)
         name, namespace = run["metadata"]["name"], run["metadata"]["namespace"]
         note(f"pipelinerun.tekton.dev/{escape(name)} created")
         if detach:
@@ -113,7 +114,7 @@ async def _follow(client: object, pipeline: Pipeline, run: Object, as_json: bool
     """Follow the run on the terminal; None when a Ctrl-C detached."""
     from trainshed.cli.notebookview import LiveRun, PlainRun
     from trainshed.client.client import Client
-    from trainshed.sdk.pipelineruns import Follower
+    from trainshed.sdk.pipelineruns.follow import Follower
 
     assert isinstance(client, Client)
     live = out.is_terminal and not as_json
@@ -131,7 +132,7 @@ async def _follow(client: object, pipeline: Pipeline, run: Object, as_json: bool
 
 def report(ended: Ended, as_json: bool = False) -> int:
     """Print how a run ended and return the exit code: what failed first."""
-    from trainshed.sdk.pipelineruns import summary
+    from trainshed.sdk.pipelineruns.ended import summary
 
     if as_json:
         import msgspec
@@ -169,16 +170,17 @@ def debug(
 
     from trainshed.pipelines.emit.program import program_text
     from trainshed.sdk import notebook as notebooks
-    from trainshed.sdk import pipelineruns
     from trainshed.sdk.connection import connected
     from trainshed.sdk.errors import UserError
+    from trainshed.sdk.pipelineruns.again import last_run
+    from trainshed.sdk.pipelineruns.data import data_directory
 
     wanted = notebooks.step_of(pipeline, step)
 
     async def where() -> tuple[str, str]:
         async with connected(target) as client:
-            before = await pipelineruns.last_run(client, run_name or pipeline.name)
-            found = await pipelineruns.data_directory(client, before)
+            before = await last_run(client, run_name or pipeline.name)
+            found = await data_directory(client, before)
             if found is None:
                 raise UserError("the data of the last run is not on this machine", "run without --context")
             return before["metadata"]["name"], found

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from trainshed.cli.panel import replica_colour
 from trainshed.kube.meta.duration import elapsed
-from trainshed.sdk.pipelineruns import StepState
+from trainshed.sdk.pipelineruns.steps import StepState
 
 _SETTLE_SECONDS = 1.5
 _SIGNS = {
