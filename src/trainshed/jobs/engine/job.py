@@ -121,12 +121,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     def replica(self, type_: str) -> Replica | None:
         """Return the replica type, None when the job does not have it."""
-        return next((replica for replica in self.replicas if replica.type == type_), None)
+        for replica in self.replicas:
+            if replica.type == type_:
+                return replica
+        return None
 
     def child_name(self, type_: str, index: int) -> str:
         """Return the name of the pod and of its service: `<job>-<type>-<index>`, or `<job>-<type>` without index."""
-        suffix = f"-{index}" if self.kind.replica_type(type_).indexed else ""
-        return f"{self.name}-{type_.lower()}{suffix}".replace("/", "-")
+        stem, indexed = self.once(("stem", type_), lambda: self._stem(type_))
+        return f"{stem}-{index}" if indexed else stem
+
+    def _stem(self, type_: str) -> tuple[str, bool]:
+        """Return what the names of the children of a type begin with, and whether an index follows."""
+        return f"{self.name}-{type_.lower()}".replace("/", "-"), self.kind.replica_type(type_).indexed
 
     def labels(self) -> dict[str, str]:
         """Return the labels that every child has."""
@@ -137,10 +144,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     def child_labels(self, type_: str, index: int) -> dict[str, str]:
         """Return the labels that pick out one replica; also the selector of its service."""
-        labels = {**self.labels(), c.LABEL_REPLICA_TYPE: type_.lower()}
-        if self.kind.replica_type(type_).indexed:
-            labels[c.LABEL_REPLICA_INDEX] = str(index)
-        return labels
+        common, indexed = self.once(("labels", type_), lambda: self._labels_of(type_))
+        return {**common, c.LABEL_REPLICA_INDEX: str(index)} if indexed else dict(common)
+
+    def _labels_of(self, type_: str) -> tuple[dict[str, str], bool]:
+        """Return the labels that all children of a type have, and whether an index is added."""
+        common = {**self.labels(), c.LABEL_REPLICA_TYPE: type_.lower()}
+        return common, self.kind.replica_type(type_).indexed
 
     def selector(self, type_: str) -> str:
         """Return the label selector of all pods of one replica type as text, keys in order."""
@@ -148,7 +158,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
 
     def owner_reference(self) -> Object:
-        """Return the reference that makes this job the controller of a child."""
+        """Return the reference that makes this job the controller of a child. All children share it."""
+        return self.once("owner", self._owner_reference)
+
+    def _owner_reference(self) -> Object:
         return {
             "apiVersion": self.kind.api_version,
             "kind": self.kind.name,

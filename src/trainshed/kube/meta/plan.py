@@ -20,7 +20,7 @@ ActionT = TypeVar("ActionT", covariant=True)
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One Kubernetes Event on the object that the plan is about."""
 
     type: EventType
@@ -28,7 +28,7 @@ class Event(msgspec.Struct, frozen=True):
     message: str
 
 
-class Told(msgspec.Struct, frozen=True):
+class Told(msgspec.Struct, frozen=True, gc=False):
     """The events of one action: those of success, and the one of failure, whose message the error's text ends.
 
     `{name}` in the message of a success stands for the object's name, which the server may have chosen.
@@ -62,7 +62,7 @@ class Tells(msgspec.Struct, frozen=True):
         )
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
+class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One change of one object of `resource`. The metric `counter` goes up by one when it happened."""
 
     resource: Resource
