@@ -160,6 +160,31 @@ def test_what_is_gone_or_replaced_meanwhile_is_no_error() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("failing", [409, 500])
+def test_a_deletion_that_is_refused_although_the_object_stays_is_an_error(failing: int) -> None:
+    """No event would come that brings the owner back; and it must not wait for a deletion that did not happen."""
+
+    class Contended(FullApi):
+        async def request(self, request: Request) -> Response:
+            if request.method == "DELETE":
+                error = ApiError(failing, {409: "Conflict", 500: "InternalError"}[failing], "no")
+                return Response(failing, {}, msgspec.json.encode(error.status()))
+            return await super().request(request)
+
+    async def main() -> None:
+        world = await started()
+        old = await world.api.put("/api/v1/namespaces/ns/pods/old")
+        contended = Contended()
+        contended.objects = world.api.objects
+        world.client.transport = contended
+        with pytest.raises(ApiError) as caught:
+            await world.execute(Plan(actions=(Delete.of(PODS, old, SAID),)))
+        assert caught.value.code == failing
+        assert world.own.wait(KEY) is None
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize("change", ["deleted", "ending", "replaced"])
 def test_an_owner_that_goes_adopts_nothing(change: str) -> None:
     """The mirror may still show the owner as it was."""

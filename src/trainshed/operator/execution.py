@@ -23,6 +23,7 @@ from itertools import groupby
 from trainshed.api.kind import Kind
 from trainshed.client.client import Client
 from trainshed.client.controllers.batches import slow_start
+from trainshed.client.controllers.execution import delete
 from trainshed.client.controllers.ownwrites import OwnWrites
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer, Key, key_of
@@ -156,29 +157,11 @@ class Executor:
         return False
 
     async def _delete(self, job: Object, target: Delete) -> bool:
-        try:
-            await self._client.delete(target.resource, target.name, target.namespace, uid=target.uid)
-            changed = True
-        except ApiError as error:
-            # Conflict: the uid precondition; the object we saw is gone and another has its name. If it is there all
-            # the same, something else was in the way: no event would come for it, so it is tried again.
-            if error.code != 404 and (error.reason != "Conflict" or await self._is_there(target)):
-                raise
-            changed = False
+        changed = await delete(self._client, target)
         informer = self._informers.get(target.resource)
         if informer is not None:
             self._own.deleting(key_of(job), informer, target.namespace, target.name, target.uid)
         return changed
-
-    async def _is_there(self, target: Delete) -> bool:
-        """Return whether the very object is there, and not on its way out."""
-        try:
-            found = await self._client.get(target.resource, target.name, target.namespace)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return False
-        return uid_of(found) == target.uid and not is_terminating(found)
 
     def _wrote(self, job: Object, resource: Resource, written: Object) -> None:
         """Have the job wait until the mirror of a watched resource shows what was written."""

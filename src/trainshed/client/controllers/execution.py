@@ -23,6 +23,34 @@ from trainshed.kube.meta.plan import Action, Adopt, Create, Delete, Event, Patch
 K = TypeVar("K", bound=Hashable)
 
 
+async def delete(client: Client, target: Delete) -> bool:
+    """Delete what was seen; return whether that changed anything: it may be gone, or another has its name.
+
+    Raises:
+        ApiError: the refusal. A conflict that is not about the uid is one: no event would come for what stays.
+        TransportError: the API cannot be reached.
+    """
+    where = (target.resource, target.name, target.namespace)
+    try:
+        await client.delete(*where, propagation_policy=target.propagation, uid=target.uid)
+    except ApiError as error:
+        if error.code != 404 and (error.reason != "Conflict" or await _is_there(client, target)):
+            raise
+        return False
+    return True
+
+
+async def _is_there(client: Client, target: Delete) -> bool:
+    """Return whether the very object is there, and not on its way out."""
+    try:
+        found = await client.get(target.resource, target.name, target.namespace)
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return False
+    return uid_of(found) == target.uid and not is_terminating(found)
+
+
 class Executor(Generic[K]):
     """Executes the plans of one controller and notes its writes in `own`.
 
@@ -102,14 +130,15 @@ class Executor(Generic[K]):
                 case Patch(object=seen, patch=patch):
                     name, namespace = name_of(seen), namespace_of(seen)
                     self._own.wrote(key, informer, await self._client.patch(resource, name, namespace, patch))
-                case Delete(name=name, namespace=namespace, uid=uid, propagation=policy):
+                case Delete(name=name, namespace=namespace, uid=uid):
+                    changed = await delete(self._client, action)
                     self._own.deleting(key, informer, namespace, name, uid)
-                    await self._client.delete(resource, name, namespace, propagation_policy=policy, uid=uid)
+                    if not changed:
+                        return
                 case _:
                     raise TypeError(f"unknown action {type(action).__name__}")
         except ApiError as error:
-            # 409 to a deletion: another object has the name.
-            if error.code == 404 or (error.code == 409 and isinstance(action, Delete)):
+            if error.code == 404:
                 return
             raise
         self._tell(owner, action.succeeded(name))
