@@ -336,6 +336,36 @@ def test_a_new_group_is_not_told() -> None:
 ASKED = OperatorOptions(gang_scheduler="volcano", gang_policy_only=True)
 
 
+def with_marks(plan: Plan, name: str, phase: str) -> Object:
+    """Return the pod that the plan makes, as the API has it when it is in this phase."""
+    made_pod = copy.deepcopy(created_pods(plan)[name])
+    made_pod["metadata"]["uid"] = f"Pod-{name}"
+    return {**made_pod, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize("options", [ASKED, VOLCANO, PLUGINS], ids=["policy added", "volcano", "plugins"])
+def test_a_run_that_began_without_a_group_ends_without(options: OperatorOptions) -> None:
+    """A policy is added, or the operator is told of a scheduler: a replaced pod alone would never make a gang."""
+    job = make_job(workers=2, schedulingPolicy={})
+    began = plan_of(job, OperatorOptions())
+    pods = [with_marks(began, "train-worker-0", "Running")]
+    plan = plan_of(job, options, {PODS: pods})
+    assert kinds_of(plan).count("CreatePod") == 1 and not made(plan, "PodGroup")
+    assert created_pods(plan)["train-worker-1"] == created_pods(began)["train-worker-1"]
+    # The next run is a gang.
+    assert made(plan_of(job, options), "PodGroup")
+
+
+def test_a_run_that_began_as_a_gang_goes_on_as_one() -> None:
+    job = make_job(workers=2, schedulingPolicy={})
+    group = stored(group_of(job, ASKED), "Running")
+    began = plan_of(job, ASKED, {VOLCANO_PODGROUPS: [group]})
+    pods = [with_marks(began, "train-worker-0", "Running")]
+    plan = plan_of(job, ASKED, {VOLCANO_PODGROUPS: [group], PODS: pods})
+    assert created_pods(plan)["train-worker-1"] == created_pods(began)["train-worker-1"]
+    assert created_pods(plan)["train-worker-1"]["spec"]["schedulerName"] == "volcano"
+
+
 def test_a_job_without_a_policy_may_be_no_gang() -> None:
     plan = plan_of(make_job(workers=1), ASKED)
     assert kinds_of(plan) == ["CreatePod", "CreateService"]

@@ -94,7 +94,8 @@ def decide(observed: Observed) -> Plan:
     # Runs: converge what is owned, count, judge, and converge the replicas unless that ended the job.
     tallies = framework.tallies(job, children)
     seen = Seen(children=children, tallies=tallies, conditions=draft.conditions, owned=observed.owned)
-    run = _Run(job, framework, parts, seen, observed, may_start=not problems)
+    taking = [part for part in parts if part.takes_part(job, seen)]
+    run = _Run(job, framework, taking, seen, observed, may_start=not problems)
     try:
         actions = run.plan(draft)
     except Conflict as error:

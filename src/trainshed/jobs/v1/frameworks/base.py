@@ -2,6 +2,7 @@
 
     shape       which replicas there are is in the kind's declaration; `service_ports` says which have a Service
     pods        `patch`: what is added to one pod, container by container
+    runs        `takes_part`: whether a run that has begun has the part at all
     objects     `owns`, `lookups`, `owned`: further objects, and how they are observed; `holds`: wait before making pods
     judgement   `judge`: what the children as observed mean for the job; `restart`: what becomes of a failed pod
     words       the messages of conditions, `creation` for the events of a new pod, `events` for those of each pass,
@@ -128,6 +129,10 @@ class Phase:
 
     def is_enabled(self, options: OperatorOptions) -> bool:
         """Return whether the operator was started with this part."""
+        return True
+
+    def takes_part(self, job: Job, seen: Seen) -> bool:
+        """Return whether a run has this part; what it has made for one that has it no more stays."""
         return True
 
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:

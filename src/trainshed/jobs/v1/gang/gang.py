@@ -80,6 +80,23 @@ class Gang(Phase):
         """Return what tells a pod's group."""
         return PodPatch()
 
+    def takes_part(self, job: Job, seen: Seen) -> bool:
+        """Return whether the run has not begun, or all its pods are marked.
+
+        One that began without a group, since the policy or the scheduler came later, ends without: of a group of all,
+        a replaced pod would be the only member, and wait for ever.
+        """
+        return all(
+            self._is_marked(job, slot.replica, pod) for slot in seen.children.slots for pod in slot.pods
+        )
+
+    def _is_marked(self, job: Job, replica: Replica, pod: Object) -> bool:
+        marks, metadata = self.marks(job, replica), section(pod, "metadata")
+        return all(
+            wanted.items() <= section(metadata, field).items()
+            for field, wanted in (("labels", marks.labels), ("annotations", marks.annotations))
+        )
+
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
         """Ask for the priority classes of the templates, while the job runs: the most important pods count first."""
         conditions = objects(section(document, "status"), "conditions")
