@@ -10,7 +10,7 @@ from tests.fakes.api import FakeApi
 from tests.fakes.training import FakeKubelet, conditions
 from trainshed.client.client import Client
 from trainshed.client.transport import Transport
-from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.model import DEFAULTS, OperatorOptions
 from trainshed.kube.meta.objects import Object
 from trainshed.operator.manager import Operator
 from trainshed.testing.builders import JOB_KINDS
@@ -24,8 +24,9 @@ def now() -> float:
 class World:
     """An API, a kubelet, and an operator that can be replaced."""
 
-    def __init__(self, kind: str = "PyTorchJob", **kubelet: Any) -> None:
+    def __init__(self, kind: str = "PyTorchJob", options: OperatorOptions = DEFAULTS, **kubelet: Any) -> None:
         self.kind = JOB_KINDS[kind]
+        self.options = options
         self.path = f"/apis/kubeflow.org/v1/namespaces/ns/{self.kind.plural}/job"
         self.api = FakeApi(now)
         self.kubelet = FakeKubelet(self.api, **kubelet)
@@ -37,7 +38,7 @@ class World:
         """Start an operator; the one before must be dead or stopped."""
         self.operator = Operator(
             Client(transport or self.api, user_agent="training-operator"),
-            OperatorOptions(),
+            self.options,
             kinds=(self.kind.name,),
             now=now,
         )

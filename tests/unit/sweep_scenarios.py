@@ -11,6 +11,7 @@ from tests.fakes.operator_world import World
 from tests.fakes.training import conditions
 from trainshed.api.v1.common import JobKind
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
 from trainshed.testing.builders import JOB_KINDS, make_job, make_pod_spec, make_replica
 
 SECONDS = 100.0
@@ -21,13 +22,17 @@ GRACE = 2.0
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """One form that jobs of a kind take. Pods of the types in `endless` run until they are deleted."""
+    """One form that jobs of a kind take. Pods of the types in `endless` run until they are deleted.
+
+    With `gang` the operator knows a gang scheduler of that name, and the pods have a priority.
+    """
 
     kind: str
     counts: Mapping[str, int]
     form: str = ""
     endless: Collection[str] = ()
     spec: Mapping[str, object] = {}
+    gang: str = ""
 
     def __str__(self) -> str:
         return f"{self.kind}-{self.form}" if self.form else self.kind
@@ -54,6 +59,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
             if type_ not in self.counts:
                 return None
             spec = make_pod_spec(name=self.declared.container_name, image="train:1", command=["train"])
+            if self.gang:
+                spec["priorityClassName"] = "high"
             return make_replica(self.counts[type_], spec, restart_policy=policy)
 
         replicas = [replica(type_) for type_ in self.declared.type_names]
@@ -87,6 +94,15 @@ SHAPES = (
         endless=("server",),
         spec={"jobMode": "MXTrain"},
     ),
+    Shape(kind="PyTorchJob", form="volcano", counts={"Master": 1, "Worker": 2}, gang=VOLCANO_SCHEDULER),
+    Shape(
+        kind="MPIJob",
+        form="volcano",
+        counts={"Launcher": 1, "Worker": 2},
+        endless=("worker",),
+        gang=VOLCANO_SCHEDULER,
+    ),
+    Shape(kind="JAXJob", form="plugins", counts={"Worker": 2}, gang=COSCHEDULING_SCHEDULER),
 )
 
 Steps: TypeAlias = Callable[[World, Shape], Awaitable[None]]
@@ -142,7 +158,7 @@ def _failed_and_clean(world: World) -> bool:
 
 
 def _nothing_left(world: World) -> bool:
-    left = ("pods", "services", world.kind.plural)
+    left = ("pods", "services", "podgroups", world.kind.plural)
     return bool(world.kubelet.runs) and not any(world.names(plural) for plural in left)
 
 
