@@ -114,6 +114,19 @@ def test_a_running_job_that_was_made_invalid_is_looked_after_but_starts_nothing(
     assert conditions_of(life.plan())[-1][:2] == ("Failed", "True")
 
 
+@every_kind
+def test_a_job_without_replicas_waits_and_a_warning_says_so(shape: Shape) -> None:
+    kind = shape.declared
+    job = make_job_of(kind, {}, spec=dict(shape.spec))
+    verdict = kind.validate(job, None)
+    plan = decide(Observed(job=job, now=NOW))
+    assert not plan.actions and [c[:2] for c in conditions_of(plan)] == [("Created", "True")]
+    if not verdict.errors:
+        warning = f"spec.{kind.replica_specs_field} is empty: the job has no pods, and waits for ever"
+        assert warning in verdict.warnings
+    assert bool(verdict.errors) == (shape.kind in ("MPIJob", "XGBoostJob")), "these require their first type"
+
+
 @scaled_kinds
 def test_scaled_to_zero_a_job_waits_and_scaled_back_it_has_its_workers_again(shape: Shape) -> None:
     """`kubectl scale --replicas=0` is asked of no webhook."""

@@ -276,6 +276,13 @@ def test_under_exit_code_a_killed_pod_is_replaced_and_an_error_fails_the_job(typ
     assert conditions_of(plan)[-1] == ("Failed", "True", "MPIJobFailed")
 
 
+def test_a_job_without_workers_counts_them_all_the_same() -> None:
+    job = make(None)
+    plan = plan_of(job, stored(job, launcher="Running"))
+    assert plan.status is not None
+    assert plan.status["replicaStatuses"] == {"Launcher": {"active": 1}, "Worker": {}}
+
+
 def test_a_worker_on_its_way_out_still_counts() -> None:
     owned = stored(make(1), launcher="Running", worker_0="Running")
     owned[PODS][0]["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z"

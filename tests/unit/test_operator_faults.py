@@ -28,11 +28,13 @@ from tests.fakes.training import (
 from tests.fakes.virtual_time import run_virtual
 from tests.unit.sweep_scenarios import SCENARIOS, SHAPES, Shape
 from trainshed.client.transport import Response
+from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta import resources
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.plan import Delete
 from trainshed.kube.wire.request import Request
+from trainshed.operator.metrics import OBJECT_COUNTERS
 
 ALL = ["job-master-0", "job-worker-0", "job-worker-1"]
 
@@ -56,6 +58,48 @@ def test_a_job_runs_to_its_end() -> None:
         assert world.operator is not None
         assert world.operator.metrics.jobs("successful", "ns", "pytorch") == 1
         await world.close()
+
+    run_virtual(main())
+
+
+def test_pods_services_and_groups_are_counted_once() -> None:
+    """A worker is replaced, and a service is refused and made later."""
+
+    class Refusing(FakeApi):
+        refusals = 1
+
+        async def request(self, request: Request) -> Response:
+            if request.method == "POST" and request.path.endswith("/services") and self.refusals:
+                self.refusals -= 1
+                error = ApiError(403, "Forbidden", "exceeded quota")
+                return Response(403, {}, msgspec.json.encode(error.status()))
+            return await super().request(request)
+
+    async def main() -> None:
+        options = OperatorOptions(gang_scheduler="scheduler-plugins-scheduler")
+        world = World(options=options, seconds=60.0, failures={"job-worker-0": 1})
+        refusing = Refusing(now)
+        refusing.objects, refusing.log = world.api.objects, world.api.log
+        world.api = world.kubelet._api = refusing
+        await world.start()
+        await world.api.put(f"{JOBS}/job", **make_job(cleanPodPolicy="All"))
+        await world.until("success and clean-up", lambda: _over(world))
+        assert world.operator is not None
+        found = {name: world.operator.metrics.objects(name) for name in OBJECT_COUNTERS}
+        assert found == {
+            "created_pods": 4,
+            "deleted_pods": 4,
+            "failed_pods": 1,
+            "succeeded_service_creation": 3,
+            "failed_service_creation": 1,
+            "created_pod_groups": 1,
+            "deleted_pod_groups": 1,
+        }
+        await world.close()
+
+    def _over(world: World) -> bool:
+        left = [*world.names("pods"), *world.names("services"), *world.names("podgroups")]
+        return ("Succeeded", "True") in conditions(world.job) and not left
 
     run_virtual(main())
 

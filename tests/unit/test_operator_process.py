@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.fakes.virtual_time import run_virtual
+from trainshed.api.registry import KINDS
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.transport import Response
 from trainshed.jobs.engine.model import OperatorOptions
@@ -23,7 +24,7 @@ from trainshed.operator.certificates import is_usable, make_certificates
 from trainshed.operator.flags import Flags, build_parser, parse
 from trainshed.operator.metrics import Metrics
 from trainshed.operator.throttle import ThrottledTransport
-from trainshed.operator.webhook import review
+from trainshed.operator.webhook import application, review
 
 
 def test_defaults_are_those_of_the_training_operator() -> None:
@@ -115,6 +116,7 @@ def test_metrics_text() -> None:
     metrics = Metrics()
     metrics.count_job("created", 'name"space', "pytorch")
     metrics.count_job("created", 'name"space', "pytorch")
+    metrics.count_failed_pods({}, {"replicaStatuses": {"Worker": {"failed": 2}}})
     metrics.watch_queues(lambda: {"x": 3})
     metrics.count_reconcile("x", "success", 0.004)
     lines = metrics.text().splitlines()
@@ -129,6 +131,15 @@ def test_metrics_text() -> None:
         'controller_runtime_reconcile_time_seconds_bucket{controller="x",le="0.0025"} 0.0',
         'controller_runtime_reconcile_time_seconds_bucket{controller="x",le="0.005"} 1.0',
         'workqueue_depth{name="x"} 3.0',
+        "# HELP created_pods_total The total number of created pods",
+        "# TYPE created_pods_total counter",
+        "created_pods_total 0.0",
+        "deleted_pods_total 0.0",
+        "failed_pods_total 2.0",
+        "succeeded_service_creation_total 0.0",
+        "failed_service_creation_total 0.0",
+        "created_pod_groups_total 0.0",
+        "deleted_pod_groups_total 0.0",
         "# TYPE process_resident_memory_bytes gauge",
     ):
         assert line in lines, line
@@ -182,6 +193,14 @@ def test_admission_review_denies_what_the_api_server_denies() -> None:
     assert admission("DELETE", None, bad)["allowed"]
     with pytest.raises(ValueError, match="not an AdmissionReview"):
         review(PYTORCHJOB, b"{}")
+
+
+def test_only_the_kinds_of_this_operator_are_answered_for() -> None:
+    """With a failurePolicy of Fail, writes of the others are then refused: as upstream has it."""
+    flags = parse(["--enable-scheme=jaxjob", "--enable-scheme=TFJob"], {})
+    paths = {resource.canonical for resource in application(flags).router.resources()}
+    assert paths == {"/validate-kubeflow-org-v1-jaxjob", "/validate-kubeflow-org-v1-tfjob"}
+    assert len(list(application(parse([], {})).router.resources())) == len(KINDS)
 
 
 def test_certificates_serve_their_host_until_they_near_their_end() -> None:

@@ -30,7 +30,15 @@ from trainshed.client.informer import Informer, Key, key_of
 from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, name_of, namespace_of, uid_of
+from trainshed.kube.meta.objects import (
+    Object,
+    controller_uid,
+    is_terminating,
+    name_of,
+    namespace_of,
+    status_of,
+    uid_of,
+)
 from trainshed.kube.meta.plan import Action, Apply, Create, Delete, Event, Update
 from trainshed.kube.meta.resources import Resource
 from trainshed.operator.metrics import Metrics
@@ -82,8 +90,8 @@ class Executor:
 
     async def _conclude(self, job: Object, plan: Plan) -> None:
         """Write the status; then say and count what it says."""
-        if plan.status is not None:
-            await self._write_status(job, plan.status)
+        if plan.status is not None and await self._write_status(job, plan.status):
+            self._metrics.count_failed_pods(status_of(job), plan.status)
         self._emit(job, plan.events)
         for word in plan.counters:
             self._count(job, word)
@@ -106,8 +114,10 @@ class Executor:
             if outcome.reason == "Conflict" or _goes_with_its_namespace(outcome):
                 return
             self._emit(job, action.failed(str(outcome)))
+            self._metrics.count_action(action, done=False)
         elif outcome is True:
             self._emit(job, action.succeeded())
+            self._metrics.count_action(action, done=True)
             if action.counter is not None:
                 self._count(job, action.counter)
 
@@ -169,16 +179,18 @@ class Executor:
         if informer is not None:
             self._own.wrote(key_of(job), informer, written)
 
-    async def _write_status(self, job: Object, status: Object) -> None:
+    async def _write_status(self, job: Object, status: Object) -> bool:
+        """Return whether there still was a job to write it of."""
         try:
             written = await self._client.update(
                 self._resource, {**job, "status": status}, subresource="status", field_manager=FIELD_MANAGER
             )
         except ApiError as error:
             if error.code == 404:
-                return  # deleted meanwhile: there is nothing to report on
+                return False  # deleted meanwhile: there is nothing to report on
             raise
         self._wrote(job, self._resource, written)
+        return True
 
     def _count(self, job: Object, word: str) -> None:
         self._metrics.count_job(word, namespace_of(job), self._kind.framework)

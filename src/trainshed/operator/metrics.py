@@ -20,6 +20,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from trainshed.jobs.engine.children import count_in
+from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.plan import QUIET, Action, Apply, Create, Delete
+
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # upstream has no `_created` series
@@ -32,6 +36,25 @@ JOB_COUNTERS = {
     "restarted": "Counts number of jobs restarted",
 }
 """Help texts by the word in `training_operator_jobs_<word>_total`, as in the training operator v1."""
+
+OBJECT_COUNTERS = {
+    "created_pods": "The total number of created pods",
+    "deleted_pods": "The total number of deleted pods",
+    "failed_pods": "The total number of failed pods",
+    "succeeded_service_creation": "The total number of succeeded service creation",
+    "failed_service_creation": "The total number of failed service creation",
+    "created_pod_groups": "The total number of created pod groups",
+    "deleted_pod_groups": "The total number of deleted pod groups",
+}
+"""Help texts by the name before `_total`. Upstream counts these, too, and serves them nowhere."""
+_ACTIONS = {
+    (Create, "Pod", True): "created_pods",
+    (Delete, "Pod", True): "deleted_pods",
+    (Create, "Service", True): "succeeded_service_creation",
+    (Create, "Service", False): "failed_service_creation",
+    (Apply, "PodGroup", True): "created_pod_groups",
+    (Delete, "PodGroup", True): "deleted_pod_groups",
+}
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -63,6 +86,9 @@ class Metrics:
             )
             for word, text in JOB_COUNTERS.items()
         }
+        self._objects = {
+            name: Counter(name, text, registry=self._registry) for name, text in OBJECT_COUNTERS.items()
+        }
         self._reconciles = Counter(
             "controller_runtime_reconcile",
             "Total number of reconciliations per controller",
@@ -86,6 +112,21 @@ class Metrics:
         """Raise `training_operator_jobs_<word>_total`."""
         self._jobs[word].labels(job_namespace=namespace, framework=framework).inc()
 
+    def count_action(self, action: Action, *, done: bool) -> None:
+        """Count what was made or deleted, or a service that was refused."""
+        name = _ACTIONS.get((type(action), action.resource.kind, done))
+        # What is applied to an object that is there is not told.
+        if name is not None and action.told is not QUIET:
+            self._objects[name].inc()
+
+    def count_failed_pods(self, before: Object, after: Object) -> None:
+        """Count by how much each count of failed pods grew from one status to the next."""
+        for type_ in section(after, "replicaStatuses"):
+            was, is_ = (
+                count_in(section(status, "replicaStatuses", type_), "failed") for status in (before, after)
+            )
+            self._objects["failed_pods"].inc(max(is_ - was, 0))
+
     def count_reconcile(self, controller: str, result: str, seconds: float) -> None:
         """Note how one reconcile ended and how long it took."""
         self._reconciles.labels(controller=controller, result=result).inc()
@@ -95,6 +136,10 @@ class Metrics:
         """Return `training_operator_jobs_<word>_total`; 0 before the first."""
         labels = {"job_namespace": namespace, "framework": framework}
         return int(self._registry.get_sample_value(f"training_operator_jobs_{word}_total", labels) or 0)
+
+    def objects(self, name: str) -> int:
+        """Return one of `OBJECT_COUNTERS`."""
+        return int(self._registry.get_sample_value(f"{name}_total") or 0)
 
     def text(self) -> str:
         """Return all metrics in Prometheus' text format, version 0.0.4."""

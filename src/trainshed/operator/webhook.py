@@ -55,6 +55,14 @@ def review(kind: Kind, body: bytes, options: OperatorOptions = DEFAULTS) -> Obje
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 
+def application(flags: Flags) -> web.Application:
+    """Return the server of the kinds that the operator was told to reconcile; nobody answers for another."""
+    app = web.Application(client_max_size=MAX_REQUEST_BYTES)
+    for name in flags.kinds:
+        app.router.add_post(KINDS[name].webhook_path, _handler(KINDS[name], flags.jobs))
+    return app
+
+
 class Webhook:
     """Serves the webhooks of all kinds while entered; keeps its certificate and the caBundle in place."""
 
@@ -93,10 +101,7 @@ class Webhook:
             except (ApiError, TransportError) as error:
                 log.warning("webhook certificate not ready", extra={"error": str(error)})
                 await asyncio.sleep(RETRY_SECONDS)
-        app = web.Application(client_max_size=MAX_REQUEST_BYTES)
-        for name in self._flags.kinds:
-            app.router.add_post(KINDS[name].webhook_path, _handler(KINDS[name], self._flags.jobs))
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(application(self._flags), access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, port=self._flags.webhook_server_port, ssl_context=context)
         await site.start()

@@ -60,7 +60,7 @@ def validate_jaxjob(obj: Object, old: Object | None) -> Verdict:
             *rules.managed_by_errors(obj, old),
             *rules.replica_errors(obj, JAXJOB),
         ],
-        rules.name_warnings(obj, JAXJOB),
+        rules.replica_warnings(obj, JAXJOB),
     )
 
 

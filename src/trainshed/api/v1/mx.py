@@ -82,7 +82,7 @@ def validate_mxjob(obj: Object, old: Object | None) -> Verdict:
             *_sentences("MXJobSpec is not valid", rules.replica_errors(whole, MXJOB)),
             *_sentences("more than 1 scheduler found", _scheduler_errors(whole)),
         ],
-        [*DEPRECATED, *rules.name_warnings(obj, MXJOB)],
+        [*DEPRECATED, *rules.replica_warnings(obj, MXJOB)],
     )
 
 

@@ -97,7 +97,7 @@ def validate_paddlejob(obj: Object, old: Object | None) -> Verdict:
             *rules.managed_by_errors(obj, old),
             *rules.replica_errors(obj, PADDLEJOB, container='"paddle"'),
         ],
-        [*rules.name_warnings(obj, PADDLEJOB), *_elastic_warnings(obj)],
+        [*rules.replica_warnings(obj, PADDLEJOB), *_elastic_warnings(obj)],
     )
 
 

@@ -151,7 +151,7 @@ def validate_pytorchjob(obj: Object, old: Object | None) -> Verdict:
             *rules.replica_errors(obj, PYTORCHJOB),
         ],
         [
-            *rules.name_warnings(obj, PYTORCHJOB),
+            *rules.replica_warnings(obj, PYTORCHJOB),
             *_elastic_warnings(spec_of(obj)),
         ],
     )

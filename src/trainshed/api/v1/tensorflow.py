@@ -78,7 +78,7 @@ def validate_tfjob(obj: Object, old: Object | None) -> Verdict:
             *rules.replica_errors(obj, TFJOB),
             *_leader_errors(specs),
         ],
-        [*rules.name_warnings(obj, TFJOB), *_type_warnings(specs)],
+        [*rules.replica_warnings(obj, TFJOB), *_type_warnings(specs)],
     )
 
 

@@ -45,9 +45,11 @@ def name_errors(obj: Object) -> Iterator[FieldError]:
         yield FieldError("metadata.name", INVALID, name, "should match: " + ",".join(messages))
 
 
-def name_warnings(obj: Object, kind: JobKind) -> Iterator[str]:
-    """Warn of a name that is legal for a job and too long for its children: they could never be created."""
+def replica_warnings(obj: Object, kind: JobKind) -> Iterator[str]:
+    """Warn of a job without replicas, and of a name that is legal for it and too long for its children."""
     name = name_of(obj)
+    if spec_of(obj).get(kind.replica_specs_field) == {}:
+        yield f"spec.{kind.replica_specs_field} is empty: the job has no pods, and waits for ever"
     for key, replica in _replicas(spec_of(obj), kind):
         count = replica.get("replicas")
         last = f"{name}-{key.lower()}-{max((count if isinstance(count, int) else 1) - 1, 0)}"

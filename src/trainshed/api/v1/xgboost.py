@@ -53,7 +53,7 @@ def validate_xgboostjob(obj: Object, old: Object | None) -> Verdict:
             *rules.replica_errors(obj, XGBOOSTJOB),
             *_master_errors(obj),
         ],
-        rules.name_warnings(obj, XGBOOSTJOB),
+        rules.replica_warnings(obj, XGBOOSTJOB),
     )
 
 

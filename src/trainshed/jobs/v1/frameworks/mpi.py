@@ -135,7 +135,10 @@ class MPI(Framework):
     # Judgement.
 
     def tallies(self, job: Job, children: Children) -> dict[str, Tally]:
-        """Count the wanted pods by phase alone; workers count for nothing once the launcher has ended."""
+        """Count the wanted pods by phase alone; workers count for nothing once the launcher has ended.
+
+        A job without workers has a count of them, too.
+        """
         ended = any(phase in FINISHED for phase in _phases(children, LAUNCHER))
         counts = {}
         for replica in job.replicas:
@@ -145,6 +148,7 @@ class MPI(Framework):
                 succeeded=phases.count("Succeeded"),
                 failed=phases.count("Failed"),
             )
+        counts.setdefault(WORKER, Tally())
         return counts
 
     def failing(self, job: Job, seen: Seen) -> Iterator[Failing]:
