@@ -42,8 +42,7 @@ class MX(Framework):
 
     def patch(self, job: Job, replica: Replica, index: int, options: OperatorOptions) -> PodPatch:
         """Return the environment of one pod."""
-        env = tuple(variable(name, value) for name, value in environment(job, replica, index))
-        return PodPatch(containers=(ContainerPatch(env=env),))
+        return PodPatch(containers=(ContainerPatch(env=environment(job, replica, index)),))
 
     def judge(self, job: Job, seen: Seen) -> Judgement:
         """The scheduler decides; of a job that is one worker, any type."""
@@ -75,24 +74,26 @@ class MX(Framework):
         return Event("Warning", "MPIJobFailedValidation", f"MXJob failed validation because {why}")
 
 
-def environment(job: Job, replica: Replica, index: int) -> Iterator[tuple[str, str]]:
-    """Yield the variables of one pod in the order in which they are appended."""
-    yield "MX_CONFIG", _config(job, replica, index)
+def environment(job: Job, replica: Replica, index: int) -> tuple[Object, ...]:
+    """Return the variables of one pod in the order in which they are appended. Its type shares most of them."""
+    config, shared = job.once(("environment", replica.type), lambda: _environment(job, replica))
+    own = (variable("DMLC_WORKER_ID", str(index)),) if replica.type == WORKER else ()
+    return (variable("MX_CONFIG", f"{config}{index}}}}}"), *shared, *own)
+
+
+def _environment(job: Job, replica: Replica) -> tuple[str, tuple[Object, ...]]:
+    """Return what is the same for all pods of a type: the configuration up to the index, and the variables after it."""
     scheduler = job.replica(SCHEDULER)
-    yield "DMLC_PS_ROOT_PORT", "0" if scheduler is None else str(port_of(job, scheduler))
-    yield "DMLC_PS_ROOT_URI", "" if scheduler is None else job.child_name(SCHEDULER, 0)
-    yield "DMLC_NUM_SERVER", str(_count(job, SERVER))
-    yield "DMLC_NUM_WORKER", str(_count(job, WORKER))
-    yield "DMLC_ROLE", replica.slug
-    yield "DMLC_USE_KUBERNETES", "1"
-    if replica.type == WORKER:
-        yield "DMLC_WORKER_ID", str(index)
-
-
-def _config(job: Job, replica: Replica, index: int) -> str:
-    """Return all replicas with their addresses, and which of them this one is, as JSON with sorted types."""
-    task = _json({"type": replica.slug, "index": index})
-    return f'{job.once("cluster", lambda: _cluster(job))},"task":{task}}}'
+    shared = (
+        variable("DMLC_PS_ROOT_PORT", "0" if scheduler is None else str(port_of(job, scheduler))),
+        variable("DMLC_PS_ROOT_URI", "" if scheduler is None else job.child_name(SCHEDULER, 0)),
+        variable("DMLC_NUM_SERVER", str(_count(job, SERVER))),
+        variable("DMLC_NUM_WORKER", str(_count(job, WORKER))),
+        variable("DMLC_ROLE", replica.slug),
+        variable("DMLC_USE_KUBERNETES", "1"),
+    )
+    # All replicas with their addresses, and which of them this one is, as JSON with sorted types.
+    return f'{_cluster(job)},"task":{{"type":"{replica.slug}","index":', shared
 
 
 def _cluster(job: Job) -> str:

@@ -134,8 +134,9 @@ def _dense(job: Job, replica: Replica, index: int, domain: str) -> str:
     def cluster() -> str:
         return _json({r.slug: _hosts(job, r, domain) for r in sorted(job.replicas, key=lambda r: r.slug)})
 
-    task = _json({"type": replica.slug, "index": index})
-    return f'{{"cluster":{job.once("cluster", cluster)},"task":{task},"environment":"cloud"}}'
+    return (
+        f'{{"cluster":{job.once("cluster", cluster)},"task":{_task(replica, index)},"environment":"cloud"}}'
+    )
 
 
 def _sparse(job: Job, replica: Replica, index: int, domain: str) -> str:
@@ -148,8 +149,11 @@ def _sparse(job: Job, replica: Replica, index: int, domain: str) -> str:
         ps = job.once("servers", lambda: _json(None if servers is None else _hosts(job, servers, domain)))
     elif replica.type == PS:
         ps = _json([_host(job, replica, index, domain)])
-    task = _json({"type": replica.slug, "index": index})
-    return f'{{"cluster":{{"worker":{_json(worker)},"ps":{ps}}},"task":{task}}}'
+    return f'{{"cluster":{{"worker":{_json(worker)},"ps":{ps}}},"task":{_task(replica, index)}}}'
+
+
+def _task(replica: Replica, index: int) -> str:
+    return f'{{"type":"{replica.slug}","index":{index}}}'
 
 
 def _hosts(job: Job, replica: Replica, domain: str) -> list[str]:
