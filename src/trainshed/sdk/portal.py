@@ -17,6 +17,9 @@ T = TypeVar("T")
 _CANCEL_SECONDS = 5.0
 """How long a coroutine whose caller was interrupted may take to end."""
 
+_LOOK_SECONDS = 0.5
+"""How late an interrupt is seen that arrives just before the thread blocks: Python then raises it at its next step."""
+
 
 class Portal:
     """The loop and its thread, which ends with the process."""
@@ -37,6 +40,8 @@ class Portal:
 
         try:
             self._loop.call_soon_threadsafe(start)
+            while not done.done():
+                wait([done], _LOOK_SECONDS)
             return done.result()
         except BaseException:
             self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
