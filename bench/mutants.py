@@ -5,7 +5,8 @@
     python -m bench.mutants trainshed.kube.wire.body --tests tests/unit/test_body.py
 
 A mutant that survives is a gap in the tests, or changes nothing that can be seen (an equivalent mutant): look at it.
-Each meets the unit tests that import the module or are named after it; tests of a larger kind may kill more.
+Each meets the tests of `tests/unit` and `tests/histories` that import the module or are named after it; tests of a
+larger kind may kill more.
 By hand only, never part of `./check`: a mutant costs as long as its tests.
 """
 
@@ -116,12 +117,13 @@ def _put(parent: ast.AST, field: str, value: object, place: int, node: ast.AST) 
 
 
 def tests_of(module: str) -> list[str]:
-    """Return the unit tests that import a module or have its name in theirs."""
+    """Return the tests that import a module or have its name in theirs: the quick ones first, then the searches."""
     package, _, name = module.rpartition(".")
     words = (module, f"from {package} import {name}\n", f"from {package} import {name} ")
     return [
         str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "tests/unit").glob("test_*.py"))
+        for room in ("tests/unit", "tests/histories")
+        for path in sorted((ROOT / room).glob("test_*.py"))
         if name in path.stem.split("_") or any(word in path.read_text() for word in words)
     ]
 
@@ -164,7 +166,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=9, help="mutants of each module, at random (9)")
     parser.add_argument("--seed", type=int, default=0, help="of the choice (0)")
     parser.add_argument("--line", type=int, help="all mutants of this line instead")
-    parser.add_argument("--tests", nargs="+", help="run these instead of the module's unit tests")
+    parser.add_argument("--tests", nargs="+", help="run these instead of the module's own")
     arguments = parser.parse_args()
     killed = total = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:

@@ -1,7 +1,7 @@
 """The operator on the real store and API server, as its own service account, with a kubelet that plays pods.
 
 What it may do is what its manifests grant: the API server evaluates the very roles that are installed.
-`tests/unit/test_operator_faults.py` has the exhaustive faults; here are those that need the real server.
+`tests/histories/test_operator_faults.py` has the exhaustive faults; here are those that need the real server.
 """
 
 from __future__ import annotations

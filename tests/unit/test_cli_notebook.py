@@ -47,12 +47,6 @@ def test_compile_writes_a_run(target: str, api: str) -> None:
     assert found["spec"]["params"] == [{"name": "CANDIES", "value": "7"}]
 
 
-def test_compile_to_kfp_into_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "out.yaml"
-    assert run("compile", EXAMPLES / "candies.ipynb", "--to", "kfp", "--output", file)[0] == 0
-    assert yaml.safe_load(file.read_text())["pipelineInfo"]["name"] == "candies-sharing"
-
-
 def test_errors_stop_the_compilation_and_warnings_do_not(tmp_path: Path) -> None:
     wrong = made(tmp_path, ("step:a", "x = 1"), ("step:b", "print(x)"))
     code, stdout, stderr = run("compile", wrong)

@@ -1,4 +1,4 @@
-"""Tests lie where CONTRIBUTING says: `tests/unit` holds plain functions of data, whatever they import."""
+"""Tests lie where CONTRIBUTING says: `tests/unit` and `tests/histories` hold plain functions of data."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 UNIT = sorted((TESTS / "unit").rglob("*.py"))
+PLAIN = [*UNIT, *sorted((TESTS / "histories").rglob("*.py"))]
 
 REASONS = {
     "socket": "opens sockets",
@@ -37,6 +38,11 @@ REASONS = {
     "threading": "runs threads, whose order no test decides",
     "asyncio.to_thread": "runs threads, whose order no test decides",
     "time.sleep": "sleeps",
+    **dict.fromkeys(
+        ("jax", "kfp", "numpy", "pandas", "pyarrow", "sklearn", "tensorflow", "torch", "xgboost"),
+        "loads a library that takes seconds",
+    ),
+    "trainshed.pipelines.emit.kfp": "loads a library that takes seconds",
 }
 """What plain functions of data have no need of, and why it is no unit test then."""
 
@@ -109,21 +115,29 @@ def imported_tests(path: Path, seen: set[Path]) -> set[Path]:
     return seen
 
 
-@pytest.mark.parametrize("path", UNIT, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.stem)
 def test_unit_tests_are_plain_functions_of_data(path: Path) -> None:
     found = [
         f"{file.relative_to(ROOT)}:{line}: {reason}"
         for file in sorted(imported_tests(path, set()))
         for line, reason in faults_of(file)
-        if file in UNIT or "asyncio.sleep" not in reason
+        if file in PLAIN or "asyncio.sleep" not in reason
     ]
     assert not found, "no unit test: move it to tests/process\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("path", UNIT, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.stem)
 def test_unit_tests_do_not_lean_on_the_larger_suites(path: Path) -> None:
     rooms = {p.relative_to(TESTS).parts[0] for p in imported_tests(path, set())}
-    assert not rooms & {"process", "cluster", "conformance", "e2e"}
+    larger = {"process", "cluster", "conformance", "e2e", "hostile"}
+    assert not rooms & (larger | {"histories"} if path in UNIT else larger)
+
+
+@pytest.mark.parametrize("path", UNIT, ids=lambda path: path.stem)
+def test_unit_tests_search_no_histories(path: Path) -> None:
+    """A state machine of `hypothesis` plays thousands of steps."""
+    found = [name for _, name in parsed(path)[1] if name.startswith("hypothesis.stateful")]
+    assert not found, "a search: move it to tests/histories"
 
 
 @pytest.mark.parametrize(
@@ -140,6 +154,8 @@ def test_unit_tests_do_not_lean_on_the_larger_suites(path: Path) -> None:
         ("import os.path\nos.fork()", "`os.fork` starts processes"),
         ("import concurrent.futures", "`concurrent.futures` starts threads or processes"),
         ("import aiohttp.web", "`aiohttp.web` opens sockets"),
+        ("def f():\n    import torch.nn", "`torch.nn` loads a library"),
+        ("from trainshed.pipelines.emit import kfp", "`trainshed.pipelines.emit.kfp` loads a library"),
         (
             "import asyncio\nasync def f(): await asyncio.sleep(0.1)",
             "`asyncio.sleep` outside of virtual time",

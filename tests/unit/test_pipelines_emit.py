@@ -1,4 +1,4 @@
-"""What a pipeline becomes: Tekton objects and the YAML of Kubeflow Pipelines."""
+"""What a pipeline becomes: the objects of Tekton."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 from tests.unit.notebook_builder import Cell, compiled
 from tests.unit.test_pipelines_baselines import example
-from trainshed.pipelines.emit import kfp, local, tekton
+from trainshed.pipelines.emit import local, tekton
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.text import documents
 from trainshed.pipelines.ir import Pipeline
@@ -223,8 +223,6 @@ def test_texts_of_parameters_arrive_unchanged(value: str) -> None:
     made = compiled(("pipeline-parameters", f"x = {value!r}"), ("step:a", "print(x)")).checked()
     (parameter,) = run(made)["spec"]["pipelineSpec"]["params"]
     assert parameter["default"] == value
-    content = yaml.safe_load(kfp.emit(made, Options()))
-    assert content["root"]["inputDefinitions"]["parameters"]["x"]["defaultValue"] == value
 
 
 def test_volumes_settings_and_environment() -> None:
@@ -257,35 +255,6 @@ def test_volumes_settings_and_environment() -> None:
     ]
     assert step["computeResources"] == {"requests": {"cpu": "1"}}
     assert {"name": "raw", "persistentVolumeClaim": {"claimName": "raw"}} in task["taskSpec"]["volumes"]
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_kfps_own_loader_takes_the_output(name: str) -> None:
-    from kfp import components
-
-    made = pipeline(name)
-    text = kfp.emit(made, Options())
-    assert text == kfp.emit(pipeline(name), Options())
-    loaded = components.load_component_from_text(text)
-    dag = loaded.pipeline_spec.root.dag
-    assert sorted(dag.tasks) == sorted(step.name.replace("_", "-") for step in made.steps)
-    for step in made.steps:
-        task = dag.tasks[step.name.replace("_", "-")]
-        awaited = {*step.previous, *(i.step for i in step.inputs)}
-        assert set(task.dependent_tasks) == {name.replace("_", "-") for name in awaited}
-        sources = {
-            key: (value.task_output_artifact.producer_task, value.task_output_artifact.output_artifact_key)
-            for key, value in task.inputs.artifacts.items()
-        }
-        assert sources == {f"in_{i.name}": (i.step.replace("_", "-"), f"out_{i.output}") for i in step.inputs}
-
-
-def test_kfp_says_what_it_leaves_out() -> None:
-    found = kfp.limits(compiled(("step:a label:l:v limit:hugepages-2Mi:1", "x = 1")).checked())
-    assert [d.message for d in found] == [
-        "Kubeflow Pipelines: labels of step a left out",
-        "Kubeflow Pipelines: the limit hugepages-2Mi of step a left out",
-    ]
 
 
 def test_programs_are_plain_json() -> None:

@@ -26,7 +26,7 @@ from tests.fakes.training import (
     make_job,
 )
 from tests.fakes.virtual_time import run_virtual
-from tests.unit.sweep_scenarios import SCENARIOS, SHAPES, Shape
+from tests.histories.sweep_scenarios import SCENARIOS, SHAPES, Shape
 from trainshed.client.transport import Response
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.plan import Plan

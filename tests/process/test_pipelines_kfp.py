@@ -1,0 +1,69 @@
+"""What a pipeline becomes for Kubeflow Pipelines, made and read back with that project's own library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from kfp import components
+from typer.testing import CliRunner
+
+from tests.unit.notebook_builder import compiled
+from tests.unit.test_pipelines_baselines import example
+from tests.unit.test_pipelines_emit import EXAMPLES
+from trainshed.cli.main import app
+from trainshed.pipelines.emit import kfp
+from trainshed.pipelines.emit.options import Options
+
+NOTEBOOKS = Path(__file__).parents[2] / "examples/notebooks"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_kfps_own_loader_takes_the_output(name: str) -> None:
+    made = example(name).checked()
+    text = kfp.emit(made, Options())
+    assert text == kfp.emit(example(name).checked(), Options())
+    loaded = components.load_component_from_text(text)
+    dag = loaded.pipeline_spec.root.dag
+    assert sorted(dag.tasks) == sorted(step.name.replace("_", "-") for step in made.steps)
+    for step in made.steps:
+        task = dag.tasks[step.name.replace("_", "-")]
+        awaited = {*step.previous, *(i.step for i in step.inputs)}
+        assert set(task.dependent_tasks) == {name.replace("_", "-") for name in awaited}
+        sources = {
+            key: (value.task_output_artifact.producer_task, value.task_output_artifact.output_artifact_key)
+            for key, value in task.inputs.artifacts.items()
+        }
+        assert sources == {f"in_{i.name}": (i.step.replace("_", "-"), f"out_{i.output}") for i in step.inputs}
+
+
+@pytest.mark.parametrize("value", ['it\'s "quoted"', "line\nbreak", "back\\slash", "{{x}}", "ü"])
+def test_texts_of_parameters_arrive_unchanged(value: str) -> None:
+    made = compiled(("pipeline-parameters", f"x = {value!r}"), ("step:a", "print(x)")).checked()
+    content = yaml.safe_load(kfp.emit(made, Options()))
+    assert content["root"]["inputDefinitions"]["parameters"]["x"]["defaultValue"] == value
+
+
+def test_what_is_left_out_is_said() -> None:
+    found = kfp.limits(compiled(("step:a label:l:v limit:hugepages-2Mi:1", "x = 1")).checked())
+    assert [d.message for d in found] == [
+        "Kubeflow Pipelines: labels of step a left out",
+        "Kubeflow Pipelines: the limit hugepages-2Mi of step a left out",
+    ]
+
+
+def test_compile_into_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "out.yaml"
+    arguments = [
+        "notebook",
+        "compile",
+        str(NOTEBOOKS / "candies.ipynb"),
+        "--to",
+        "kfp",
+        "--output",
+        str(file),
+    ]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert yaml.safe_load(file.read_text())["pipelineInfo"]["name"] == "candies-sharing"
