@@ -6,6 +6,7 @@ The same seed gives the same manifests, so that one that is found wrong can be m
 from __future__ import annotations
 
 import copy
+import functools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -96,7 +97,7 @@ def whole(kind: str) -> Object:
     declared = JOB_KINDS[kind]
 
     def replica(count: int) -> Object:
-        template = yaml.safe_load(TEMPLATE.replace("NAME", declared.container_name))
+        template = _read(TEMPLATE.replace("NAME", declared.container_name))
         return {"replicas": count, "restartPolicy": "OnFailure", "template": template}
 
     return {
@@ -109,11 +110,20 @@ def whole(kind: str) -> Object:
             "annotations": {"c": "d"},
         },
         "spec": {
-            "runPolicy": yaml.safe_load(RUN_POLICY),
+            "runPolicy": _read(RUN_POLICY),
             declared.replica_specs_field: {type_: replica(n) for type_, n in REPLICAS[kind].items()},
             **copy.deepcopy(SPECS.get(kind, {})),
         },
     }
+
+
+def _read(text: str) -> Any:
+    return copy.deepcopy(_parsed(text))
+
+
+@functools.cache
+def _parsed(text: str) -> Any:
+    return yaml.safe_load(text)
 
 
 # What goes in the place of something else.

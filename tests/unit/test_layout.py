@@ -103,40 +103,49 @@ def _real_sleeps(tree: ast.AST) -> Iterator[int]:
                 yield node.lineno
 
 
-def imported_tests(path: Path, seen: set[Path]) -> set[Path]:
+@functools.cache
+def reached(path: Path) -> frozenset[Path]:
     """Return `path` and all files of `tests` that it imports, directly or not."""
-    if path in seen:
-        return seen
-    seen.add(path)
-    for name in {name for _, name in parsed(path)[1] if name.startswith("tests.")}:
-        file = ROOT / (name.replace(".", "/") + ".py")
-        if file.is_file():
-            imported_tests(file, seen)
-    return seen
+    found: set[Path] = set()
+    pending = [path]
+    while pending:
+        file = pending.pop()
+        if file not in found:
+            found.add(file)
+            pending += imported(file)
+    return frozenset(found)
 
 
-@pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.stem)
-def test_unit_tests_are_plain_functions_of_data(path: Path) -> None:
+@functools.cache
+def imported(path: Path) -> frozenset[Path]:
+    """Return the files of `tests` that a file imports itself."""
+    names = {name for _, name in parsed(path)[1] if name.startswith("tests.")}
+    return frozenset(f for name in names if (f := ROOT / (name.replace(".", "/") + ".py")).is_file())
+
+
+def test_unit_tests_are_plain_functions_of_data() -> None:
     found = [
-        f"{file.relative_to(ROOT)}:{line}: {reason}"
-        for file in sorted(imported_tests(path, set()))
+        f"{path.relative_to(TESTS)}: {file.relative_to(TESTS)}:{line}: {reason}"
+        for path in PLAIN
+        for file in sorted(reached(path))
         for line, reason in faults_of(file)
         if file in PLAIN or "asyncio.sleep" not in reason
     ]
     assert not found, "no unit test: move it to tests/process\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.stem)
-def test_unit_tests_do_not_lean_on_the_larger_suites(path: Path) -> None:
-    rooms = {p.relative_to(TESTS).parts[0] for p in imported_tests(path, set())}
+def test_unit_tests_do_not_lean_on_the_larger_suites() -> None:
     larger = {"process", "cluster", "conformance", "e2e", "hostile"}
-    assert not rooms & (larger | {"histories"} if path in UNIT else larger)
+    for path in PLAIN:
+        rooms = {p.relative_to(TESTS).parts[0] for p in reached(path)}
+        assert not rooms & (larger | {"histories"} if path in UNIT else larger), path
 
 
-@pytest.mark.parametrize("path", UNIT, ids=lambda path: path.stem)
-def test_unit_tests_search_no_histories(path: Path) -> None:
+def test_unit_tests_search_no_histories() -> None:
     """A state machine of `hypothesis` plays thousands of steps."""
-    found = [name for _, name in parsed(path)[1] if name.startswith("hypothesis.stateful")]
+    found = [
+        path for path in UNIT if any(name.startswith("hypothesis.stateful") for _, name in parsed(path)[1])
+    ]
     assert not found, "a search: move it to tests/histories"
 
 

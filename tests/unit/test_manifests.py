@@ -77,18 +77,21 @@ def test_the_gang_scheduler_of_the_embedded_cluster(gang: str, flags: list[str],
 
 @pytest.mark.parametrize("name", ["volcano", "scheduler-plugins"])
 def test_a_component_turns_gang_scheduling_on_with_what_it_needs(name: str) -> None:
-    files = manifests.render()
-    (component,) = yaml.safe_load_all(files[f"components/gang-{name}/kustomization.yaml"])
+    component_files = manifests.DIRECTORY / "components" / f"gang-{name}"
+    (component,) = yaml.safe_load_all((component_files / "kustomization.yaml").read_text())
     (operation,) = yaml.safe_load(component["patches"][0]["patch"])
     flags = parse([operation["value"]], {})
-    role, binding = yaml.safe_load_all(files[f"components/gang-{name}/roles.yaml"])
+    role, binding = yaml.safe_load_all((component_files / "roles.yaml").read_text())
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     (resource,) = needed(flags.jobs)
     assert {(r["apiGroups"][0], r["resources"][0]) for r in role["rules"]} == {
         (resource.group, resource.plural),
         ("scheduling.k8s.io", "priorityclasses"),
     }
-    assert operation["path"].endswith("/args/-") and "args: []" in files["base/deployment.yaml"]
+    assert (
+        operation["path"].endswith("/args/-")
+        and "args: []" in (manifests.DIRECTORY / "base/deployment.yaml").read_text()
+    )
 
 
 def test_the_operator_may_hold_its_lease() -> None:

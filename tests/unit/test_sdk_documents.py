@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainshed.sdk import documents as reading
 from trainshed.sdk.documents import Unreadable, documents
 
 
@@ -85,8 +86,17 @@ def test_json_is_json_several_values_and_yaml_where_it_is_not_quite() -> None:
 def test_a_few_lines_that_stand_for_very_much_are_refused() -> None:
     lines = ["x0: &x0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]" for n in range(1, 9)]
-    with pytest.raises(Unreadable, match="excessive aliasing"):
+    with pytest.raises(Unreadable, match="excessive aliasing") as found:
         one("\n".join(lines))
+    assert found.value.line == 7, "where it becomes too much"
+
+
+def test_aliases_of_one_document_do_not_count_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_MOST_VALUES", 20)
+    few = "a: &a [1, 2, 3]\nb: *a\nc: *a"
+    assert len(list(documents(f"{few}\n---\n{few}"))) == 2
+    with pytest.raises(Unreadable, match="excessive aliasing"):
+        one(f"{few}\nd: *a\ne: *a")
 
 
 @pytest.mark.parametrize("opening", ["[", "- ", '{"a":', "{a: ", "? "])

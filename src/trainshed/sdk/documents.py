@@ -28,8 +28,8 @@ class Unreadable(Exception):
         self.line = line
 
 
-_MOST_VALUES = 2_000_000
-"""More than any manifest has; a few lines of aliases of aliases stand for more."""
+_MOST_VALUES = 4_000_000
+"""Keys and values: more than any manifest has; a few lines of aliases of aliases stand for more."""
 
 _DEEPEST = 250
 """Levels of nesting; pod templates have about 15."""
@@ -105,13 +105,16 @@ class _Parser(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoa
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._anchors: dict[str, yaml.Node] = {}
+        self._size = 0
+        """How many values the document stands for so far, with what its aliases stand for."""
+        self._sizes: dict[str, int] = {}
 
     def documents(self) -> Iterator[yaml.Node]:
         """Yield the root node of each document."""
         event: Any
         while not isinstance(event := self.get_event(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
-                self._anchors = {}
+                self._anchors, self._sizes, self._size = {}, {}, 0
                 yield self._node(self.get_event(), 0)
 
     def _node(self, event: Any, depth: int) -> yaml.Node:
@@ -122,12 +125,15 @@ class _Parser(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoa
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
                 raise Unreadable(f"unknown anchor '{event.anchor}' referenced", mark.line + 1)
+            self._count(self._sizes.get(event.anchor, 1), mark.line)  # none yet: it contains itself
             return self._anchors[event.anchor]
+        before = self._size
+        self._count(1, mark.line)
         if isinstance(event, yaml.ScalarEvent):
             tag = event.tag or (_PLAIN if event.implicit[0] else _TEXT)
             node: yaml.Node = yaml.ScalarNode(tag, event.value, mark)
             if event.anchor:
-                self._anchors[event.anchor] = node
+                self._anchors[event.anchor], self._sizes[event.anchor] = node, 1
             return node
         items: list[Any] = []
         inner: Any
@@ -135,11 +141,19 @@ class _Parser(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoa
         node = (yaml.MappingNode if is_mapping else yaml.SequenceNode)(event.tag, items, mark)
         if event.anchor:
             self._anchors[event.anchor] = node
+            self._sizes.pop(event.anchor, None)
         end = yaml.MappingEndEvent if is_mapping else yaml.SequenceEndEvent
         while not isinstance(inner := self.get_event(), end):
             first = self._node(inner, depth + 1)
             items.append((first, self._node(self.get_event(), depth + 1)) if is_mapping else first)
+        if event.anchor:
+            self._sizes[event.anchor] = self._size - before
         return node
+
+    def _count(self, values: int, line: int) -> None:
+        self._size += values
+        if self._size > _MOST_VALUES:
+            raise Unreadable("document contains excessive aliasing", line + 1)
 
 
 def _yaml(text: str, warn: Warn) -> Iterator[Any]:
@@ -166,14 +180,10 @@ class _Reader:
 
     def __init__(self, warn: Warn) -> None:
         self._warn = warn
-        self._left = _MOST_VALUES
         self._open: set[int] = set()
 
     def value(self, node: yaml.Node) -> Any:
         """Return what the node stands for. Raises Unreadable."""
-        self._left -= 1
-        if self._left < 0:
-            raise Unreadable("document contains excessive aliasing", _line(node))
         if isinstance(node, yaml.ScalarNode):
             return _scalar(node)
         if id(node) in self._open:
