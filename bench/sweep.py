@@ -5,7 +5,7 @@
     python -m bench.sweep --only "MPIJob suspend"        scenarios whose name contains this
     python -m bench.sweep --only "MPIJob suspend" --fault "call 31 409"     one play
 
-`tests/histories/sweep.py` says what must not depend on a fault, `tests/histories/sweep_scenarios.py` what is played.
+`tests/histories/sweep.py` says what must not depend on a fault, `tests/fakes/scenarios.py` what is played.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
+from tests.fakes.scenarios import Scenario, Shape, cases
 from tests.histories.sweep import differences, faults, judge, play
-from tests.histories.sweep_scenarios import Scenario, Shape, cases
 
 
 class Outcome(NamedTuple):

@@ -18,8 +18,8 @@ import msgspec
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import AT_CALL, AT_EVENT, NONE, Fault, FaultyTransport
 from tests.fakes.operator_world import World
+from tests.fakes.scenarios import FAILS_AFTER, GRACE, SECONDS, Scenario, Shape
 from tests.fakes.virtual_time import run_virtual
-from tests.histories.sweep_scenarios import FAILS_AFTER, GRACE, SECONDS, Scenario, Shape
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.objects import Object, uid_of
 from trainshed.kube.meta.podgroups import VOLCANO_PODGROUPS

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.api import FakeApi
 from tests.fakes.operator_world import World, now
+from tests.fakes.scenarios import SCENARIOS, SHAPES, Shape
 from tests.fakes.training import (
     JOBS,
     PODS,
@@ -26,7 +27,6 @@ from tests.fakes.training import (
     make_job,
 )
 from tests.fakes.virtual_time import run_virtual
-from tests.histories.sweep_scenarios import SCENARIOS, SHAPES, Shape
 from trainshed.client.transport import Response
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.plan import Plan

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from tests.fakes.faults import AT_CALL, AT_EVENT, Fault
+from tests.fakes.scenarios import SCENARIOS, SHAPES, Shape
 from tests.histories.sweep import Record, differences, faults, judge, play
-from tests.histories.sweep_scenarios import SCENARIOS, SHAPES, Shape
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.testing.builders import JOB_KINDS
 

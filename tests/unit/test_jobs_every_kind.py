@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.scenarios import SHAPES, Shape
 from tests.unit.jobs_builders import NOW, conditions_of, created, deleted
 from tests.unit.kind_builders import make_job_of
-from tests.unit.sweep_scenarios import SHAPES, Shape
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide
