@@ -162,6 +162,25 @@ def test_why_a_step_failed(source: str, words: str, tmp_path: Path) -> None:
     assert "Traceback" not in stderr
 
 
+KERNEL = """import atexit, mine, sys
+assert not [name for name in sys.modules if name.startswith("debugpy")]
+import debugpy
+print(mine.where, sys.argv[0], sys.modules["__main__"].__dict__ is globals())
+done = atexit.register(lambda: open("left", "w").close())"""
+
+
+def test_the_kernel_is_like_any_other_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a fork of the runner, whose modules, directory and end are not the step's."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/mine.py").write_text("where = 'in the working directory'")
+    (tmp_path / "mine.py").write_text("where = 'where the runner was started'")
+    monkeypatch.chdir(tmp_path)
+    pipeline = compiled(("step:a", KERNEL)).checked()
+    code, stdout, stderr = run(tmp_path, pipeline, pipeline.step("a"))
+    assert (code, stdout) == (0, "in the working directory ipykernel_launcher.py True\n"), stderr
+    assert (tmp_path / "files/left").exists(), "what the step registered runs at its end"
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -9,6 +9,7 @@ the environment; nothing else imports it.
     pickling   functions, classes and everything else, bound to the names of the kernel that loads them
     store      the files of a step with their manifest, complete or not there at all
     inside     the part that runs in the kernel
+    kernel     a Jupyter kernel as a fork of the runner
     execution  the kernel, seen from outside: live output, the first error
     report     the HTML page
     rendezvous workers that run as tasks of their own find one another

@@ -6,7 +6,6 @@ Exit code 0: done; 1: the step failed, or its data could not be saved or loaded;
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import sys
@@ -68,6 +67,7 @@ def rank(environment: Mapping[str, str]) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the step and return the exit code."""
     given = parser().parse_args(arguments)
+    started_in = str(Path.cwd())
     try:
         program = msgspec.json.decode(Path(given.program).read_bytes(), type=Program)
         pairs = {name: _pairs(getattr(given, name), name) for name in ("param", "input", "output", "result")}
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from trainshed.pipelines.runner.console import console
 
         return console(Job(program, circumstances))
-    failure = asyncio.run(_run(Job(program, circumstances), given.report, meeting, given.worker))
+    failure = _run(Job(program, circumstances), given.report, meeting, given.worker, started_in)
     if failure is None:
         return 0
     if given.worker is not None:
@@ -119,12 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-async def _run(job: Job, report: str | None, meeting: Path, worker: int | None) -> str | None:
+def _run(job: Job, report: str | None, meeting: Path, worker: int | None, started_in: str) -> str | None:
     from trainshed.pipelines.runner.execution import execute
     from trainshed.pipelines.runner.report import render
 
     peers = (lambda: rendezvous.failure_of_peer(meeting, worker)) if worker is not None else None
-    outcome = await execute(job, peers)
+    outcome = execute(job, peers, started_in)
     if report is not None and job.circumstances.saves and job.program.report:
         file = Path(report)
         file.parent.mkdir(parents=True, exist_ok=True)
