@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster_fixture import Cluster
+from tests.e2e.cluster_fixture import Cluster, read_rest
 from trainshed.testing import until
 
 SECONDS = 120.0
@@ -137,6 +139,64 @@ def test_what_is_killed_runs_once_in_each_attempt(cluster: Cluster, tmp_path: Pa
     (files / "go-two").touch()
     assert until_over(cluster, "hard")["status"] == "True"
     assert effects(cluster, "hard") == ["one", "two", "two", "three"]
+
+
+RANK = """import os, signal, time
+rank = os.environ['WORKER_INDEX']
+with open('log', 'a') as f: print(f'train-{rank}', file=f, flush=True)
+print(f"rank {rank} of {os.environ['NUM_WORKERS']} has {a}", flush=True)
+if rank == '1' and not os.path.exists('again'):
+    open('again', 'w').close()
+    os.kill(os.getpid(), signal.SIGKILL)
+while not os.path.exists('go'): time.sleep(0.05)
+b = a + 1"""
+
+
+def test_a_distributed_step_outlives_operator_and_control_plane(cluster: Cluster, tmp_path: Path) -> None:
+    """A rank is killed: a second attempt. Then the operator is, and the control plane: it goes on."""
+    file = notebook(
+        tmp_path / "ranks.ipynb",
+        "ranks",
+        ("step:one", WRITE.format("one") + "a = 6"),
+        ("step:train prev:one distribute:XGBoost numWorkers:2 retries:1", RANK),
+        ("step:last prev:train", WRITE.format("last") + "assert b == 7"),
+    )
+    with cluster.started("notebook", "run", file, "--namespace", cluster.namespace) as process:
+        until(
+            lambda: _written(cluster, "ranks", "train-0", "train-0", "train-1", "train-1"),
+            "2 attempts",
+            SECONDS,
+        )
+        saved = _manifest(cluster, "one")
+        before = {name: pod["metadata"]["uid"] for name, pod in cluster.pods("ranks-train-retry1").items()}
+        os.kill(cluster.pids["operator"][0], signal.SIGKILL)
+        cluster.kill_control_plane()
+        cluster.up()
+        cluster.until_operator()
+        after = cluster.pods("ranks-train-retry1")
+        assert {name: pod["metadata"]["uid"] for name, pod in after.items()} == before
+        Path(_files(cluster), "go").touch()
+        until_over(cluster, "ranks")
+        text = read_rest(process, SECONDS)
+    assert process.returncode == 0, text
+    for rank, replica in enumerate(("master-0", "worker-0")):
+        assert f"[train/{replica}] rank {rank} of 2 has 6" in text
+    assert sorted(effects(cluster, "ranks")) == ["last", "one", *["train-0"] * 2, *["train-1"] * 2]
+    assert _manifest(cluster, "one") == saved
+    logs = cluster.kubectl("logs", "-l", "tekton.dev/pipelineRun=ranks", "--all-containers", "--prefix").ok()
+    assert "[pod/ranks-train-retry1-master-0/xgboost] rank 0 of 2 has 6" in logs
+
+
+def _written(cluster: Cluster, name: str, *words: str) -> bool:
+    try:
+        found = effects(cluster, name)
+    except (OSError, ValueError, KeyError):
+        return False
+    return sorted(w for w in found if w in words) == sorted(words)
+
+
+def _manifest(cluster: Cluster, step: str) -> str:
+    return Path(_files(cluster), f"../steps/{step}/manifest.json").read_text()
 
 
 def _files(cluster: Cluster) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.tekton_world import START, reason, stored
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Create, Delete, Plan
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.tekton.customrun import Observed, decide, is_ours, job_name
 
 TFJOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
@@ -103,6 +103,38 @@ def test_each_attempt_is_a_job_of_its_own() -> None:
     it.step()
     assert reason(it.run) == ("False", "JobFailed")
     assert it.run["status"]["conditions"][0]["message"] == "again"
+
+
+def pod(name: str, phase: str) -> Object:
+    return stored({"metadata": {"name": name}, "status": {"phase": phase}}, f"uid-{name}")
+
+
+def test_ranks_that_lost_a_peer_are_gone_before_the_next_attempt() -> None:
+    it = World(custom_run(retries=1))
+    it.step()
+    it.job_is("Failed", "worker 1 failed")
+    it.pods = [pod("worker-0", "Running"), pod("worker-1", "Failed")]
+    plan = decide(Observed(it.run, list(it.jobs.values()), it.pods, KINDS, it.now))
+    assert [(a.resource, a.name) for a in plan.actions if isinstance(a, Delete)] == [(PODS, "worker-0")]
+    assert plan.status is None
+    assert plan.requeue_after
+    it.pods[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:05Z"
+    assert not decide(Observed(it.run, list(it.jobs.values()), it.pods, KINDS, it.now)).actions
+    it.pods.pop(0)
+    it.step()
+    assert reason(it.run) == ("Unknown", "ToBeRetried")
+
+
+def test_ranks_carry_the_labels_of_the_run() -> None:
+    template = {"metadata": {"labels": {"own": "1"}}, "spec": {}}
+    spec = {
+        "runPolicy": {"backoffLimit": 0},
+        "tfReplicaSpecs": {"Worker": {"replicas": 2, "template": template}},
+    }
+    it = World(custom_run(job={"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "spec": spec}))
+    it.step()
+    made = it.jobs["run-train"]["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    assert made["metadata"]["labels"] == {"own": "1", "tekton.dev/pipelineTask": "train"}
 
 
 def test_cancelling_deletes_the_job_first() -> None:

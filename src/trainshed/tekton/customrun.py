@@ -7,7 +7,7 @@ which a step of a task leaves its results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -27,7 +27,8 @@ from trainshed.kube.meta.objects import (
 )
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.plan import Create, Delete, Event, Plan
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.pods import is_finished
+from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.kube.meta.times import format_time, parse_time
 from trainshed.tekton import conditions
 from trainshed.tekton.durations import go, seconds
@@ -42,6 +43,8 @@ KIND = "DistributedStep"
 _LONGEST_JOB = 44
 """Characters: names of pods and of their Services are made from it."""
 CANCELLED = "CustomRunCancelled"
+_LEAVING_SECONDS = 1.0
+"""How soon to look again whether deleted pods are gone."""
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -118,7 +121,15 @@ def decide(observed: Observed) -> Plan:
         status["completionTime"] = format_time(now)
         return Plan(status=status, events=(*events, Event("Normal", "Succeeded", _message(job, "Succeeded"))))
     if is_true(job, "Failed"):
-        return _ended(run, status, "JobFailed", _message(job, "Failed"), events, now)
+        text = _message(job, "Failed")
+        left = [pod for pod in observed.pods if not is_finished(pod)]
+        if left:  # ranks that have lost a peer; the next attempt must not meet them
+            return Plan(
+                actions=tuple(Delete.of(PODS, pod) for pod in left if not is_terminating(pod)),
+                events=tuple(events),
+                requeue_after=_LEAVING_SECONDS,
+            )
+        return _ended(run, status, "JobFailed", text, events, now)
     reason = next(
         (w for w in ("Restarting", "Running", "Suspended", "Created") if is_true(job, w)), "Pending"
     )
@@ -143,6 +154,9 @@ def _job(run: Object, template: Object) -> Object:
     scope = {f"params.{k}": v for k, v in values_of(objects(spec, "params")).items()} | task_scope(bound)
     attempt = str(len(objects(status_of(run), "retriesStatus")))
     filled = replace(template, {**scope, "context.task.retry-count": attempt})
+    for template_ in _pod_templates(section(filled, "spec")):
+        own = section(template_, "metadata")
+        template_["metadata"] = {**own, "labels": {**labels_of(run), **texts(own, "labels")}}
     metadata = section(filled, "metadata")
     return {
         **filled,
@@ -159,6 +173,14 @@ def _job(run: Object, template: Object) -> Object:
             "ownerReferences": [controller_reference(run)],
         },
     }
+
+
+def _pod_templates(spec: Object) -> Iterator[Object]:
+    """Yield the pod templates of a job's replica types, whatever they are called."""
+    for replicas in spec.values():
+        for replica in replicas.values() if isinstance(replicas, dict) else ():
+            if isinstance(replica, dict) and isinstance(replica.get("template"), dict):
+                yield replica["template"]
 
 
 def _cut_short(

@@ -164,11 +164,11 @@ class Follower:
         labels = labels_of(new)
         if change == "DELETED":
             return
-        if labels.get(LABEL_PIPELINE_RUN) == self._name:
-            task, suffix = labels.get(LABEL_PIPELINE_TASK, ""), ""
-        elif labels.get(LABEL_JOB_NAME) in self._jobs:
+        if labels.get(LABEL_JOB_NAME) in self._jobs:
             task = self._jobs[labels[LABEL_JOB_NAME]]
             suffix = f"/{jobstate.replica_name(new)}"
+        elif labels.get(LABEL_PIPELINE_RUN) == self._name and LABEL_JOB_NAME not in labels:
+            task, suffix = labels.get(LABEL_PIPELINE_TASK, ""), ""
         else:
             return
         step = self._tasks.get(task, task) + suffix
