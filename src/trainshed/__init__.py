@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from trainshed.sdk.job import AsyncJob, Notice
     from trainshed.sdk.jobs import Event, LogLine
     from trainshed.sdk.local import ClusterStatus
+    from trainshed.sdk.pipelineruns.ended import PipelineOutcome
+    from trainshed.sdk.pipelineruns.run import PipelineFailed, run_pipeline
+    from trainshed.sdk.pipelineruns.steps import StepState
     from trainshed.sdk.progress import Progress
     from trainshed.sdk.state import Condition, Replica
     from trainshed.sdk.summary import Checkpoint, Failure, Success
@@ -52,16 +55,20 @@ __all__ = (
     "LogLine",
     "NotHonoured",
     "Notice",
+    "PipelineFailed",
+    "PipelineOutcome",
     "Progress",
     "Replica",
     "StartFailed",
     "StateError",
+    "StepState",
     "Success",
     "TransportError",
     "UserError",
     "Verdict",
     "explain",
     "run",
+    "run_pipeline",
 )
 
 _HOMES = {
@@ -83,16 +90,20 @@ _HOMES = {
     "LogLine": "sdk.jobs",
     "NotHonoured": "sdk.check",
     "Notice": "sdk.job",
+    "PipelineFailed": "sdk.pipelineruns.run",
+    "PipelineOutcome": "sdk.pipelineruns.ended",
     "Progress": "sdk.progress",
     "Replica": "sdk.state",
     "StartFailed": "cluster.control.launcher",
     "StateError": "cluster.paths",
+    "StepState": "sdk.pipelineruns.steps",
     "Success": "sdk.summary",
     "TransportError": "client.transport",
     "UserError": "sdk.errors",
     "Verdict": "sdk.check",
     "explain": "sdk.errors",
     "run": "sdk.blocking",
+    "run_pipeline": "sdk.pipelineruns.run",
 }
 """Public name → module below this package."""
 

@@ -38,6 +38,7 @@ from trainshed.cluster.store import Store
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import NODES, PODS, Resource
+from trainshed.tekton.versions import CONVERSIONS
 
 DEADLINE = 20.0
 CA = "-----BEGIN CERTIFICATE-----\n"
@@ -139,7 +140,10 @@ class World:
         self.volumes = volumes
         issuer = TokenIssuer(ec.generate_private_key(ec.SECP256R1()))
         self.api = ApiServer(
-            store, authenticator=Authenticator(store, issuer, {}), authorizer=RbacAuthorizer(store)
+            store,
+            authenticator=Authenticator(store, issuer, {}),
+            authorizer=RbacAuthorizer(store),
+            conversions=CONVERSIONS,
         )
         self.client = Client(AsgiTransport(self.api, "admin", ["system:masters"]))
         self.kubelet = Kubelet(self.client)

@@ -17,7 +17,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.tekton.part import Tekton
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODS
+from trainshed.kube.meta.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODS, Resource
 from trainshed.tekton import conditions
 from trainshed.tekton.crds import crds
 from trainshed.tekton.resources import PIPELINERUNS, TASKRUNS
@@ -125,6 +125,29 @@ async def test_a_table_has_tektons_columns_and_both_versions_are_served(tekton: 
     names = [c["name"] for c in table["columnDefinitions"]]
     assert names[:5] == ["Name", "Succeeded", "Reason", "StartTime", "CompletionTime"]
     assert table["rows"][0]["cells"][:3] == ["run", "True", "Succeeded"]
+
+
+async def test_v1beta1_is_stored_as_v1_and_shown_as_either(tekton: TektonWorld) -> None:
+    step = {"name": "main", "image": "busybox", "script": "true", "resources": {"requests": {"cpu": "1m"}}}
+    old = Resource("tekton.dev", "v1beta1", "pipelineruns", "PipelineRun")
+    spec = {"timeout": "5m", "pipelineSpec": {"tasks": [{"name": "a", "taskSpec": {"steps": [step]}}]}}
+    await tekton.create({**spec, "serviceAccountName": "default"}, version="v1beta1")
+    run = await tekton.over()
+    assert run["apiVersion"] == "tekton.dev/v1"
+    assert run["spec"]["taskRunTemplate"] == {"serviceAccountName": "default"}
+    assert run["spec"]["timeouts"] == {"pipeline": "5m"}
+    assert run["spec"]["pipelineSpec"]["tasks"][0]["taskSpec"]["steps"][0]["computeResources"]
+    (pod,) = tekton.world.all(PODS)
+    assert pod["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1m"}}
+    shown = await tekton.world.client.get(old, "run", "default")
+    assert shown["apiVersion"] == "tekton.dev/v1beta1"
+    assert shown["spec"]["serviceAccountName"] == "default"
+    assert shown["spec"]["pipelineSpec"]["tasks"][0]["taskSpec"]["steps"][0]["resources"]
+    patched = await tekton.world.client.patch(old, "run", "default", {"metadata": {"labels": {"a": "b"}}})
+    assert patched["metadata"]["generation"] == 1, "nothing of the spec has changed"
+    stored = tekton.world.stored(PIPELINERUNS, "run")
+    assert stored is not None
+    assert stored["spec"] == run["spec"]
 
 
 async def test_controllers_that_are_killed_at_any_time_make_nothing_twice(tekton: TektonWorld) -> None:

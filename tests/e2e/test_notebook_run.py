@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.cluster_fixture import Cluster, read_rest
+from tests.tutorial import blocks
 from trainshed.testing import until
 
 SECONDS = 120.0
+HOW_TO = Path(__file__).parents[2] / "docs/how-to/notebooks-to-pipelines.md"
 
 
 def notebook(path: Path, name: str, *cells: tuple[str, str]) -> str:
@@ -89,6 +93,22 @@ def test_a_notebook_runs_and_kubectl_sees_the_same(cluster: Cluster, tmp_path: P
     until(lambda: not cluster.get("pods"), "the run's pods are gone")
     until(lambda: not cluster.get("persistentvolumeclaims"), "the run's claim is gone")
     assert "No resources found" in cluster.kubectl("get", "taskruns").err
+
+
+def test_functions_run_as_the_page_says(cluster: Cluster, tmp_path: Path) -> None:
+    (block,) = [b for b in blocks(HOW_TO.read_text()) if b.options.get("file") == "sums.py"]
+    (tmp_path / "sums.py").write_text(block.text)
+    done = subprocess.run(
+        [sys.executable, "sums.py"],
+        cwd=tmp_path,
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "sums ['succeeded', 'succeeded']\n"
+    cluster.kubectl("delete", "pipelinerun", "sums", "-n", "default").ok()
 
 
 def test_a_failure_is_told_first_and_the_run_goes_on_from_there(cluster: Cluster, tmp_path: Path) -> None:

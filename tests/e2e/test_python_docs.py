@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,7 @@ def test_python_of_the_docs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "job.yaml").write_text(files(HOW_TO)["job.yaml"])
+    shutil.copy(DOCS.parent / "examples/notebooks/candies.ipynb", tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRAINSHED_HOME", str(cluster.home))
     names: dict[str, Any] = {}
@@ -70,6 +72,8 @@ def test_python_of_the_docs(
     else:
         assert "worker-0" not in said and "master-0 7 no data" in said
         assert 'no job "nosuch"' in said
+        assert "sack The sack holds 30 candies." in said
+        cluster.kubectl("delete", "pipelinerun", "candies-sharing", "-n", "default").ok()
     for job in cluster.get("pytorchjobs", namespace="default"):
         cluster.kubectl("delete", "pytorchjob", job["metadata"]["name"], "-n", "default").ok()
 

@@ -12,7 +12,7 @@ from trainshed.pipelines.ir import Block, Input, Pipeline, Step
 from trainshed.pipelines.notebook.settings import Settings
 from trainshed.sdk.pipelineruns.again import with_data_of
 from trainshed.sdk.pipelineruns.data import data_claim
-from trainshed.sdk.pipelineruns.ended import Ended, Failure, failure_in, summary
+from trainshed.sdk.pipelineruns.ended import Failure, PipelineOutcome, failure_in, summary
 from trainshed.sdk.pipelineruns.steps import StepState, states
 
 PIPELINE = Pipeline(
@@ -86,11 +86,13 @@ def test_data_that_cannot_be_saved_has_no_line() -> None:
 
 def test_the_summary_begins_with_what_failed() -> None:
     step = StepState("total", "failed")
-    ended = Ended(
+    ended = PipelineOutcome(
         "sums", "default", False, "Failed", "", (step,), seconds=3, failures=(Failure("total", "boom", 1),)
     )
     assert summary(ended)[0] == "step total failed, cell 1: boom"
-    done = Ended("sums", "default", True, "Succeeded", "", (StepState("total", "succeeded"),), {"acc": "0.9"})
+    done = PipelineOutcome(
+        "sums", "default", True, "Succeeded", "", (StepState("total", "succeeded"),), {"acc": "0.9"}
+    )
     assert summary(done)[:2] == ["sums succeeded: 1 of 1 steps in 0 s", "  acc = 0.9"]
 
 

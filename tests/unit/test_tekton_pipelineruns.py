@@ -314,33 +314,6 @@ def test_finally_knows_how_the_others_ended() -> None:
     assert it.children["run-last"]["spec"]["params"][0]["value"] == "Failed None Failed"
 
 
-def test_the_older_version_is_understood() -> None:
-    it = PipelineWorld(
-        {
-            **pipeline_run(
-                {
-                    "pipelineSpec": {
-                        "tasks": [
-                            task(
-                                "a",
-                                taskSpec={"steps": [{"image": "x", "resources": {"limits": {"cpu": "1"}}}]},
-                            )
-                        ]
-                    },
-                    "serviceAccountName": "builder",
-                    "timeout": "2h",
-                }
-            ),
-            "apiVersion": "tekton.dev/v1beta1",
-        }
-    )
-    plan = it.step()
-    child = it.children["run-a"]
-    assert child["spec"]["serviceAccountName"] == "builder"
-    assert child["spec"]["taskSpec"]["steps"][0]["computeResources"] == {"limits": {"cpu": "1"}}
-    assert plan.requeue_after == 7200
-
-
 @pytest.mark.parametrize(
     ("spec", "word", "text"),
     [

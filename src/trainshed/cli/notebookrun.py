@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainshed.kube.meta.objects import Object
     from trainshed.pipelines.ir import Pipeline
     from trainshed.sdk.connection import Target
-    from trainshed.sdk.pipelineruns.ended import Ended
+    from trainshed.sdk.pipelineruns.ended import PipelineOutcome
 
 Parameters = Annotated[
     list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="Set a parameter of the run.")
@@ -110,7 +110,7 @@ async def _run(
     return report(ended, as_json)
 
 
-async def _follow(client: object, pipeline: Pipeline, run: Object, as_json: bool) -> Ended | None:
+async def _follow(client: object, pipeline: Pipeline, run: Object, as_json: bool) -> PipelineOutcome | None:
     """Follow the run on the terminal; None when a Ctrl-C detached."""
     from trainshed.cli.notebookview import LiveRun, PlainRun
     from trainshed.client.client import Client
@@ -130,7 +130,7 @@ async def _follow(client: object, pipeline: Pipeline, run: Object, as_json: bool
             loop.remove_signal_handler(signal.SIGINT)
 
 
-def report(ended: Ended, as_json: bool = False) -> int:
+def report(ended: PipelineOutcome, as_json: bool = False) -> int:
     """Print how a run ended and return the exit code: what failed first."""
     from trainshed.sdk.pipelineruns.ended import summary
 

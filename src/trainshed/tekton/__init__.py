@@ -12,7 +12,7 @@
     workspaces     workspaces as volumes
     whens          `when` expressions
     matrix         one task, many sets of parameters
-    reading        older spellings (v1beta1) as v1
+    versions       v1beta1 as v1, and back
     conditions     the condition `Succeeded`
     resources      names of the resources, labels and children
     crds           the CustomResourceDefinitions, in Tekton's shape

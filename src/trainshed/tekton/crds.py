@@ -1,6 +1,6 @@
 """Tekton's CustomResourceDefinitions, in the shape in which Tekton installs them; for clusters that have none.
 
-Both versions are stored as v1 without conversion: fields stay as they were written, and `reading` understands both.
+Both versions are stored as v1; the API server translates by `versions`.
 The schemas accept whatever Tekton's webhook accepts; what is wrong with a run is said in its condition.
 """
 

@@ -122,10 +122,10 @@ def decide(observed: Observed) -> Plan:
         return Plan(status=status, events=(*events, Event("Normal", "Succeeded", _message(job, "Succeeded"))))
     if is_true(job, "Failed"):
         text = _message(job, "Failed")
-        left = [pod for pod in observed.pods if not is_finished(pod)]
-        if left:  # ranks that have lost a peer; the next attempt must not meet them
+        behind = [pod for pod in observed.pods if not is_finished(pod)]
+        if behind:  # ranks that have lost a peer; the next attempt must not meet them
             return Plan(
-                actions=tuple(Delete.of(PODS, pod) for pod in left if not is_terminating(pod)),
+                actions=tuple(Delete.of(PODS, pod) for pod in behind if not is_terminating(pod)),
                 events=tuple(events),
                 requeue_after=_LEAVING_SECONDS,
             )

@@ -33,7 +33,7 @@ from trainshed.kube.meta.objects import (
 from trainshed.kube.meta.plan import Action, Create, Event, Patch, Plan
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
 from trainshed.kube.meta.times import format_time, parse_time
-from trainshed.tekton import conditions, reading
+from trainshed.tekton import conditions
 from trainshed.tekton.conditions import Refused
 from trainshed.tekton.durations import DEFAULT_SECONDS, go, seconds
 from trainshed.tekton.facts import TIMEOUTS, Circumstances, Facts, described
@@ -42,6 +42,7 @@ from trainshed.tekton.pipelinetasks import GraphError, Node, graph, reference_of
 from trainshed.tekton.resources import AT_ONCE_ANNOTATION, CUSTOMRUNS, LABEL_PIPELINE_TASK, TASKRUNS
 from trainshed.tekton.tasksof import Making, child_reference, children, pipeline_name
 from trainshed.tekton.variables import Value, references, replace, unknown_indexes
+from trainshed.tekton.versions import is_custom
 from trainshed.tekton.whens import WhenError
 from trainshed.tekton.workspaces import WorkspaceError, claims, require
 
@@ -70,7 +71,7 @@ def decide(observed: Observed) -> Plan:
     if is_terminating(run) or conditions.is_done(run):
         return Plan()
     status: Object = copy_tree(status_of(run))
-    spec = reading.run_spec(run)
+    spec: Object = copy_tree(spec_of(run))
     if spec.get("status") == PENDING and not status.get("startTime"):
         changed = conditions.mark(status, "Unknown", PENDING, f'PipelineRun "{name_of(run)}" is pending', now)
         return Plan(status=status, events=(Event("Normal", PENDING, ""),) if changed else ())
@@ -138,7 +139,8 @@ def _pipeline(observed: Observed, spec: Object, where: str) -> Object:
         name = reference.get("name", "")
         text = f'Error retrieving pipeline for pipelinerun {where}: pipelines.tekton.dev "{name}" not found'
         raise Refused("CouldntGetPipeline", text)
-    return reading.pipeline_spec(spec_of(observed.pipeline))
+    found: Object = copy_tree(spec_of(observed.pipeline))
+    return found
 
 
 def _check_tasks(observed: Observed, nodes: Mapping[str, Node], where: str) -> None:
@@ -201,7 +203,7 @@ def _filled_task(task: Object, scope: Mapping[str, Value], given: Given) -> Obje
     inline = task.get("taskSpec")
     if not inline:
         return out
-    if reading.is_custom(inline):
+    if is_custom(inline):
         out["taskSpec"] = inline  # whose parameters are its controller's business
         return out
     own = {str(p.get("name")) for p in (*objects(inline, "params"), *objects(task, "params"))}

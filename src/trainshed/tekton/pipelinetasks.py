@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.objects import Object, objects, texts
-from trainshed.tekton.reading import is_custom
 from trainshed.tekton.variables import references
+from trainshed.tekton.versions import is_custom
 
 
 class GraphError(Exception):

@@ -31,7 +31,7 @@ from trainshed.kube.meta.plan import Action, Create, Delete, Event, Plan
 from trainshed.kube.meta.pods import phase
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.kube.meta.times import format_time, parse_time
-from trainshed.tekton import conditions, reading, steps
+from trainshed.tekton import conditions, steps
 from trainshed.tekton.conditions import Refused
 from trainshed.tekton.durations import go, seconds
 from trainshed.tekton.params import ParamError, declared_in, resolve, values_of
@@ -76,7 +76,7 @@ def decide(observed: Observed) -> Plan:
     if conditions.is_done(run):
         return Plan(actions=tuple(_leftover(observed.pods)))
     status: Object = copy_tree(status_of(run))
-    spec = reading.run_spec(run)
+    spec: Object = copy_tree(spec_of(run))
     events: list[Event] = []
     if spec.get("status") == "TaskRunPending" and not status.get("startTime"):
         conditions.mark(status, "Unknown", "TaskRunPending", f'TaskRun "{name_of(run)}" is pending', now)
@@ -148,7 +148,7 @@ def _resolved(observed: Observed, spec: Object, bindings: Sequence[Object]) -> O
                 f"failed to get task: error when listing tasks for taskRun {name_of(run)}: "
                 f'tasks.tekton.dev "{name}" not found',
             )
-        inline = reading.task_spec(spec_of(observed.task))
+        inline = copy_tree(spec_of(observed.task))
     declared = declared_in(inline)
     given = values_of(objects(spec, "params"))
     params = resolve(declared, given)

@@ -11,7 +11,6 @@ from trainshed.kube.meta.objects import Object, labels_of, name_of, objects, sec
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.tekton.matrix import Combination, combinations, is_fanned_out
 from trainshed.tekton.pipelinetasks import Node
-from trainshed.tekton.reading import is_custom
 from trainshed.tekton.resources import (
     LABEL_MEMBER_OF,
     LABEL_PIPELINE,
@@ -25,6 +24,7 @@ from trainshed.tekton.resources import (
     child_name,
 )
 from trainshed.tekton.variables import Scope, replace
+from trainshed.tekton.versions import is_custom
 from trainshed.tekton.workspaces import bindings_of, with_claims
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

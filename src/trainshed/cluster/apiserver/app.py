@@ -32,6 +32,7 @@ from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.pki import Pki
 from trainshed.cluster.store import Damaged, Store, Stored, StoreError, StoreFull, keys
+from trainshed.kube.builtin.kind import View
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire.asgi import Header, Receive, Scope, Send
@@ -49,7 +50,8 @@ class ApiServer:
     """A Kubernetes API over a store.
 
     `backend` may be set later, before the first request that needs it: the node is itself a client of this
-    server. `admission` maps a group resource (`pytorchjobs.kubeflow.org`) to a check of its writes.
+    server. `admission` maps a group resource (`pytorchjobs.kubeflow.org`) to a check of its writes, `conversions` a
+    version of a custom resource to how it is stored.
     """
 
     def __init__(
@@ -60,12 +62,13 @@ class ApiServer:
         authorizer: Authorizer,
         backend: NodeBackend | None = None,
         admission: Mapping[str, AdmissionCheck] | None = None,
+        conversions: Mapping[tuple[str, str, str], View] | None = None,
         clock: Callable[[], float] = time.time,
         health_checks: Mapping[str, HealthCheck] | None = None,
     ) -> None:
         self.core = Core(
             store,
-            Kinds(Registry()),
+            Kinds(Registry(), conversions),
             authenticator=authenticator,
             authorizer=authorizer,
             backend=backend,
@@ -85,6 +88,7 @@ class ApiServer:
         *,
         backend: NodeBackend | None = None,
         admission: Mapping[str, AdmissionCheck] | None = None,
+        conversions: Mapping[tuple[str, str, str], View] | None = None,
         health_checks: Mapping[str, HealthCheck] | None = None,
     ) -> ApiServer:
         """Return a server with the cluster's own keys: its admin token, ServiceAccount tokens, and RBAC."""
@@ -95,6 +99,7 @@ class ApiServer:
             authorizer=RbacAuthorizer(store),
             backend=backend,
             admission=admission,
+            conversions=conversions,
             health_checks=health_checks,
         )
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from trainshed.cluster.apiserver.http import encode_json
 from trainshed.cluster.store import Stored, keys
 from trainshed.kube.builtin import registry
+from trainshed.kube.builtin.kind import View
 from trainshed.kube.meta.errors import ApiError, not_found
 from trainshed.kube.meta.fieldselectors import Getter
 from trainshed.kube.meta.objects import Object
@@ -28,12 +29,12 @@ _CACHED_VIEWS = 512
 class ServedKind:
     """A served resource with everything that depends on its definition alone."""
 
-    def __init__(self, info: ResourceInfo, since_revision: int) -> None:
+    def __init__(self, info: ResourceInfo, since_revision: int, converter: View | None = None) -> None:
         self.info = info
         self.resource: Resource = info.resource
         self.version = info.resource.version
         self.builtin = registry.find(info.resource)
-        self.converter = None if self.builtin is None else self.builtin.view
+        self.converter = converter if self.builtin is None else self.builtin.view
         self._since = since_revision if info.crd else 0
         self._schema: SchemaNode | None = None
         self._fields: Mapping[str, Getter] | None = None
@@ -120,10 +121,17 @@ class ServedKind:
 
 
 class Kinds:
-    """The kinds of a registry, made when first asked for and again after a CRD changed."""
+    """The kinds of a registry, made when first asked for and again after a CRD changed.
 
-    def __init__(self, registry: Registry) -> None:
+    `conversions` say how versions of custom resources translate, by group, version and plural; others differ from the
+    stored form in nothing but their name.
+    """
+
+    def __init__(
+        self, registry: Registry, conversions: Mapping[tuple[str, str, str], View] | None = None
+    ) -> None:
         self.registry = registry
+        self._conversions = conversions or {}
         self.definitions: dict[str, int] = {}
         """The store revision at which each CRD's spec last changed, by name."""
         self.schemas: dict[str, Object] = {}
@@ -138,7 +146,8 @@ class Kinds:
         path = (group, version, plural)
         kind = self._kinds.get(path)
         if kind is None or kind.info is not info:
-            kind = self._kinds[path] = ServedKind(info, self.definitions.get(info.crd_name, 0))
+            since = self.definitions.get(info.crd_name, 0)
+            kind = self._kinds[path] = ServedKind(info, since, self._conversions.get(path))
         return kind
 
     def of(self, resource: Resource) -> ServedKind:

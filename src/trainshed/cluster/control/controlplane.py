@@ -68,6 +68,7 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, labels_of, name_of
 from trainshed.kube.meta.resources import Resource
 from trainshed.tekton.crds import STAND_IN
+from trainshed.tekton.versions import CONVERSIONS
 
 log = logging.getLogger("trainshed.cluster")
 
@@ -132,7 +133,9 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             runtime = Runtime(RuntimePaths.under(paths.root))
             stack.push_async_callback(runtime.close)
             nodes = NodeGroup()
-            api = ApiServer.secured(store, pki, backend=nodes, admission=options.admission)
+            api = ApiServer.secured(
+                store, pki, backend=nodes, admission=options.admission, conversions=CONVERSIONS
+            )
             client = Client(
                 AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane"
             )

@@ -6,7 +6,7 @@ ended    steps with their times, results, where reports lie, and the failure in 
 again    the objects of a run that goes on from a step of an earlier one
 """
 
-from trainshed.sdk.pipelineruns.ended import Ended
+from trainshed.sdk.pipelineruns.ended import PipelineOutcome
 from trainshed.sdk.pipelineruns.run import PipelineFailed, run_pipeline
 
-__all__ = ["Ended", "PipelineFailed", "run_pipeline"]
+__all__ = ["PipelineFailed", "PipelineOutcome", "run_pipeline"]

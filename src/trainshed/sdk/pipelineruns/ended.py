@@ -28,7 +28,7 @@ class Failure(msgspec.Struct, frozen=True):
         return [f"step {self.step} failed{place}: {self.message}", *self.traceback]
 
 
-class Ended(msgspec.Struct, frozen=True):
+class PipelineOutcome(msgspec.Struct, frozen=True):
     """How a run ended."""
 
     name: str
@@ -76,7 +76,7 @@ def reports(data: str | None, steps: Sequence[StepState]) -> tuple[str, ...]:
     return tuple(f"{data}/reports/{step.name}.html" for step in ran)
 
 
-def summary(ended: Ended) -> list[str]:
+def summary(ended: PipelineOutcome) -> list[str]:
     """Return what to print of a run that is over: what failed first, then results and where things lie."""
     out: list[str] = []
     for failure in ended.failures:

@@ -30,7 +30,7 @@ from trainshed.pipelines.notebook.steps import resource_name
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.logs import Lines, follow_container
 from trainshed.sdk.pipelineruns.data import data_directory
-from trainshed.sdk.pipelineruns.ended import Ended, Failure, failure_in, is_error, reports
+from trainshed.sdk.pipelineruns.ended import Failure, PipelineOutcome, failure_in, is_error, reports
 from trainshed.sdk.pipelineruns.steps import StepState, states
 from trainshed.tekton import conditions
 from trainshed.tekton.resources import (
@@ -106,7 +106,7 @@ class Follower:
         self._finished = asyncio.Event()
         self._began = time.time()
 
-    async def run(self) -> Ended:
+    async def run(self) -> PipelineOutcome:
         """Return how the run ended. Cancelling it detaches: the run goes on."""
         self._runs.add_handler(self._run_changed)
         for informer in self._children:
@@ -222,16 +222,16 @@ class Follower:
             if self._lines == before and not any(task.done() for task in pending):
                 break
 
-    async def _ended(self) -> Ended:
+    async def _ended(self) -> PipelineOutcome:
         run = self._run
         if run is None:
-            return Ended(self._name, self._namespace, False, "Deleted", "the run was deleted")
+            return PipelineOutcome(self._name, self._namespace, False, "Deleted", "the run was deleted")
         found = next(iter(objects(status_of(run), "conditions")), {})
         results = {str(r["name"]): str(r.get("value")) for r in objects(status_of(run), "results")}
         steps = self._states()
         data = await data_directory(self._client, run)
         status = status_of(run)
-        return Ended(
+        return PipelineOutcome(
             self._name,
             self._namespace,
             conditions.state(run) == "True",

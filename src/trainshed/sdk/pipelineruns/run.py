@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from trainshed.pipelines.emit.options import Options
@@ -12,46 +13,60 @@ from trainshed.sdk import local as machine
 from trainshed.sdk import notebook as notebooks
 from trainshed.sdk.connection import Target, connected
 from trainshed.sdk.errors import UserError
-from trainshed.sdk.pipelineruns.ended import Ended, summary
+from trainshed.sdk.pipelineruns.ended import PipelineOutcome, summary
 from trainshed.sdk.pipelineruns.follow import Follower, Quiet
 from trainshed.sdk.pipelineruns.start import emitted, start
 from trainshed.sdk.portal import portal
 
 
-class PipelineFailed(UserError):
-    """A run that was waited for has failed. `ended` says which steps, where and why."""
+def _pipeline(given: str | Path | Pipeline | PipelineFunction[Any, Any]) -> Pipeline:
+    if isinstance(given, str | Path):
+        return notebooks.pipeline_of(Path(given))[0]
+    return given if isinstance(given, Pipeline) else given.pipeline()
 
-    def __init__(self, ended: Ended) -> None:
-        super().__init__("\n".join(summary(ended)))
-        self.ended = ended
+
+class PipelineFailed(UserError):
+    """A run that was waited for has failed. `outcome` says which steps, where and why."""
+
+    def __init__(self, outcome: PipelineOutcome) -> None:
+        super().__init__("\n".join(summary(outcome)))
+        self.outcome = outcome
 
 
 def run_pipeline(
-    pipeline: Pipeline | PipelineFunction[Any, Any],
+    pipeline: str | Path | Pipeline | PipelineFunction[Any, Any],
     *,
-    target: Target | None = None,
     run_name: str | None = None,
     on_line: Callable[[str, str], None] | None = None,
+    context: str | None = None,
+    kubeconfig: str | None = None,
+    namespace: str | None = None,
     **parameters: object,
-) -> Ended:
-    """Run a pipeline of functions or of a notebook on the local cluster, or on `target`; return how it ended.
+) -> PipelineOutcome:
+    """Run a notebook, or functions with `@pipeline`, on the local cluster or on another one; return how it ended.
 
-    `on_line` is given each log line with its step, in another thread. The local cluster is started if it is not up. A
-    finished run of the same name is replaced.
+    `on_line` is given the step and the text of each log line, in another thread. The local cluster is started if it is
+    not up. A finished run of the same name is replaced. All other arguments are parameters of the pipeline.
 
     Raises:
         PipelineFailed: with the step, the cell and the traceback.
-        NotebookError: the functions form no pipeline.
+        NotebookError: the notebook or the functions form no pipeline.
         UserError: an unknown parameter, or a run of that name is under way.
+
+    Example:
+        from trainshed import run_pipeline
+
+        outcome = run_pipeline("candies.ipynb", CANDIES=30, on_line=print)
+        print([step.state for step in outcome.steps])
     """
-    made = pipeline if isinstance(pipeline, Pipeline) else pipeline.pipeline()
+    made = _pipeline(pipeline)
     given = notebooks.parameters(made, [f"{name}={value}" for name, value in parameters.items()])
-    where = target or Target()
+    where = Target(kubeconfig, context, namespace)
     if where.is_local:
         machine.start(where.paths)
     objects_ = emitted(made, where, Options(run_name=run_name or made.name, parameters=given))
 
-    async def follow() -> Ended:
+    async def follow() -> PipelineOutcome:
         async with connected(where) as client:
             return await Follower(client, made, await start(client, objects_), Quiet(on_line)).run()
 
