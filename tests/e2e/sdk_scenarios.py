@@ -111,24 +111,27 @@ def error_of(call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
     return "nothing"
 
 
+def plain_job(kind: str, name: str, **policy: Any) -> Any:
+    """Return the job of a kind that upstream's suites run."""
+    if kind != "MPIJob":
+        return make_job(kind, name, "hostname", PLAIN[kind], **policy)
+    job = make_job(kind, name, f"/etc/mpi/kubexec.sh {name}-worker-0 hostname", PLAIN[kind], **policy)
+    # Workers without a command sleep until the launcher needs them.
+    job.spec.mpi_replica_specs["Worker"].template = V1PodTemplateSpec(
+        spec=V1PodSpec(
+            containers=[V1Container(name="mpi", image="example.com/sh:1")],
+            termination_grace_period_seconds=0,
+        )
+    )
+    return job
+
+
 def create(client: TrainingClient) -> None:
     """Make every job, so that they run beside each other."""
     for kind in KINDS:
-        script = (
-            "if [ -e /opt/kube ]; then /etc/mpi/kubexec.sh plain-mpijob-worker-0 hostname; else hostname; fi"
-        )
-        if kind == "MPIJob":
-            job = make_job(kind, "plain-mpijob", script, PLAIN[kind])
-            # Workers without a command sleep until the launcher needs them.
-            worker = job.spec.mpi_replica_specs["Worker"]
-            worker.template = V1PodTemplateSpec(
-                spec=V1PodSpec(
-                    containers=[V1Container(name="mpi", image="example.com/sh:1")],
-                    termination_grace_period_seconds=0,
-                )
-            )
-        else:
-            job = make_job(kind, f"plain-{kind.lower()}", "hostname", PLAIN[kind])
+        client.create_job(plain_job(kind, f"plain-{kind.lower()}"), namespace=NAMESPACE)
+        never = models.KubeflowOrgV1SchedulingPolicy(min_available=10)
+        job = plain_job(kind, f"gang-{kind.lower()}", scheduling_policy=never)
         client.create_job(job, namespace=NAMESPACE)
     workers = {"num_procs_per_worker": 1} if HAS_1_9 else {}
     client.create_job(name="function", train_func=train, parameters={"steps": 3}, num_workers=3, **workers)
@@ -271,6 +274,26 @@ def managers(client: TrainingClient) -> dict[str, Any]:
     return {"made": made, "jobs": sorted(jobs), "left alone": client.get_job_conditions("managed-elsewhere")}
 
 
+def gangs() -> dict[str, Any]:
+    """Return of each kind how a gang that can never be complete waits, and how it ends when it is made smaller."""
+    clients = {kind: TrainingClient(namespace=NAMESPACE, job_kind=kind) for kind in KINDS}
+    seen = {}
+    for kind, client in clients.items():
+        name = f"gang-{kind.lower()}"
+        held = [client.is_job_created(name), client.is_job_running(name)]
+        job = client.get_job(name)
+        job.spec.run_policy.scheduling_policy.min_available = sum(PLAIN[kind].values())
+        client.update_job(job, name)
+        seen[kind] = {"held": held}
+    for kind, client in clients.items():
+        name = f"gang-{kind.lower()}"
+        client.wait_for_job_conditions(name, wait_timeout=SECONDS, polling_interval=1)
+        pods = client.get_job_pods(name)
+        seen[kind]["pods"] = {pod.metadata.name: pod.spec.scheduler_name for pod in pods}
+        seen[kind]["marks"] = sorted({key for pod in pods for key in pod.metadata.annotations or {}})
+    return seen
+
+
 def fine_tuning(client: TrainingClient) -> str:
     """Return how `train`, which needs models from a hub, is refused where its libraries are missing."""
     return error_of(client.train, name="tune")
@@ -285,6 +308,7 @@ def main() -> None:
         "functions": functions(client),
         "lives": lives(client),
         "managers": managers(client) if HAS_1_9 else None,
+        "gangs": gangs(),
         "train": fine_tuning(client),
     }
     print(json.dumps(seen))

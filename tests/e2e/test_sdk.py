@@ -1,6 +1,14 @@
 """The real kubeflow-training SDK, 1.9 from the environment and 1.8.1 beside it, unmodified: upstream's own scenarios.
 
-`sdk_scenarios.py` is the user's program. Left out: gangs, which need another scheduler upstream.
+`sdk_scenarios.py` is the user's program. Gangs are Volcano's; those of scheduler-plugins are in `test_gangs.py`.
+
+Upstream's cases, and where they are here:
+    test_e2e_<kind>, plain          test_the_plain_job_of_every_kind_succeeds
+    test_e2e_<kind>, gang           test_a_gang_of_every_kind_waits_and_runs_when_it_is_made_smaller
+    create from function            test_a_function_becomes_pods_that_can_be_asked_for
+    create from image               test_images_packages_and_elastic_workers
+    managed_by (1.9)                test_managers
+    e2e-fine-tune-llm (1.9)         test_what_is_wrong_is_refused: it needs a hub, and `train` says what it lacks
 """
 
 from __future__ import annotations
@@ -159,6 +167,15 @@ def test_what_is_wrong_is_refused(seen: Any) -> None:
     assert set(found["function of another kind"].values()) == {"ValueError"}
     # What it needs is not installed, and could not be loaded from a hub.
     assert seen["train"] == "ImportError"
+
+
+def test_a_gang_of_every_kind_waits_and_runs_when_it_is_made_smaller(seen: Any) -> None:
+    assert seen["gangs"].keys() == seen["plain"].keys()
+    for kind, found in seen["gangs"].items():
+        assert found["held"] == [True, False], f"{kind}: created, and not running"
+        names = [f"gang-{kind.lower()}-{part}" for part in PODS[kind]]
+        assert found["pods"] == dict.fromkeys(names, "volcano"), kind
+        assert {"scheduling.k8s.io/group-name", "volcano.sh/task-spec"} <= set(found["marks"]), kind
 
 
 def test_managers(seen: Any) -> None:
