@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.api import FakeApi
+from tests.fakes.virtual_time import run_virtual
+from trainshed.client.client import Client
 from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import Capabilities
+from trainshed.operator.install import embedded_objects
 from trainshed.sdk.foresight.findings import RULES, Finding, Severity
 from trainshed.sdk.foresight.foresee import foresee
+from trainshed.sdk.foresight.gather import of_cluster
 from trainshed.sdk.foresight.world import World
 
 NODE = {
@@ -241,6 +246,22 @@ def test_what_is_foreseen(obj: Any, code: str, path: str, message: str, fix: str
 def test_every_kind_is_looked_into(kind: str) -> None:
     assert codes(job(kind=kind)) == []
     assert codes(job(kind=kind, schedulerName="volcano-too")) == ["TS305"]
+
+
+def test_the_local_cluster_has_the_scheduler_that_its_operator_was_told_of() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        client = Client(api)
+        assert "mine" not in ((await of_cluster(client, [], {})).schedulers or ())
+        (deployment,) = (obj for obj in embedded_objects(gang="mine") if obj["kind"] == "Deployment")
+        await api.put(
+            "/apis/apps/v1/namespaces/kubeflow/deployments/training-operator", spec=deployment["spec"]
+        )
+        found = await of_cluster(client, [], {})
+        assert found.schedulers == {"default-scheduler", "volcano", "scheduler-plugins-scheduler", "mine"}
+        assert (await of_cluster(client, [], None)).schedulers is None, "who knows, elsewhere"
+
+    run_virtual(main())
 
 
 def test_what_is_the_same_of_several_replica_types_is_said_once() -> None:

@@ -13,13 +13,16 @@ from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import local_capabilities
 from trainshed.cluster.scheduler.placement import SCHEDULERS
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, name_of, namespace_of
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, section
+from trainshed.kube.meta.objects import objects as objects_in
 from trainshed.sdk.foresight.references import references, storage_class
 from trainshed.sdk.foresight.templates import templates
 from trainshed.sdk.foresight.world import World
 
 if TYPE_CHECKING:
     from trainshed.client.client import Client
+
+_GANG = "--gang-scheduler-name="
 
 
 async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[str, Image] | None) -> World:
@@ -56,9 +59,23 @@ async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[
         },
         nodes=nodes,
         images=images,
-        schedulers=frozenset(SCHEDULERS) if images is not None else None,
+        schedulers=await _schedulers(client) if images is not None else None,
         capabilities=local_capabilities() if images is not None else None,
     )
+
+
+async def _schedulers(client: Client) -> frozenset[str]:
+    """Return who places pods on the local cluster: its scheduler by each of its names, that of the operator's too."""
+    from trainshed.kube.meta.resources import DEPLOYMENTS
+    from trainshed.operator.objects import NAME, NAMESPACE
+
+    names = set(SCHEDULERS)
+    with contextlib.suppress(ApiError):
+        operator = await client.get(DEPLOYMENTS, NAME, NAMESPACE)
+        for container in objects_in(section(operator, "spec", "template", "spec"), "containers"):
+            given = [*(container.get("command") or ()), *(container.get("args") or ())]
+            names |= {text.removeprefix(_GANG) for text in given if text.startswith(_GANG)}
+    return frozenset(names)
 
 
 async def _read(client: Client, kind: str, namespace: str, name: str) -> Object | None | ApiError:
