@@ -1,6 +1,6 @@
 """Plays every fault of every scenario of every kind, and prints each that ends otherwise than without it.
 
-    python -m bench.sweep                                all of them: some 50,000 plays
+    python -m bench.sweep                                all of them: some 75,000 plays
     python -m bench.sweep --every 20                     one in twenty, at random
     python -m bench.sweep --only "MPIJob suspend"        scenarios whose name contains this
     python -m bench.sweep --only "MPIJob suspend" --fault "call 31 409"     one play
@@ -74,6 +74,7 @@ def main() -> None:
         ]
         for shape, scenario, task in running:
             outcome = task.result()
+            print(f"{shape} {scenario}: {outcome.plays} faults, {len(outcome.wrong)} wrong", flush=True)
             plays, cpu, wrong = plays + outcome.plays, cpu + outcome.cpu_seconds, wrong + len(outcome.wrong)
             for fault, said in outcome.wrong.items():
                 print(f"{shape} {scenario}, {fault}:", *said, sep="\n    ", flush=True)
