@@ -47,6 +47,23 @@ def test_standard_input_and_namespace() -> None:
     assert {obj["metadata"]["namespace"] for obj in yaml.safe_load_all(result.stdout)} == {"team"}
 
 
+def test_a_job_whose_name_the_server_makes() -> None:
+    job = make_job(master=1)
+    job["metadata"] = {"generateName": "train-", "namespace": "team"}
+    result = run("-", given=yaml.safe_dump(job))
+    assert result.exit_code == 0
+    found = [obj["metadata"]["name"] for obj in yaml.safe_load_all(result.stdout)]
+    assert found == ["train-xxxxx-master-0"] * 2
+    assert result.stderr == (
+        "! PyTorchJob train-xxxxx: metadata.generateName: xxxxx stands for what the server will choose\n"
+    )
+    job["metadata"] = {"generateName": 3}
+    assert (
+        "metadata.generateName: Invalid value: 3: must be a string"
+        in run("-", given=yaml.safe_dump(job)).stderr
+    )
+
+
 def test_a_wrong_job_is_one_line_and_no_output() -> None:
     result = run("-", given=yaml.safe_dump(make_job(master=2)))
     assert (result.exit_code, result.stdout) == (1, "")

@@ -49,7 +49,9 @@ def render(
 
     options = embedded_options(gang_scheduler_name)
     with user_errors():
-        rendered = render_all(manifests.load(files, warn), namespace=namespace or "", options=options)
+        rendered = render_all(
+            manifests.load(files, warn, generated=True), namespace=namespace or "", options=options
+        )
         for job in rendered:
             _say(job)
         sys.stdout.write(_text([obj for job in rendered for obj in job.objects], output))

@@ -60,8 +60,10 @@ def _parts(source: Source) -> Sequence[str | os.PathLike[str] | Mapping[str, Any
     return [source] if isinstance(source, (str, os.PathLike, Mapping)) else source
 
 
-def load(paths: Iterable[str], warn: Warn = _python_warning) -> list[Object]:
+def load(paths: Iterable[str], warn: Warn = _python_warning, *, generated: bool = False) -> list[Object]:
     """Return the objects of all files in order; `-` is standard input, a directory stands for its *.yaml and *.json.
+
+    With `generated` a `generateName` will do in place of a name.
 
     Raises:
         UserError: a file that is missing, is not YAML, or holds something other than Kubernetes objects.
@@ -69,13 +71,13 @@ def load(paths: Iterable[str], warn: Warn = _python_warning) -> list[Object]:
     objects: list[Object] = []
     for path in paths:
         for source in _sources(path):
-            objects.extend(parse(_read(source), source, warn))
+            objects.extend(parse(_read(source), source, warn, generated=generated))
     if not objects:
         raise UserError("no objects in " + ", ".join(paths))
     return objects
 
 
-def parse(text: str, source: str, warn: Warn = _python_warning) -> list[Object]:
+def parse(text: str, source: str, warn: Warn = _python_warning, *, generated: bool = False) -> list[Object]:
     """Return the objects in the text; `source` names it in errors. A `kind: List` is taken apart."""
 
     def tell(said: str, line: int) -> None:
@@ -89,30 +91,32 @@ def parse(text: str, source: str, warn: Warn = _python_warning) -> list[Object]:
     objects: list[Object] = []
     for number, document in enumerate(found, 1):
         where = f"{source}, document {number}" if len(found) > 1 else source
-        objects.extend(_objects(document, where))
+        objects.extend(_objects(document, where, generated))
     return objects
 
 
-def _objects(document: Any, where: str) -> list[Object]:
+def _objects(document: Any, where: str, generated: bool = False) -> list[Object]:
     if not isinstance(document, dict):
         raise UserError(
             f"{where}: not a Kubernetes object but {_kind_of(document)}",
             "a manifest starts with apiVersion and kind",
         )
     if document.get("kind") == "List" and isinstance(document.get("items"), list):
-        return [obj for item in document["items"] for obj in _objects(item, where)]
+        return [obj for item in document["items"] for obj in _objects(item, where, generated)]
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str) or not document[field]:
             raise UserError(f"{where}: {field}: Required value", "a manifest starts with apiVersion and kind")
     metadata = document.get("metadata")
-    if not isinstance(metadata, dict) or not metadata.get("name"):
+    if not isinstance(metadata, dict) or not (
+        metadata.get("name") or (generated and metadata.get("generateName"))
+    ):
         raise UserError(
             f"{where}: metadata.name: Required value",
             "an object is applied by its name; generateName is for kubectl create"
             if isinstance(metadata, dict) and metadata.get("generateName")
             else "",
         )
-    for field in ("name", "namespace"):
+    for field in ("name", "generateName", "namespace"):
         value = metadata.get(field)
         if value is not None and not isinstance(value, str):
             raise UserError(

@@ -14,6 +14,7 @@ from trainshed.api.kind import Kind
 from trainshed.api.registry import KINDS
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.registry import controlled
+from trainshed.kube.meta.names import SUFFIX_LENGTH, generated_name
 from trainshed.kube.meta.objects import Object, copy_tree, name_of, objects, section
 from trainshed.kube.meta.plan import Apply, Create, Delete, Event, Plan
 from trainshed.kube.meta.resources import PODS, SERVICES, Resource
@@ -21,6 +22,7 @@ from trainshed.sdk.errors import UserError
 from trainshed.sdk.offline import admitted
 
 _UID = "the job's"
+_SUFFIX = "x" * SUFFIX_LENGTH
 _PASSES = 20
 """More than any job needs: it is created, resumed, its gang placed, its pods made."""
 
@@ -60,26 +62,37 @@ def render(job: Object, *, namespace: str = "", options: OperatorOptions | None 
     stored = copy_tree(job)
     stored["metadata"]["namespace"] = stored["metadata"].get("namespace") or namespace or "default"
     options = options or OperatorOptions()
+    generated = _name(stored)
     stored, warnings = admitted(kind, stored, options)
+    warnings = (*generated, *warnings)
     stored["metadata"]["uid"] = _UID
     stored.pop("status", None)
     made, events = _settled(kind, stored, options)
     if not made:
         if events:
-            raise UserError(f"{kind.name} {name_of(job)}: {events[-1].message}")
+            raise UserError(f"{kind.name} {name_of(stored)}: {events[-1].message}")
         return Rendered(
             kind=kind.name,
-            name=name_of(job),
+            name=name_of(stored),
             objects=(),
             warnings=warnings,
             why_nothing=_why_nothing(stored),
         )
     return Rendered(
         kind=kind.name,
-        name=name_of(job),
+        name=name_of(stored),
         objects=tuple(_without_uid(obj) for obj in made),
         warnings=warnings,
     )
+
+
+def _name(job: Object) -> tuple[str, ...]:
+    """Give a job that is to be named by the server a name such as that has; return what to say about it."""
+    metadata = job["metadata"]
+    if metadata.get("name") or not metadata.get("generateName"):
+        return ()
+    metadata["name"] = generated_name(str(metadata["generateName"]), _SUFFIX)
+    return (f"metadata.generateName: {_SUFFIX} stands for what the server will choose",)
 
 
 def _groups() -> set[str]:
