@@ -250,3 +250,10 @@ def test_progress_is_of_the_first_replica_and_time_is_the_logs_own() -> None:
     assert view.last is not None and view.last.started_at == 1767225600.0
     assert view.last.progress.losses == (2.0, 1.0), "not those of both"
     assert view.last.progress.told_at == 1767225600.0, "not when it was read"
+
+
+def test_lines_stand_under_the_pod_that_printed_them_while_others_wait() -> None:
+    waiting = a_pod(0, "containerStatuses")
+    waiting["status"] = {"phase": "Pending"}
+    view = follow_pods(make_job(), waiting, a_pod(1, "containerStatuses", "pytorch"), lines=["mine"])
+    assert (view.under, view.seen) == (["worker-1"], ["mine"])
