@@ -305,6 +305,7 @@ class Attack:
         self._jobs: list[str] = []
         self._number = 0
         self._stopping = False
+        self._rebooting = False
 
     async def run(self) -> None:
         """Attack until all points are done or something is broken."""
@@ -350,9 +351,11 @@ class Attack:
         self.figures.points += 1
         chance = self._random.random()
         if chance < 0.03:
+            self._rebooting = True
             for planned in self._pods.values():
                 planned.disturbed = True
             await asyncio.to_thread(self.cluster.reboot)
+            self._rebooting = False
             await self.cluster.up()
             return
         processes = self.cluster.processes()
@@ -388,6 +391,13 @@ class Attack:
         except (OSError, ValueError, KeyError):
             return 0
 
+    def _traces(self, uid: str) -> str:
+        """Return what is on disk of a pod's sandbox, for the message of a violation."""
+        directory = self.cluster.paths.pods / uid
+        found = [*directory.glob("sandbox/sandbox.json"), *directory.glob("containers/*/*/state.json")]
+        files = {str(path.relative_to(directory)): path.read_text() for path in found}
+        return f"pod {uid}, on disk: {files}"
+
     async def _load(self) -> None:
         while not self._stopping:
             await asyncio.sleep(0.05)
@@ -417,6 +427,7 @@ class Attack:
         planned = Planned(
             f"p{self._number}", draw.choice((1, 50, 1000)), draw.choice((0, 0, 0, 1, 7)), draw.uniform(0, 1.5)
         )
+        planned.disturbed = self._rebooting
         self._pods[planned.name] = planned
         made = await self.cluster.client.create(PODS, planned.manifest(self.out), namespace=NAMESPACE)
         planned.uid = made["metadata"]["uid"]
@@ -446,7 +457,8 @@ class Attack:
             expected = "".join(f"line {i}\n" for i in range(planned.lines))
             if state["exitCode"] != planned.code or starts != 1:
                 raise Violation(
-                    f"{planned.name}: {starts} starts, exit code {planned.code} expected: {pod['status']}"
+                    f"{planned.name}: {starts} starts, exit code {planned.code} expected: {pod['status']};"
+                    f" {self._traces(pod['metadata']['uid'])}"
                 )
             if log != expected:
                 raise Violation(

@@ -97,14 +97,15 @@ class Runtime:
 
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxState:
         """Return the new sandbox of a pod; the existing one when it is alive."""
-        state = await self._shims.living(spec.uid)
-        if state is not None:
-            self._ends.follow(spec.uid)
-            return state
-        async with self._daemons.sandboxd() as connection:
-            answer, _ = await connection.ask({"op": "run", "spec": msgspec.to_builtins(spec)})
+        while (state := await self._shims.living(spec.uid)) is None:
+            async with self._daemons.sandboxd() as connection:
+                answer, _ = await connection.ask({"op": "run", "spec": msgspec.to_builtins(spec)})
+            if "state" in answer:
+                state = msgspec.convert(answer["state"], SandboxState)
+                break
+            # Taken: a shim that was asked for before is starting.
         self._ends.follow(spec.uid)
-        return msgspec.convert(answer["state"], SandboxState)
+        return state
 
     async def start_container(self, uid: str, spec: ContainerSpec) -> ContainerState:
         """Start one attempt; a running or ended one is returned as it is.
@@ -127,11 +128,14 @@ class Runtime:
 
     async def stop_sandbox(self, uid: str) -> None:
         """Kill what is left, end the shim, release the IP. Nothing happens when it is stopped already."""
-        try:
-            connection = self._shims.connect(uid)
-        except NobodyListens:
-            await self._shims.state(uid)
-            return
+        while True:
+            try:
+                connection = self._shims.connect(uid)
+                break
+            except NobodyListens:
+                if not (await self._shims.state(uid)).alive:
+                    return
+                # It was starting, and listens now.
         try:
             pidfd = open_process(connection.peer_pid)
             await connection.send({"op": "stop"})

@@ -15,8 +15,10 @@ from trainshed.cluster.sandbox.client.connection import Connection, HungUp, Nobo
 from trainshed.cluster.sandbox.model import RuntimeLost, RuntimePaths, SandboxNotFound, SandboxState
 
 SETTLE_SECONDS = 0.02
-"""Between looks at a shim that closed its sockets and has not let go of its lock yet."""
-_SETTLE_POLLS = 50
+"""Between looks at a shim that is starting, or closed its sockets and has not let go of its lock yet: at first."""
+_SETTLE_SLOWER = 1.1
+_SETTLE_POLLS = 45
+"""About 15 s in all."""
 _STATE_SECONDS = 10.0
 
 
@@ -73,13 +75,15 @@ class Shims:
 
     async def living(self, uid: str) -> SandboxState | None:
         """Return what the shim says; None once it has ended with all of its pod. Raises RuntimeLost."""
+        pause = SETTLE_SECONDS
         for _ in range(_SETTLE_POLLS):
             try:
                 return await self.ask_state(uid)
             except (HungUp, NobodyListens):
                 if recovery.settle(self._paths, uid):
                     return None
-                await asyncio.sleep(SETTLE_SECONDS)  # the shim is ending, or a new one is starting
+                await asyncio.sleep(pause)  # the shim is ending, or a new one is starting
+                pause *= _SETTLE_SLOWER
         raise StillEnding(f"the shim of pod {uid} was killed, and what ran in it has not ended yet")
 
     async def list(self) -> builtins.list[SandboxState]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 
 from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.loop import READ, WRITE, record_crash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Sequence
 
     from trainshed.cluster.sandbox.loop import Loop
@@ -67,6 +67,16 @@ class Peer:
                     return
         except ValueError:
             self.close()
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the other end is closed: a request may have waited for longer than who sent it lived."""
+        try:
+            return not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def answer(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send a message; `descriptors` are closed here once they are sent or the peer is gone."""

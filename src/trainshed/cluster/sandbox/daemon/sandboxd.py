@@ -19,7 +19,7 @@ import sys
 
 from trainshed.cluster.sandbox import bootstrap, files, logfile, wire
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
-from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim
+from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim, claim
 from trainshed.cluster.sandbox.linux import (
     credentials,
     interpreter,
@@ -301,13 +301,18 @@ class Daemon:
         else:
             peer.answer({"failure": f"unknown operation {operation!r}"})
 
-    def _fork(self, peer: Peer, fork: Callable[[], int] = os.fork) -> socket.socket | None:
-        """Return the connection of `peer` in a new child, None here."""
+    def _fork(
+        self, peer: Peer, fork: Callable[[], int] = os.fork, failed: Callable[[], None] | None = None
+    ) -> socket.socket | None:
+        """Return the connection of `peer` in a new child, None here. Where there can be none, `peer` is told so, and
+        `failed` called."""
         sock = peer.release()  # before the fork: both processes share one epoll set
         try:
             if fork():
                 return None
         except OSError as error:
+            if failed is not None:
+                failed()
             wire.send_all(sock, wire.message_frame({"failure": f"cannot fork: {error.strerror}"}))
             return None
         finally:
@@ -376,27 +381,43 @@ class Daemon:
         return []
 
     def _run_sandbox(self, peer: Peer, spec: Message) -> None:
+        """Fork the shim of a pod. It has its lock before it exists: nobody takes one that is only starting for
+        gone, and no pod gets two."""
+        if peer.has_hung_up:  # and may have been told since that the pod is no more
+            peer.close()
+            return
+        pod = f"{self._pods}/{spec['uid']}"
+        lock = -1
         try:
+            lock = claim(pod)
             ip = "" if spec["host_network"] else self._pool.allocate(spec["uid"])
+        except BlockingIOError:
+            peer.answer({"taken": True})
+            return
         except OSError as error:
+            if lock >= 0:
+                os.close(lock)
             peer.answer({"failure": str(error)})
             return
-        sock = self._fork(peer, lambda: syscalls.clone(syscalls.CLONE_NEWPID))
+        sock = self._fork(
+            peer,
+            lambda: syscalls.clone(syscalls.CLONE_NEWPID),
+            failed=lambda: ipam.release(f"{self._run}/{ipam.DIRECTORY}", ip, spec["uid"]) if ip else None,
+        )
         if sock is None:
+            os.close(lock)
             return
         try:
-            self._be_shim(sock, spec, ip)
+            self._be_shim(sock, spec, pod, lock, ip)
         except BaseException:
             record_crash()
         finally:
             os._exit(0)
 
-    def _be_shim(self, sock: socket.socket, spec: Message, ip: str) -> None:
+    def _be_shim(self, sock: socket.socket, spec: Message, pod: str, lock: int, ip: str) -> None:
         os.setsid()
         addresses = f"{self._run}/{ipam.DIRECTORY}"
-        pod = f"{self._pods}/{spec['uid']}"
-        files.make_directory(pod)
-        shim = Shim(spec, pod, ip, addresses, self._cluster, self._user)
+        shim = Shim(spec, pod, lock, ip, addresses, self._cluster, self._user)
         try:
             state = shim.prepare()
         except OSError as error:
@@ -405,6 +426,10 @@ class Daemon:
             answer = {"failure": f"cannot make the sandbox: {error.strerror or error}"}
             wire.send_all(sock, wire.message_frame(answer))
             return
-        wire.send_all(sock, wire.message_frame({"state": state}))
+        try:
+            wire.send_all(sock, wire.message_frame({"state": state}))
+        except OSError:
+            shim.abandon()  # who asked was killed meanwhile: the next one asks for a shim if one is still wanted
+            return
         sock.close()
         shim.run()

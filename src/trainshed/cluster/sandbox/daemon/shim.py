@@ -34,14 +34,18 @@ LOCK = "lock"
 
 
 class Shim:
-    """Runs one pod. `cluster` and `user` are descriptors of the namespaces that `sandboxd` made."""
+    """Runs one pod. `lock` is what `claim` returned, held until this process ends; `cluster` and `user` are
+    descriptors of the namespaces that `sandboxd` made."""
 
-    def __init__(self, spec: Message, pod: str, ip: str, addresses: str, cluster: int, user: int) -> None:
+    def __init__(
+        self, spec: Message, pod: str, lock: int, ip: str, addresses: str, cluster: int, user: int
+    ) -> None:
         self._spec = spec
         self._ip = ip
         self._addresses = addresses
         self._pod = pod
         self._directory = f"{pod}/sandbox"
+        self._lock = lock
         self._namespaces = (user, cluster)
         self._loop = Loop()
         self._containers: dict[tuple[str, int], Container] = {}
@@ -56,10 +60,6 @@ class Shim:
         """Make the pod's namespaces and files and start serving; return its state. Raises OSError."""
         syscalls.set_process_name("trainshed-shim")
         keyring.leave_keyring_of_pods()
-        files.make_directory(self._directory)
-        lock = f"{self._directory}/{LOCK}"
-        self._lock = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
         if not self._spec["host_network"]:
             clusternet.enter_new_pod_network(self._namespaces[1], self._ip)
         syscalls.unshare(syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS)
@@ -73,6 +73,12 @@ class Shim:
     def run(self) -> None:
         """Serve until the pod is stopped."""
         self._loop.run()
+
+    def abandon(self) -> None:
+        """Leave the pod as if it had been stopped. For a shim that has served nobody yet."""
+        self._write(stopped=True)
+        if self._ip:
+            ipam.release(self._addresses, self._ip, self._spec["uid"])
 
     def _read_ended(self) -> None:
         """Take over the attempts of an earlier sandbox of this pod: they are over, and not made again."""
@@ -284,6 +290,22 @@ class Shim:
         for peer in self._stopping:
             peer.answer({"state": self._state()})
         self._loop.stop()
+
+
+def claim(pod: str) -> int:
+    """Return a descriptor of the lock that says a shim of `pod`, its directory, lives: forks share it.
+
+    Raises BlockingIOError while another has it.
+    """
+    directory = f"{pod}/sandbox"
+    files.make_directory(directory)
+    lock = os.open(f"{directory}/{LOCK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
 
 
 def _answer_of(failure: Message) -> Message:
