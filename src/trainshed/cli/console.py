@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
+from trainshed.cli.terminal import guarded
 from trainshed.sdk.errors import Explanation, explain
 
-out = Console(highlight=False, soft_wrap=True, emoji=False)
-err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+out = guarded(highlight=False, soft_wrap=True, emoji=False)
+err = guarded(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def fail(explanation: Explanation) -> NoReturn:

@@ -43,7 +43,8 @@ def logs(
 ) -> None:
     """Print what replicas of a job have printed, merged by time.
 
-    Without `trainshed follow`'s panel and notices. Lines are passed on as they are.
+    Without `trainshed follow`'s panel and notices. Lines are passed on as they are; a terminal gets their colours, and
+    no other control sequences.
     """
 
     async def main() -> None:

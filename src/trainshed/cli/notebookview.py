@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainshed.cli.panel import replica_colour
+from trainshed.cli.terminal import harmless
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk.pipelineruns.steps import StepState
 
@@ -39,7 +40,7 @@ def graph(steps: Sequence[StepState], now: float) -> RenderableType:
             Text(step.state, style),
             elapsed(seconds) if seconds is not None else "",
             Text(f"after {', '.join(step.previous)}" if step.previous else "", "dim"),
-            step.detail[:80],
+            harmless(step.detail[:80]),
         )
     return table
 

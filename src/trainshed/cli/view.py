@@ -16,9 +16,9 @@ from rich.text import Text
 
 from trainshed.cli.output import Output
 from trainshed.cli.panel import panel, replica_colour
+from trainshed.cli.terminal import harmless_lines
 from trainshed.kube.meta.objects import name_of, namespace_of, uid_of
 from trainshed.sdk.follow import Snapshot, View
-from trainshed.sdk.logformats import last_frame
 
 _MANY = 1_000
 """So many log lines are written before it is time to look at the panel again."""
@@ -53,7 +53,7 @@ class _Shown:
 
 
 class LiveView(_Shown):
-    """Shows a follow on a terminal: log lines as they are, a panel below. Use as a context manager.
+    """Shows a follow on a terminal: log lines with their colours, a panel below. Use as a context manager.
 
     Lines are kept until the next `update`. A terminal that is too slow for them gets the last ones, and the command
     that shows the others. A line that is drawn over itself has a row of the panel until it is complete.
@@ -123,7 +123,7 @@ class LiveView(_Shown):
         parts = [self._styled(Text(f"» {text}", "bold")) + "\n" for text in self._said_of_left_out()]
         for replica, lines in self._pending:
             prefix = self._prefix(replica) if replica else ""
-            parts += [f"{prefix}{last_frame(line)}\n" for line in lines]
+            parts += [f"{prefix}{line}\n" for line in (harmless_lines(lines) if replica else lines)]
         self._pending, self._pending_lines = [], 0
         self._left_out.clear()
         return "".join(parts)
@@ -165,7 +165,7 @@ class LiveView(_Shown):
 
 
 class PlainView(_Shown):
-    """Shows a follow where there is no terminal: lines as they are, prefixed by replica; what happens on `err`.
+    """Shows lines alone, prefixed by replica: as they are, but harmless on a terminal; what happens on `err`.
 
     Without `prefixes` the lines alone; without `err` nothing but lines.
     """
@@ -177,6 +177,8 @@ class PlainView(_Shown):
 
     async def lines(self, replica: str, lines: Sequence[str]) -> None:
         """Write the lines; wait while the reader is far behind."""
+        if self._console.is_terminal:
+            lines = list(harmless_lines(lines))
         prefix = f"[{replica}]".ljust(self._width + 2) + " " if self._prefixes else ""
         self._output.put(prefix + f"\n{prefix}".join(lines) + "\n")
         await self._output.drain()
