@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import resource
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.cluster import read_only_disk
 from tests.cluster.api_world import MERGE, World, config_map, open_world
 from tests.cluster.control_world import World as Controllers
 from tests.cluster.control_world import cluster
@@ -120,3 +123,10 @@ async def test_a_full_disk_is_a_507_and_reads_go_on(tmp_path: Path) -> None:
         assert "free some space" in status["message"]
         assert [o["metadata"]["name"] for o in (await world.ok("GET", CMS))["items"]][-1] == "kept"
         await world.ok("POST", CMS, config_map("lost"))
+
+
+def test_a_disk_that_becomes_read_only_is_a_507_and_reads_go_on(tmp_path: Path) -> None:
+    """In a process with mounts of its own."""
+    command = [sys.executable, "-m", read_only_disk.__name__, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "refused, read, and written again\n"), done.stderr

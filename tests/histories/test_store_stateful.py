@@ -14,11 +14,22 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from trainshed.cluster.store import Compacted, KeyExists, KeyMissing, RevisionMismatch, Store
+from trainshed.cluster.store import Compacted, KeyExists, KeyMissing, RevisionMismatch, Store, Watch
 
 RETAIN = 12
+LIMIT = 5
+READERS = 3
 KEYS = st.sampled_from([f"/core/things/{ns}/{name}" for ns in ("a", "b") for name in ("x", "y")])
 PREFIXES = st.sampled_from(["/core/things/", "/core/things/a/", "/core/things/b/"])
+
+
+class Reader:
+    """A client that follows a prefix: it reads now and then, a little at a time, and comes back when it was cut off."""
+
+    def __init__(self, prefix: str, at: int) -> None:
+        self.prefix = prefix
+        self.at = at
+        self.watch: Watch | None = None
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -33,6 +44,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.history: list[tuple[int, str, str, int]] = []  # (revision, type, key, value)
         self.revision = 1
         self.counter = 0
+        self.readers: list[Reader] = []
+        self.restarted = False
 
     def run(self, coroutine: Any) -> Any:
         return self.loop.run_until_complete(asyncio.wait_for(coroutine, 20))
@@ -93,6 +106,7 @@ class StoreMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.run(self.store.close())
         self.store = self.run(Store.open(self.path, retain=RETAIN))
+        self.restarted = True
 
     @rule(prefix=PREFIXES, back=st.integers(0, 3 * RETAIN))
     def watch(self, prefix: str, back: int) -> None:
@@ -107,6 +121,52 @@ class StoreMachine(RuleBasedStateMachine):
         watch.close()
         seen = [(e.revision, e.type, e.key, e.stored.obj["value"]) for e in got]
         assert seen == expected, "Ordered, Unique, Reliable: every change after `since`, once, in order"
+
+    @rule(prefix=PREFIXES)
+    def follow(self, prefix: str) -> None:
+        if len(self.readers) < READERS:
+            self.readers.append(Reader(prefix, self.revision))
+
+    @rule(index=st.integers(0, READERS - 1), most=st.integers(1, 6))
+    def read_some(self, index: int, most: int) -> None:
+        """Slowly: what is not read waits, up to `LIMIT` events, after which the reader is told to list again."""
+        if index >= len(self.readers):
+            return
+        reader = self.readers[index]
+        due = [h for h in self.history if h[0] > reader.at and h[2].startswith(reader.prefix)]
+        try:
+            if reader.watch is None:
+                reader.watch = self.store.watch(reader.prefix, reader.at, limit=LIMIT)
+            for revision, type_, key, value in due[:most]:
+                event = self.run(anext(reader.watch))
+                got = (event.revision, event.type, event.key, event.stored.obj["value"])
+                assert got == (revision, type_, key, value), (
+                    "Ordered, Unique, Reliable, however slowly it is read"
+                )
+                reader.at = revision
+        except StopAsyncIteration:
+            assert self.restarted, "only a store that closes ends a watch"
+            reader.watch = None  # and comes back from where it was
+        except Compacted:
+            missed = self.revision - reader.at
+            assert len(due) >= LIMIT or missed > RETAIN, (
+                "Reliable: told to list again only when events are gone"
+            )
+            if reader.watch is not None:
+                reader.watch.close()
+            reader.watch, reader.at = None, self.revision
+
+    @rule(index=st.integers(0, READERS - 1))
+    def cut_off(self, index: int) -> None:
+        """A connection ends: the reader comes back from the last event that it has seen."""
+        if index < len(self.readers) and (watch := self.readers[index].watch) is not None:
+            watch.close()
+            self.readers[index].watch = None
+
+    @invariant()
+    def what_waits_for_readers_is_bounded(self) -> None:
+        for reader in self.readers:
+            assert reader.watch is None or len(reader.watch._pending) <= max(LIMIT, RETAIN)
 
     @rule(prefix=PREFIXES, back=st.integers(0, 2 * RETAIN))
     def snapshot_is_resumable(self, prefix: str, back: int) -> None:

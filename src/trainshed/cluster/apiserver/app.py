@@ -31,7 +31,7 @@ from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.backend import NodeBackend
 from trainshed.cluster.pki import Pki
-from trainshed.cluster.store import Damaged, Store, Stored, StoreError, StoreFull, keys
+from trainshed.cluster.store import Damaged, Store, Stored, StoreError, StoreFull, StoreReadOnly, keys
 from trainshed.kube.builtin.kind import View
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
@@ -219,7 +219,9 @@ def _as_api_error(error: ApiError | StoreError | Damaged) -> ApiError:
     if isinstance(error, Damaged):
         return _unreadable(error)
     text = f"{error.message}; {error.hint}"
-    return ApiError(507, "InsufficientStorage", text) if isinstance(error, StoreFull) else internal(text)
+    if isinstance(error, (StoreFull, StoreReadOnly)):
+        return ApiError(507, "InsufficientStorage", text)
+    return internal(text)
 
 
 def _unreadable(error: Damaged) -> ApiError:

@@ -15,6 +15,7 @@ from trainshed.cluster.store.errors import (
     RevisionMismatch,
     StoreError,
     StoreFull,
+    StoreReadOnly,
 )
 from trainshed.cluster.store.model import ADDED, DELETED, MODIFIED, Stored, StoreEvent
 from trainshed.cluster.store.store import RETAIN, Store
@@ -36,6 +37,7 @@ __all__ = [
     "StoreError",
     "StoreEvent",
     "StoreFull",
+    "StoreReadOnly",
     "Stored",
     "Watch",
     "keys",

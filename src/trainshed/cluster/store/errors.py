@@ -1,7 +1,8 @@
 """What a store refuses, and why.
 
 StoreError          the file cannot be used: no permission, corrupt; `hint` says what to do
-└─ StoreFull        there is no room for the write
+├─ StoreFull        there is no room for the write
+└─ StoreReadOnly    the disk, or who runs this, may only read
 Damaged             the object is there and cannot be read: the disk has changed it
 KeyExists           create of a key that is there
 KeyMissing          update or delete of a key that is not
@@ -29,6 +30,11 @@ class StoreError(Exception):
 
 class StoreFull(StoreError):
     """There is no room for the write. Reads go on."""
+
+
+class StoreReadOnly(StoreError):
+    """The file may only be read, by this user or by anybody. Reads go on, and writes work again once it may be
+    written."""
 
 
 class Damaged(Exception):

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainshed.cluster.store.errors import StoreError, StoreFull
+from trainshed.cluster.store.errors import StoreError, StoreFull, StoreReadOnly
 from trainshed.cluster.store.rows import DamagedRow, Row, checksum, read
 
 SCHEMA_VERSION = 2
@@ -28,6 +28,7 @@ FIRST_REVISION = 1
 
 SHRINK_FROM_BYTES = 2 * 1024 * 1024
 """Free pages that the file may keep for the next writes, or a quarter of it."""
+_NO_WRITING = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
@@ -188,7 +189,8 @@ def _create_private(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise StoreError(f"cannot open the store {path}: {error.strerror}", _os_hint(path, error)) from error
+        kind = StoreReadOnly if error.errno in _NO_WRITING else StoreError
+        raise kind(f"cannot open the store {path}: {error.strerror}", _os_hint(path, error)) from error
 
 
 def _migrate_from_1(db: sqlite3.Connection) -> None:
@@ -214,7 +216,7 @@ def _migrate_from_1(db: sqlite3.Connection) -> None:
 
 
 def _os_hint(path: Path, error: OSError) -> str:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if error.errno in _NO_WRITING:
         return f"make {path.parent} writable for this user, or set TRAINSHED_HOME to a directory that is"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"free some space on the file system of {path.parent}"
@@ -225,6 +227,11 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     """Return `error` as a message with what to do about it."""
     text = str(error)
     code = getattr(error, "sqlite_errorname", "") or ""
+    if "IOERR" in code and not os.access(path.parent, os.W_OK):
+        text, code = (
+            "Read-only file system",
+            "READONLY",
+        )  # SQLite then opens the file for reading, and stumbles later
     if "FULL" in code or "IOERR" in code:
         return StoreFull(
             f"cannot write the store {path}: {text}",
@@ -236,7 +243,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
             "another control plane uses this state directory: stop it, or set TRAINSHED_HOME to another one",
         )
     if "READONLY" in code or "CANTOPEN" in code or "PERM" in code:
-        return StoreError(
+        return StoreReadOnly(
             f"cannot write the store {path}: {text}",
             f"make {path.parent} writable for this user, or set TRAINSHED_HOME to a directory that is",
         )
