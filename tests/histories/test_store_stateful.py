@@ -102,6 +102,12 @@ class StoreMachine(RuleBasedStateMachine):
         self._record("DELETED", key, current[1], stored)
         del self.state[key]
 
+    @rule(key=KEYS, number=st.integers(LIMIT, 2 * LIMIT))
+    def busy(self, key: str, number: int) -> None:
+        """Many writes before anybody reads."""
+        for _ in range(number):
+            self.update(key, stale=False) if key in self.state else self.create(key)
+
     @rule()
     def restart(self) -> None:
         self.run(self.store.close())
@@ -125,14 +131,16 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(prefix=PREFIXES)
     def follow(self, prefix: str) -> None:
         if len(self.readers) < READERS:
-            self.readers.append(Reader(prefix, self.revision))
+            reader = Reader(prefix, self.revision)
+            reader.watch = self.store.watch(prefix, reader.at, limit=LIMIT)
+            self.readers.append(reader)
 
     @rule(index=st.integers(0, READERS - 1), most=st.integers(1, 6))
     def read_some(self, index: int, most: int) -> None:
         """Slowly: what is not read waits, up to `LIMIT` events, after which the reader is told to list again."""
-        if index >= len(self.readers):
-            return
-        reader = self.readers[index]
+        if not self.readers:
+            self.follow("/core/things/")
+        reader = self.readers[index % len(self.readers)]
         due = [h for h in self.history if h[0] > reader.at and h[2].startswith(reader.prefix)]
         try:
             if reader.watch is None:
@@ -159,9 +167,10 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(index=st.integers(0, READERS - 1))
     def cut_off(self, index: int) -> None:
         """A connection ends: the reader comes back from the last event that it has seen."""
-        if index < len(self.readers) and (watch := self.readers[index].watch) is not None:
-            watch.close()
-            self.readers[index].watch = None
+        for reader in self.readers[index : index + 1]:
+            if reader.watch is not None:
+                reader.watch.close()
+            reader.watch = None
 
     @invariant()
     def what_waits_for_readers_is_bounded(self) -> None:

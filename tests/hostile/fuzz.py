@@ -3,8 +3,8 @@
     python -m tests.hostile.fuzz [REQUESTS] [--seed N]        # 150,000
 
 Wrong is: a 5xx without one of the reasons below, no answer in `PATIENCE_SECONDS`, a connection that is cut off
-without one, an error that is no Status, a process that is gone or has grown beyond `MEMORY_MIB`. Prints one line of
-figures. Exit code 1 with the request as it was sent when something was wrong.
+without one, an error that is no Status, a process that is gone or has grown beyond `MEMORY_MIB`, an event loop that stands
+still for longer than `PAUSE_SECONDS`. Prints one line of figures. Exit code 1 with the request as it was sent when something was wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import ssl
 import subprocess
 import sys
@@ -36,7 +37,9 @@ PATIENCE_SECONDS = 20.0
 REASONED = ((501, "NotImplemented"), (503, "ServiceUnavailable"), (504, "Timeout"))
 """What a 5xx may say: proxies are not served, there are no nodes here, a resourceVersion may lie in the future."""
 MEMORY_MIB = 700
-_SERVER = Path(__file__).parent.parent / "e2e" / "api_process.py"
+PAUSE_SECONDS = 0.5
+"""How much CPU time of the server may pass without a turn of its event loop."""
+_PAUSE = re.compile(r"^PAUSE ([\d.]+) (.*)$", re.MULTILINE)
 
 
 class Violation(Exception):
@@ -190,7 +193,10 @@ async def fuzz(wanted: int, seed: int) -> str:
         home, log = Path(directory) / "state", Path(directory) / "log"
         with log.open("wb") as output:
             server = subprocess.Popen(
-                [sys.executable, str(_SERVER), str(home)], stdout=subprocess.PIPE, stderr=output
+                [sys.executable, "-m", "tests.hostile.server", str(home)],
+                stdout=subprocess.PIPE,
+                stderr=output,
+                cwd=Path(__file__).parents[2],
             )
         assert server.stdout is not None
         try:
@@ -202,7 +208,11 @@ async def fuzz(wanted: int, seed: int) -> str:
             tracebacks = log.read_text().count("Traceback")
             if tracebacks:
                 raise Violation(f"{tracebacks} tracebacks in the log:\n{log.read_text()[-4000:]}")
-            return line
+            pauses = [(float(took), where) for took, where in _PAUSE.findall(log.read_text())]
+            longest, where = max(pauses, default=(0.0, ""))
+            if longest > PAUSE_SECONDS:
+                raise Violation(f"everybody waited for {longest:.3f} s of CPU: {where}")
+            return f"{line}; longest pause of the event loop {longest * 1000:.0f} ms of CPU ({where})"
         except Violation as violation:
             raise Violation(f"{violation}\n(seed {seed})\n{log.read_text()[-3000:]}") from None
         finally:
