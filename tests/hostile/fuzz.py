@@ -3,8 +3,9 @@
     python -m tests.hostile.fuzz [REQUESTS] [--seed N]        # 150,000
 
 Wrong is: a 5xx without one of the reasons below, no answer in `PATIENCE_SECONDS`, a connection that is cut off
-without one, an error that is no Status, a process that is gone or has grown beyond `MEMORY_MIB`, an event loop that stands
-still for longer than `PAUSE_SECONDS`. Prints one line of figures. Exit code 1 with the request as it was sent when something was wrong.
+without one, an error that is no Status, a process that is gone or has grown beyond `MEMORY_MIB`, an event loop that
+stands still for longer than `PAUSE_SECONDS`. Prints one line of figures. Exit code 1 with the request as it was sent
+when something was wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m tests.hostile.server HOME`: the server of `tests/e2e/api_process.py`, which tells what stalls its event loop.
+"""`python -m tests.hostile.server HOME`: the server of `tests/e2e/api_process.py`, which tells what stalls its loop.
 
 A stall is CPU time of the process between two turns of a task that wants one every few milliseconds: other processes on
 the machine do not count, code of ours that keeps everybody waiting does, in another thread, too. Each that is longer

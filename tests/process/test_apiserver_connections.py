@@ -23,6 +23,7 @@ from trainshed.cluster.apiserver.connections import MAX_HEAD_BYTES, MAX_HEADERS,
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.pki import ensure_pki
 from trainshed.cluster.store import Store
+from trainshed.kube.meta.resources import CONFIGMAPS
 
 SECONDS = 10.0
 VERSION = b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -64,10 +65,11 @@ class Peer:
 
 
 class Server:
-    """An API server on loopback."""
+    """An API server on loopback. `client` is in its process."""
 
-    def __init__(self, port: int, token: str) -> None:
+    def __init__(self, port: int, token: str, api: ApiServer, store: Store, client: Client) -> None:
         self.port, self.token = port, token
+        self.api, self.store, self.client = api, store, client
         self._tls = ssl.create_default_context()
         self._tls.check_hostname = False
         self._tls.verify_mode = ssl.CERT_NONE
@@ -84,6 +86,15 @@ class Server:
         await other.send(VERSION)
         assert await other.status() == 200
 
+    async def ask(self, method: str, path: str, body: bytes = b"") -> Peer:
+        """Return a connection of the administrator's on which a request was sent whose answer is not read."""
+        peer = await self.connect()
+        peer.writer.transport.set_write_buffer_limits(0)
+        head = f"{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {self.token}\r\n"
+        head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        await peer.send(head.encode() + body)
+        return peer
+
     def close(self) -> None:
         for peer in self._peers:
             peer.writer.transport.abort()
@@ -99,7 +110,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Server]:
     await bootstrap(client)
     listener = socket.create_server(("127.0.0.1", 0))
     started, stopping = asyncio.Event(), asyncio.Event()
-    server = Server(listener.getsockname()[1], pki.admin_token)
+    server = Server(listener.getsockname()[1], pki.admin_token, api, store, client)
     task = asyncio.create_task(serve(api, [listener], pki, stopping, started=started.set))
     await asyncio.wait_for(started.wait(), SECONDS)
     try:
@@ -218,6 +229,89 @@ async def test_a_handshake_has_to_come_in_time(tmp_path: Path, monkeypatch: pyte
         assert await asyncio.wait_for(reader.read(), SECONDS) == b""
         writer.close()
         await server.answers()
+
+
+async def fill(server: Server, number: int, size: int = 900_000) -> None:
+    for index in range(number):
+        obj = {"metadata": {"name": f"large-{index}"}, "data": {"k": "x" * size}}
+        await server.client.create(CONFIGMAPS, obj, namespace="default")
+
+
+async def told(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """Wait until the server has said `text`."""
+    async with asyncio.timeout(SECONDS):
+        while text not in caplog.text:
+            await asyncio.sleep(0.01)
+
+
+async def test_an_answer_that_nobody_reads_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.3)
+    await fill(server, 16)
+    peer = await server.ask("GET", "/api/v1/configmaps")
+    peer.writer.transport.pause_reading()
+    await told(caplog, "it has read nothing for 0 s of the answer to GET /api/v1/configmaps")
+    await server.answers()
+    peer.writer.transport.resume_reading()
+    assert await peer.status() == 0, "the answer was cut off, and is not taken for a whole one"
+
+
+async def test_a_watch_that_nobody_reads_is_given_up_and_holds_little(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "UNREAD_STREAM_SECONDS", 1.0)
+    buffered: list[int] = []
+    watching: list[connections.GuardedProtocol] = []
+    opened = connections.Peers.opened
+    monkeypatch.setattr(
+        connections.Peers, "opened", lambda peers, one: (watching.append(one), opened(peers, one))[1]
+    )
+    peer = await server.ask("GET", "/api/v1/configmaps?watch=1&resourceVersion=0")
+    assert b"200 OK" in await peer.reader.readuntil(b"\r\n\r\n")
+    peer.writer.transport.pause_reading()
+    obj = {"metadata": {"name": "changing"}, "data": {"k": "x" * 900_000}}
+    made = await server.client.create(CONFIGMAPS, obj, namespace="default")
+    for number in range(24):
+        made = await server.client.update(CONFIGMAPS, {**made, "data": {"k": f"{number}" * 400_000}})
+        buffered += [
+            one.transport.get_write_buffer_size() for one in watching if not one.transport.is_closing()
+        ]
+    await told(caplog, "of the answer to GET /api/v1/configmaps")
+    peer.writer.transport.resume_reading()
+    await peer.gone()
+    await server.answers()
+    assert max(buffered) < 2_000_000, "what waits for it is one event, not all that came since"
+
+
+async def test_a_user_holds_so_many_bytes_of_bodies_and_no_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many connections that send large bodies and never their end; others of the user are told to come back."""
+    bodies = server.api.bodies
+    monkeypatch.setattr(bodies, "_limit", 4_000_000)
+    path = "/api/v1/namespaces/default/configmaps"
+    body = b'{"metadata":{"name":"a"},"data":{"k":"' + b"x" * 900_000
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {server.token}\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body) + 3}\r\n\r\n"
+    slow = [await server.connect() for _ in range(4)]
+    for peer in slow:
+        await peer.send(head.encode() + body)
+    async with asyncio.timeout(SECONDS):
+        while bodies.total() < 4 * len(body):
+            await asyncio.sleep(0.01)
+    more = await server.connect()
+    await more.send(head.encode() + body)
+    assert await more.status() == 429
+    for peer in slow:
+        peer.writer.transport.abort()
+    async with asyncio.timeout(SECONDS):
+        while bodies.total():
+            await asyncio.sleep(0.01)
+    last = await server.connect()
+    await last.send(head.encode() + body + b'"}}')
+    assert await last.status() == 201
+    assert bodies.total() == 0
 
 
 def test_the_control_plane_opens_as_many_files_as_it_may() -> None:

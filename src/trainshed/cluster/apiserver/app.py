@@ -21,6 +21,7 @@ from trainshed.cluster.apiserver.http import (
     Answer,
     Disconnected,
     Incoming,
+    LateAnswer,
     Result,
     Streaming,
 )
@@ -78,6 +79,7 @@ class ApiServer:
         self.definitions = Definitions(self.core)
         nonresource = NonResource(self.core, dict(health_checks or {}))
         self._dispatcher = Dispatcher(self.core, nonresource)
+        self.bodies = self._dispatcher.bodies
         self._streams: set[asyncio.Future[None]] = set()
 
     @classmethod
@@ -175,6 +177,8 @@ class ApiServer:
         except Exception as error:
             log.exception("request failed: %s %s", request.method, request.path)
             result = Answer.error(internal(f"{type(error).__name__}: {error}"))
+        finally:
+            request.close()
         if isinstance(result, Streaming):
             if not await self._run_stream(_send_stream(request, result, receive, send)):
                 await send(_LAST_CHUNK)
@@ -270,7 +274,8 @@ def _headers(request: Incoming, content_type: str, extra: Sequence[Header]) -> l
 
 
 async def _send_answer(request: Incoming, answer: Answer, send: Send) -> None:
-    body, extra = answer.body, list(answer.headers)
+    body = await answer.encoded() if isinstance(answer, LateAnswer) else answer.body
+    extra = list(answer.headers)
     if len(body) > GZIP_FROM_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
         if len(body) > _THREAD_GZIP_FROM_BYTES:
             body = await asyncio.to_thread(gzip.compress, body, 1)  # zlib lets other threads run

@@ -2,7 +2,8 @@
 
 Anybody who reaches the socket may connect, so what a connection may hold before its request is known is bounded: the
 bytes and the number of headers of a request head, the time that it takes, the body of a request that was answered
-already, and the connections of one address.
+already, and the connections of one address. Likewise with an answer that the client does not read: the server holds a
+buffer of it, for a while.
 
 Source of the figures: net/http and kube-apiserver (`DefaultMaxHeaderBytes`, `ReadHeaderTimeout`).
 """
@@ -10,9 +11,12 @@ Source of the figures: net/http and kube-apiserver (`DefaultMaxHeaderBytes`, `Re
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 1024 * 1024
 MAX_HEADERS = 1_000
@@ -20,6 +24,10 @@ HEAD_SECONDS = 32.0
 """How long a request head may take from the first byte, or on a new connection from its start."""
 MAX_UNREAD_BYTES = 256 * 1024
 """How much more of a body is read, and thrown away, once its request is answered."""
+UNREAD_SECONDS = 60.0
+"""How long a client may leave an answer unread that waits for it: upstream's `--request-timeout`."""
+UNREAD_STREAM_SECONDS = 900.0
+"""The same for a watch and a log that is followed: somebody may be looking at a page of it."""
 PER_PEER = 2_048
 _LINGER_SECONDS = 1.0
 _TOO_LARGE = (
@@ -74,6 +82,7 @@ class GuardedProtocol(HttpToolsProtocol):
     _refused = False
     _unread = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -84,6 +93,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_arrived()
+        self._has_read()
         if self._peers is not None:
             self._peers.closed(self)
             self._peers = None
@@ -141,6 +151,32 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self._in_head:  # the rest of a body that nobody wants any more
             self._expect_head()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread_timer is None:
+            seconds = UNREAD_STREAM_SECONDS if _is_stream(self.scope) else UNREAD_SECONDS
+            self._unread_timer = self.loop.call_later(seconds, self._hang_up_on_unread, seconds)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._has_read()
+
+    def _has_read(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _hang_up_on_unread(self, seconds: float) -> None:
+        scope = self.scope
+        log.warning(
+            "client hung up on: it has read nothing for %.0f s of the answer to %s %s",
+            seconds,
+            scope["method"],
+            scope["path"],
+            extra={"client": self.peer},
+        )
+        self.transport.abort()
+
     def send_400_response(self, msg: str) -> None:
         if self._refused:
             self._refuse()
@@ -163,6 +199,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.write(_TOO_LARGE)
         self.transport.close()
         self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+
+def _is_stream(scope: Any) -> bool:
+    """Return whether a request asked for something without end."""
+    query = scope.get("query_string", b"")
+    return b"watch=" in query or b"follow=" in query
 
 
 def _peers_of(server_state: Any) -> Peers:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from trainshed.cluster.apiserver import metrics, reviews
 from trainshed.cluster.apiserver.access import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.cluster.apiserver.http import Answer, Incoming, Result
+from trainshed.cluster.apiserver.http import Answer, Bodies, Incoming, Result
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
 from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, token
 from trainshed.cluster.apiserver.verbs import read, remove, watch, write
@@ -55,6 +55,7 @@ class Dispatcher:
         self._core = core
         self._nonresource = nonresource
         self._frames = watch.Frames()
+        self.bodies = Bodies()
 
     async def admit(self, request: Incoming) -> Call | Answer:
         """Return the call that a request makes, or the answer when it is about no resource.
@@ -65,6 +66,7 @@ class Dispatcher:
         core, now = self._core, self._core.clock()
         authorization = request.headers.get("authorization", "")
         user = core.authenticator.authenticate(request.scope, authorization, now)
+        request.charge(self.bodies, user.username)
         user = self._impersonated(request, user)
         found = route.parse(request.method, request.path, watch=flag(request.query, "watch"))
         if found is None:

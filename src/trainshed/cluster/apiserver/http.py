@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeAlias
 
 import msgspec
 
-from trainshed.kube.meta.errors import ApiError, too_large
+from trainshed.kube.meta.errors import ApiError, too_large, too_many_requests
 from trainshed.kube.wire.asgi import Header, Receive, Scope
 from trainshed.kube.wire.request import Query, parse_query
 
@@ -18,6 +18,10 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 BODY_SECONDS = 60.0
 """How long a client may take to send a body: upstream's `--request-timeout`."""
 
+BODIES_OF_USER_BYTES = 96 * 1024 * 1024
+"""How much of the bodies of one user's requests may be here at a time, complete or not. Whoever sends more is told to
+come back: 429, as upstream says to more requests in flight than it takes."""
+
 MAX_WARNINGS = 50
 """Python's http.client refuses an answer with more than 100 headers, aiohttp one longer than 8,190 bytes."""
 _MAX_WARNING_CHARACTERS = 1_000
@@ -25,10 +29,50 @@ _MAX_WARNING_CHARACTERS = 1_000
 encode_json = msgspec.json.Encoder().encode
 
 
+class Bodies:
+    """How many bytes of bodies are held for each user."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = BODIES_OF_USER_BYTES if limit is None else limit
+        self._held: dict[str, int] = {}
+
+    def hold(self, user: str, size: int) -> None:
+        """Count `size` more bytes. Raises `ApiError` 429 when they are too many; then nothing is counted."""
+        held = self._held.get(user, 0) + size
+        if held > self._limit:
+            raise too_many_requests(
+                "too many large requests of this user are in flight, please try again later", 1
+            )
+        self._held[user] = held
+
+    def release(self, user: str, size: int) -> None:
+        """Count so many bytes less."""
+        held = self._held.get(user, 0) - size
+        if held > 0:
+            self._held[user] = held
+        else:
+            self._held.pop(user, None)
+
+    def total(self) -> int:
+        """Return how many bytes are held."""
+        return sum(self._held.values())
+
+
 class Incoming:
     """A request as it arrives, or the opening of a WebSocket: headers, query and body are read when asked for."""
 
-    __slots__ = ("_headers", "_query", "_warnings", "method", "path", "receive", "scope")
+    __slots__ = (
+        "_bodies",
+        "_headers",
+        "_query",
+        "_size",
+        "_user",
+        "_warnings",
+        "method",
+        "path",
+        "receive",
+        "scope",
+    )
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
@@ -38,6 +82,19 @@ class Incoming:
         self._warnings: dict[str, None] = {}
         self._headers: dict[str, str] | None = None
         self._query: Query | None = None
+        self._bodies: Bodies | None = None
+        self._user = ""
+        self._size = 0
+
+    def charge(self, bodies: Bodies, user: str) -> None:
+        """Have the body counted for `user` until `close`."""
+        self._bodies, self._user = bodies, user
+
+    def close(self) -> None:
+        """Let go of the body."""
+        if self._bodies is not None and self._size:
+            self._bodies.release(self._user, self._size)
+            self._size = 0
 
     @property
     def headers(self) -> dict[str, str]:
@@ -70,7 +127,12 @@ class Incoming:
         return [_printable(text) for text in texts]
 
     async def body(self) -> bytes:
-        """Return the whole body. Raises `ApiError` 413 beyond `MAX_BODY_BYTES`, 504 after `BODY_SECONDS`."""
+        """Return the whole body.
+
+        Raises:
+            ApiError: 413 beyond `MAX_BODY_BYTES`, 429 when the user's other requests hold too much, 504 after
+                `BODY_SECONDS`.
+        """
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
             raise too_large(MAX_BODY_BYTES)
@@ -92,6 +154,9 @@ class Incoming:
             size += len(chunk)
             if size > MAX_BODY_BYTES:
                 raise too_large(MAX_BODY_BYTES)
+            if self._bodies is not None:
+                self._bodies.hold(self._user, len(chunk))
+                self._size += len(chunk)
             chunks.append(chunk)
             if not message.get("more_body", False):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -140,6 +205,20 @@ class Answer:
         """Return the wire Status of an error."""
         headers = tuple((k.encode(), v.encode()) for k, v in error.headers.items())
         return cls.json(error.status(), status=error.code, headers=headers)
+
+
+class LateAnswer(Answer):
+    """A response whose body takes long to make: `encode` is called in a thread, so that nobody else waits for it."""
+
+    __slots__ = ("_encode",)
+
+    def __init__(self, encode: Callable[[], bytes], *, content_type: str, status: int = 200) -> None:
+        super().__init__(content_type=content_type, status=status)
+        self._encode = encode
+
+    async def encoded(self) -> bytes:
+        """Return the body."""
+        return await asyncio.to_thread(self._encode)
 
 
 class Streaming:

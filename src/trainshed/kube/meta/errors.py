@@ -187,6 +187,16 @@ def too_large(limit_bytes: int) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes}")
 
 
+def too_many_requests(message: str, retry_after_seconds: int) -> ApiError:
+    """429: to be tried again after so many seconds, which clients do by themselves."""
+    return ApiError(
+        429,
+        "TooManyRequests",
+        message,
+        retry_after_seconds=retry_after_seconds,
+    )
+
+
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiError:
     """422: `Deployment.apps "x" is invalid: <field>: <message>`; several causes in brackets.
 

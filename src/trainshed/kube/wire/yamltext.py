@@ -1,0 +1,75 @@
+"""Long values as YAML, in pieces: none of them keeps the interpreter for long.
+
+libyaml's emitter lets no other thread run while it writes, about 50 µs for each entry of a mapping: a list of some
+megabytes took 20 seconds, for everybody. So what is larger than a piece is taken apart here, and only pieces are handed
+to it. The text is what it would write of the whole, but for very long strings and keys, which are quoted as in JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+PIECE_BYTES = 8 * 1024
+"""Of JSON, which takes libyaml some 30 ms at worst."""
+
+_encode = msgspec.json.Encoder().encode
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def dump(value: Any, piece_bytes: int = PIECE_BYTES) -> str:
+    """Return a JSON value as a YAML document in block style."""
+    return "".join(_emit(value, "", piece_bytes))
+
+
+def _emit(value: Any, pad: str, piece: int) -> Iterator[str]:
+    """Yield lines, each after `pad`, and the end of the last one."""
+    encoded = _encode(value)
+    if len(encoded) <= piece or not value or isinstance(value, (int, float)):
+        yield _indented(_whole(value), pad)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _entry(key, inner, pad, piece)
+    elif isinstance(value, list):
+        for inner in value:
+            # The dash stands where the first line of what is in the item begins.
+            first, *rest = "".join(_emit(inner, f"{pad}  ", piece)).splitlines(keepends=True)
+            yield f"{pad}- {first[len(pad) + 2 :]}"
+            yield from rest
+    else:
+        yield f"{pad}{_quoted(encoded)}\n"
+
+
+def _entry(key: str, value: Any, pad: str, piece: int) -> Iterator[str]:
+    encoded = _encode(value)
+    begin = _whole({key: 0})
+    if begin.startswith("?"):  # a key too long to stand on one line with its value
+        yield f"{pad}? {_quoted(_encode(key))}\n{pad}: {_quoted(encoded)}\n"
+    elif len(encoded) <= piece or not value or isinstance(value, (int, float)):
+        yield _indented(_whole({key: value}), pad)
+    else:
+        name = begin[: -len(" 0\n")]
+        if isinstance(value, str):
+            yield f"{pad}{name} {_quoted(encoded)}\n"
+        else:
+            yield f"{pad}{name}\n"
+            yield from _emit(value, pad if isinstance(value, list) else f"{pad}  ", piece)
+
+
+def _whole(value: Any) -> str:
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=False)
+    return text.removesuffix("...\n")
+
+
+def _indented(text: str, pad: str) -> str:
+    return text if not pad else "".join(f"{pad}{line}" for line in text.splitlines(keepends=True))
+
+
+def _quoted(encoded: bytes) -> str:
+    """Return JSON as YAML readers take it: they refuse some characters that JSON leaves as they are."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", encoded.decode())
