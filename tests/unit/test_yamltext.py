@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trainshed.kube.wire import yamltext
@@ -29,6 +29,7 @@ VALUES = st.recursive(
 )
 
 
+@example({"\x85": 1e16, "k" * 200: {"a": [1e16] * 9}, "": [[{}], [[1e16]]]}, 0)
 @given(VALUES, st.sampled_from([0, 1, 8, 30, 100]))
 def test_what_is_read_back_is_what_was_written(value: Any, piece: int) -> None:
     assert yaml.safe_load(yamltext.dump(value, piece)) == value

@@ -47,18 +47,17 @@ def _emit(value: Any, pad: str, piece: int) -> Iterator[str]:
 
 def _entry(key: str, value: Any, pad: str, piece: int) -> Iterator[str]:
     encoded = _encode(value)
-    begin = _whole({key: 0})
-    if begin.startswith("?"):  # a key too long to stand on one line with its value
-        yield f"{pad}? {_quoted(_encode(key))}\n{pad}: {_quoted(encoded)}\n"
-    elif len(encoded) <= piece or not value or isinstance(value, (int, float)):
+    if len(encoded) <= piece or not value or isinstance(value, (int, float)):
         yield _indented(_whole({key: value}), pad)
+        return
+    name = _whole({key: 0}).removesuffix(" 0\n")
+    if name.startswith("?"):  # a key that cannot stand on one line with its value
+        name = f"? {_quoted(_encode(key))}\n{pad}:"
+    if isinstance(value, str):
+        yield f"{pad}{name} {_quoted(encoded)}\n"
     else:
-        name = begin[: -len(" 0\n")]
-        if isinstance(value, str):
-            yield f"{pad}{name} {_quoted(encoded)}\n"
-        else:
-            yield f"{pad}{name}\n"
-            yield from _emit(value, pad if isinstance(value, list) else f"{pad}  ", piece)
+        yield f"{pad}{name}\n"
+        yield from _emit(value, pad if isinstance(value, list) else f"{pad}  ", piece)
 
 
 def _whole(value: Any) -> str:
