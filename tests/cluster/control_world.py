@@ -21,9 +21,11 @@ from trainshed.cluster.apiserver.access import Authenticator, RbacAuthorizer
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.tokens import TokenIssuer
+from trainshed.cluster.controllers.disruptions import DisruptionController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
+from trainshed.cluster.controllers.quotas import QuotaController
 from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
@@ -165,6 +167,8 @@ class World:
             JobController(client, informers),
             StatefulSetController(client, informers),
             CronJobController(client, informers),
+            DisruptionController(client, informers),
+            QuotaController(client, self.api.core),
             StorageController(client, informers, self.volumes, remove_tree),
             EphemeralController(client, informers),
             Scheduler(client, informers),

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from trainshed.cluster.apiserver.access import Authenticator, Authorizer, User
+from trainshed.cluster.apiserver.charges import Charges
 from trainshed.cluster.apiserver.http import Incoming
 from trainshed.cluster.apiserver.kinds import Kinds, ServedKind
 from trainshed.cluster.backend import NodeBackend
@@ -56,6 +57,7 @@ class Core:
         self.backend = backend
         self.admission = admission
         self.clock = clock
+        self.charges = Charges()
         self.reserved: dict[str, float] = {}
         """Cluster IPs and node ports of Services whose write is on its way, and when that must be over."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 
+from trainshed.cluster.apiserver import admission
 from trainshed.cluster.apiserver.admission import mutate_create, mutate_update
 from trainshed.cluster.apiserver.admission.escalation import check_grants
 from trainshed.cluster.apiserver.core import Call, Core
@@ -80,6 +81,7 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
     obj = await mutate_create(core, call, obj)
     check(core, call, obj, None, "")
     check_grants(core, call, obj, None)
+    admission.check(core, call, obj, None, "")
     if resource == CRDS:
         obj = crd.established(obj, call.timestamp, names_conflict=names_conflict(core, obj))
     return _tracked(call, None, obj, options, "")
@@ -100,6 +102,7 @@ def prepare_update(
     new = mutate_update(core, call, old, new, subresource)
     check(core, call, new, old, subresource)
     check_grants(core, call, new, old)
+    admission.check(core, call, new, old, subresource)
     if kind.resource == CRDS and subresource != "status":
         new = crd.established(new, call.timestamp, names_conflict=names_conflict(core, new))
     if counts_generations(kind) and spec_changed(kind, old, new):

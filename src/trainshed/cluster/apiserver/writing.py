@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from trainshed.cluster.apiserver.admission.quotas import charged
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, encode_json
 from trainshed.cluster.apiserver.kinds import ServedKind
@@ -72,8 +73,10 @@ async def store_new(core: Core, call: Call, prepared: Object, options: WriteOpti
         current = core.store.get(key)
         if current is not None:
             raise KeyExists(current)
-        return Written(prepared, None, created=True)
-    stored = await core.store.create(key, kind.to_storage(prepared))
+        async with charged(core, call, prepared, None, dry_run=True):
+            return Written(prepared, None, created=True)
+    async with charged(core, call, prepared, None, dry_run=False):
+        stored = await core.store.create(key, kind.to_storage(prepared))
     return Written(prepared, stored, created=True)
 
 
@@ -110,13 +113,14 @@ async def modify(
             new = _with_fields_of(new, wanted)
         if same_but_times(old, new):
             return Written(old, None if options.dry_run else current)
-        if options.dry_run:
-            return Written(new, None)
         try:
-            if deletion_complete(new):
-                gone = await store.delete(key, current.revision, kind.to_storage(new))
-                return Written(new, gone, gone=True)
-            return Written(new, await store.update(key, kind.to_storage(new), current.revision))
+            async with charged(core, call, new, old, dry_run=bool(options.dry_run)):
+                if options.dry_run:
+                    return Written(new, None)
+                if deletion_complete(new):
+                    gone = await store.delete(key, current.revision, kind.to_storage(new))
+                    return Written(new, gone, gone=True)
+                return Written(new, await store.update(key, kind.to_storage(new), current.revision))
         except RevisionMismatch:
             continue
         except KeyMissing:

@@ -37,9 +37,11 @@ from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
 from trainshed.cluster.control.memory import MemoryKeeper
+from trainshed.cluster.controllers.disruptions import DisruptionController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
+from trainshed.cluster.controllers.quotas import QuotaController
 from trainshed.cluster.controllers.tekton.part import Tekton
 from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
@@ -209,6 +211,8 @@ async def _serve(
         Tekton(client, informers, ImageRegistry(paths.images_file)),
         StatefulSetController(client, informers),
         CronJobController(client, informers),
+        DisruptionController(client, informers),
+        QuotaController(client, api.core),
         GarbageCollector(client, store),
         _Log(),
         MemoryKeeper(store),

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from trainshed.cluster.apiserver.admission import namespaces, pods, priority, services, volumes
+from trainshed.cluster.apiserver.admission import (
+    limits,
+    namespaces,
+    pods,
+    priority,
+    security,
+    services,
+    volumes,
+)
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import check_served
 from trainshed.kube.meta.objects import Object
@@ -44,3 +52,10 @@ def mutate_update(core: Core, call: Call, old: Object, new: Object, subresource:
     resource = call.kind.resource
     admit = _UPDATE.get((resource.group, resource.plural))
     return new if admit is None or subresource else admit(core, call, old, new)
+
+
+def check(core: Core, call: Call, new: Object, old: Object | None, subresource: str) -> None:
+    """Refuse, or warn of, a valid object. Raises `ApiError` 403, 422."""
+    if call.kind.builtin is not None:
+        limits.check(core, call, new, old, subresource)
+        security.check(core, call, new, old, subresource)

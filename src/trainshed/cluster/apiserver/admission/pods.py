@@ -1,13 +1,13 @@
-"""What every new pod gets: its service account and token, priority, default tolerations.
+"""What every new pod gets: requests and limits, its service account and token, priority, default tolerations.
 
-Source: the ServiceAccount, Priority and DefaultTolerationSeconds admission plug-ins.
+Source: the LimitRanger, ServiceAccount, Priority and DefaultTolerationSeconds admission plug-ins.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from trainshed.cluster.apiserver.admission import priority
+from trainshed.cluster.apiserver.admission import limits, priority
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import Compacted, keys
 from trainshed.kube.builtin.parts.pod.admission import admit_pod
@@ -23,6 +23,7 @@ DEFAULT_ACCOUNT_SECONDS = 3.0
 
 async def admit(core: Core, call: Call, obj: Object) -> Object:
     """Return a new pod as it will be stored. Raises `ApiError` 403."""
+    obj = limits.admit_pod(core, call, obj)
     spec = dict(spec_of(obj))
     obj = {**obj, "spec": spec}
     spec.update(priority.resolve(core, call, obj))

@@ -1,4 +1,7 @@
-"""`pods/eviction`: a delete that respects PodDisruptionBudgets."""
+"""`pods/eviction`: a delete that respects PodDisruptionBudgets.
+
+Source: "API-initiated Eviction" in the Kubernetes documentation, and the eviction handler of the API server for words.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,23 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.subresources.binding import SUCCESS
 from trainshed.cluster.apiserver.verbs.remove import remove
-from trainshed.cluster.store import Stored, keys
-from trainshed.kube.meta.errors import ApiError, Cause
-from trainshed.kube.meta.objects import Object, section, spec_of, status_of
+from trainshed.cluster.apiserver.writing import RETRIES
+from trainshed.cluster.store import KeyMissing, RevisionMismatch, Stored, keys
+from trainshed.kube.meta.errors import ApiError, Cause, conflict, internal
+from trainshed.kube.meta.objects import Object, is_terminating, section, spec_of, status_of
+from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import PODDISRUPTIONBUDGETS
 from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.wire.options import CreateOptions, DeleteOptions
 
+_REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+_RETRY_SECONDS = 10
+_MOST_EVICTED = 2_000
+"""Evictions that a budget remembers at once."""
+
 
 async def create(core: Core, call: Call) -> Answer:
-    """Delete a pod unless a budget says no. Raises `ApiError` 404, 429."""
+    """Delete a pod unless a budget says no. Raises `ApiError` 404, 429, 500 where two budgets select it."""
     options = CreateOptions.decode(call.request.query)
     eviction = await read_request(call, "io.k8s.api.policy.v1.Eviction")
     asked = DeleteOptions.decode({}, section(eviction, "deleteOptions"))
@@ -27,14 +37,13 @@ async def create(core: Core, call: Call) -> Answer:
     if stored is None:
         raise call.kind.missing(name)
     pod = stored.obj
+    dry_run = options.dry_run or asked.dry_run
     running = status_of(pod).get("phase") not in ("Succeeded", "Failed", "Pending")
-    if running and not pod["metadata"].get("deletionTimestamp"):
-        budgets = _budgets(core, namespace or "", pod)
-        if budgets and not options.dry_run:
-            await _spend(core, budgets)
-        elif budgets:
-            _check(budgets)
-    delete = msgspec.structs.replace(asked, dry_run=options.dry_run or asked.dry_run)
+    if running and not is_terminating(pod):
+        await _spend(core, call, pod, dry_run=bool(dry_run))
+    if not dry_run:
+        await _mark(core, call, name)
+    delete = msgspec.structs.replace(asked, dry_run=dry_run)
     await remove(core, call.kind, namespace, name, delete, call.now)
     return Answer.json(SUCCESS, status=201)
 
@@ -42,34 +51,104 @@ async def create(core: Core, call: Call) -> Answer:
 def _budgets(core: Core, namespace: str, pod: Object) -> list[Stored]:
     out = []
     for stored in core.store.list(keys.under(PODDISRUPTIONBUDGETS, namespace))[0]:
-        selector = LabelSelector.from_object(spec_of(stored.obj).get("selector"))
-        if selector.matches(pod["metadata"].get("labels")):
+        selector = spec_of(stored.obj).get("selector")
+        if selector is None:
+            continue
+        if LabelSelector.from_object(selector).matches(pod["metadata"].get("labels")):
             out.append(stored)
     return out
 
 
-def _check(budgets: list[Stored]) -> None:
-    for stored in budgets:
-        status = status_of(stored.obj)
-        if status.get("disruptionsAllowed", 0) > 0:
+async def _spend(core: Core, call: Call, pod: Object, *, dry_run: bool) -> None:
+    """Take one disruption off the budget of a pod, so that two evictions do not share one."""
+    for _ in range(RETRIES):
+        budgets = _budgets(core, call.route.namespace or "", pod)
+        if not budgets:
+            return
+        if len(budgets) > 1:
+            raise internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            )
+        stored = budgets[0]
+        budget = stored.obj
+        status = status_of(budget)
+        if not is_ready(pod) and _lets_unready_go(budget):
+            return
+        _check(budget, status)
+        if dry_run:
+            return
+        evicted = {**section(status, "disruptedPods"), pod["metadata"]["name"]: call.timestamp}
+        spent = {
+            **status,
+            "disruptionsAllowed": status["disruptionsAllowed"] - 1,
+            "disruptedPods": evicted,
+        }
+        try:
+            await core.store.update(stored.key, {**budget, "status": spent}, stored.revision)
+            return
+        except (RevisionMismatch, KeyMissing):
             continue
-        name = stored.obj["metadata"]["name"]
+    raise conflict("poddisruptionbudgets", "policy", budget["metadata"]["name"])
+
+
+def _lets_unready_go(budget: Object) -> bool:
+    """Return whether a pod that is not ready may go whatever is left: it is not what keeps the budget."""
+    status = status_of(budget)
+    if spec_of(budget).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    healthy, desired = int(status.get("currentHealthy") or 0), int(status.get("desiredHealthy") or 0)
+    return healthy >= desired > 0
+
+
+def _check(budget: Object, status: Object) -> None:
+    name = budget["metadata"]["name"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        text = f"The disruption budget {name} is still being processed by the server."
+        raise _too_many(_REFUSED, text)
+    if len(section(status, "disruptedPods")) > _MOST_EVICTED:
+        raise ApiError(
+            403,
+            "Forbidden",
+            f"{name}: DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        )
+    if status.get("disruptionsAllowed", 0) <= 0:
         needs, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
         text = f"The disruption budget {name} needs {needs} healthy pods and has {healthy} currently"
-        raise ApiError(
-            429,
-            "TooManyRequests",
-            "Cannot evict pod as it would violate the pod's disruption budget.",
-            causes=[Cause("DisruptionBudget", text)],
-            retry_after_seconds=10,
-        )
+        raise _too_many(_REFUSED, text)
 
 
-async def _spend(core: Core, budgets: list[Stored]) -> None:
-    """Take one disruption off each budget, so that two evictions do not share one."""
-    _check(budgets)
-    for stored in budgets:
-        obj = stored.obj
-        status = {**status_of(obj)}
-        status["disruptionsAllowed"] -= 1
-        await core.store.update(stored.key, {**obj, "status": status}, stored.revision)
+def _too_many(message: str, text: str) -> ApiError:
+    return ApiError(
+        429,
+        "TooManyRequests",
+        message,
+        causes=[Cause("DisruptionBudget", text)],
+        retry_after_seconds=_RETRY_SECONDS,
+    )
+
+
+async def _mark(core: Core, call: Call, name: str) -> None:
+    """Write the condition `DisruptionTarget` into a pod that is evicted: job controllers go by it."""
+    key = call.kind.key(call.route.namespace, name)
+    for _ in range(RETRIES):
+        stored = core.store.get(key)
+        if stored is None:
+            return
+        pod = stored.obj
+        mark = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastProbeTime": None,
+            "lastTransitionTime": call.timestamp,
+        }
+        others = [c for c in status_of(pod).get("conditions") or () if c.get("type") != "DisruptionTarget"]
+        status = {**status_of(pod), "conditions": [*others, mark]}
+        try:
+            await core.store.update(key, {**pod, "status": status}, stored.revision)
+            return
+        except RevisionMismatch:
+            continue
+        except KeyMissing:
+            return

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from trainshed.kube.builtin.kind import Builtin, row
-from trainshed.kube.meta.objects import Object, section, spec_of
-from trainshed.kube.meta.resources import core
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, objects, section, spec_of
+from trainshed.kube.meta.quantity import parse
+from trainshed.kube.meta.resources import LIMITRANGES
 
 
 def _defaults(obj: Object) -> None:
@@ -19,9 +24,63 @@ def _defaults(obj: Object) -> None:
             request.setdefault(name, amount)
 
 
+_WORDS = {"min": "min", "max": "max", "default": "default", "defaultRequest": "default request"}
+_ORDER = (
+    ("min", "max"),
+    ("min", "defaultRequest"),
+    ("min", "default"),
+    ("defaultRequest", "max"),
+    ("defaultRequest", "default"),
+    ("default", "max"),
+)
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, limit in enumerate(objects(spec_of(obj), "limits")):
+        at, kind = f"spec.limits[{index}]", str(limit.get("type") or "")
+        if kind in seen:
+            yield causes.duplicate(f"{at}.type", kind)
+        seen.add(kind)
+        if not kind:
+            yield causes.required(f"{at}.type")
+        if kind == "Pod":
+            for field in ("default", "defaultRequest"):
+                if limit.get(field):
+                    text = "may not be specified when `type` is 'Pod'"
+                    yield causes.forbidden(f"{at}.{field}", text)
+        if kind == "PersistentVolumeClaim" and not any(
+            "storage" in section(limit, field) for field in ("min", "max")
+        ):
+            yield causes.required(
+                f"{at}.limits",
+                "either minimum or maximum storage value is required, but neither was provided",
+            )
+        for low, high in _ORDER:
+            for name in sorted(section(limit, low).keys() & section(limit, high).keys()):
+                least, most = section(limit, low)[name], section(limit, high)[name]
+                if parse(least) > parse(most):
+                    text = f"{_WORDS[low]} value {least} is greater than {_WORDS[high]} value {most}"
+                    yield causes.invalid(f"{at}.{low}[{name}]", str(least), text)
+        for name, ratio in sorted(section(limit, "maxLimitRequestRatio").items()):
+            where = f"{at}.maxLimitRequestRatio[{name}]"
+            if parse(ratio) < 1:
+                yield causes.invalid(where, str(ratio), f"ratio {ratio} is less than 1")
+            least, most = section(limit, "min").get(name), section(limit, "max").get(name)
+            if (
+                least is not None
+                and most is not None
+                and parse(least)
+                and parse(ratio) > parse(most) / parse(least)
+            ):
+                text = f"ratio {ratio} is greater than max/min = {float(parse(most) / parse(least)):f}"
+                yield causes.invalid(where, str(ratio), text)
+
+
 KIND = Builtin(
-    info=row(core("limitranges", "LimitRange"), "limits", create_on_update=True),
-    inert=True,
+    info=row(LIMITRANGES, "limits", create_on_update=True),
+    does="gives containers what they leave out; bounds what containers, pods and claims ask for",
     defaults=_defaults,
+    check=_check,
     viewed=("",),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
@@ -10,7 +9,7 @@ from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import names
 from trainshed.kube.meta.fieldselectors import path
-from trainshed.kube.meta.objects import Object, labels_of, name_of, status_of
+from trainshed.kube.meta.objects import Object, name_of, status_of
 from trainshed.kube.meta.resourceinfo import ALL_VERBS, SubresourceInfo
 from trainshed.kube.meta.resources import NAMESPACES
 
@@ -30,23 +29,14 @@ def _row(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
 
 
-_SECURITY = "pod-security.kubernetes.io/"
-
-
-def _cautions(obj: Object) -> Iterator[str]:
-    for label, value in sorted(labels_of(obj).items()):
-        if label.removeprefix(_SECURITY) in ("enforce", "warn", "audit") and value != "privileged":
-            yield f"metadata.labels[{label}]: this cluster applies no Pod Security standard"
-
-
 KIND = Builtin(
     info=row(
         NAMESPACES, "ns", verbs=_VERBS, subresources={"finalize": SubresourceInfo(("update",)), **STATUS}
     ),
-    does="deletion removes what is in it; each gets a default ServiceAccount and the CA's ConfigMap",
+    does="deletion removes what is in it; each gets a default ServiceAccount and the CA's ConfigMap; "
+    "labels of Pod Security are honoured",
     name_rule=names.dns_label,
     defaults=_defaults,
-    cautions=_cautions,
     columns=Columns(define("Name, Status, Age"), _row),
     fields={"status.phase": path("status", "phase"), "name": path("metadata", "name")},
     viewed=("",),

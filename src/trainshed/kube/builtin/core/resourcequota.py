@@ -1,17 +1,77 @@
-"""ResourceQuotas: stored, never counted."""
+"""ResourceQuotas: bounds of what a namespace may hold; admission charges them, a controller counts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import Columns, age, define
-from trainshed.kube.meta.objects import Object, name_of, section
-from trainshed.kube.meta.resources import core
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
+from trainshed.kube.meta.quantity import parse
+from trainshed.kube.meta.resources import RESOURCEQUOTAS
 
 
 def _defaults(obj: Object) -> None:
     obj.setdefault("status", {})
+
+
+_NAMES = frozenset(
+    """cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage requests.storage
+    limits.cpu limits.memory limits.ephemeral-storage pods services services.nodeports services.loadbalancers
+    replicationcontrollers resourcequotas secrets configmaps persistentvolumeclaims""".split()  # noqa: SIM905
+)
+_SCOPES = (
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+)
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    spec = spec_of(obj)
+    for name, amount in sorted(section(spec, "hard").items()):
+        at = f"spec.hard[{name}]"
+        for why in names.qualified_name(name):
+            yield causes.invalid(at, name, why)
+        bare = name.removeprefix("requests.").removeprefix("limits.")
+        if "/" not in name and name not in _NAMES and not bare.startswith("hugepages-"):
+            yield causes.invalid(at, name, "must be a standard resource for quota")
+        if parse(amount) < 0:
+            yield causes.invalid(at, str(amount), causes.NON_NEGATIVE)
+    scopes = spec.get("scopes") or []
+    for scope in scopes:
+        if scope not in _SCOPES:
+            yield causes.invalid("spec.scopes", scopes, "unsupported scope")
+    for one, other in (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")):
+        if one in scopes and other in scopes:
+            yield causes.invalid("spec.scopes", scopes, "conflicting scopes")
+    rules = objects(section(spec, "scopeSelector"), "matchExpressions")
+    for index, rule in enumerate(rules):
+        at = f"spec.scopeSelector.matchExpressions[{index}]"
+        scope, operator = rule.get("scopeName"), rule.get("operator")
+        if scope not in _SCOPES:
+            yield causes.invalid(f"{at}.scopeName", scope, "unsupported scope")
+        elif scope != "PriorityClass" and operator != "Exists":
+            text = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating,"
+            text += " ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort,"
+            text += " ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+            yield causes.invalid(f"{at}.operator", operator, text)
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            yield causes.invalid(f"{at}.operator", operator, "not a valid selector operator")
+        elif operator in ("In", "NotIn") and not rule.get("values"):
+            text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            yield causes.required(f"{at}.values", text)
+        elif operator in ("Exists", "DoesNotExist") and rule.get("values"):
+            text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            yield causes.invalid(f"{at}.values", rule["values"], text)
+    if old is not None and set(scopes) != set(spec_of(old).get("scopes") or []):
+        yield causes.invalid("spec.scopes", scopes, "field is immutable")
 
 
 def _row(obj: Object, now: float) -> list[Any]:
@@ -25,9 +85,10 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 
 KIND = Builtin(
-    info=row(core("resourcequotas", "ResourceQuota"), "quota", subresources=STATUS),
-    inert=True,
+    info=row(RESOURCEQUOTAS, "quota", subresources=STATUS),
+    does="bounds what a namespace holds: counts, requests and limits, storage, scopes; refused with 403 beyond",
     defaults=_defaults,
+    check=_check,
     columns=Columns(define("Name, Request, Limit, Age"), _row),
     viewed=("",),
     returns_deleted=True,

@@ -1,0 +1,156 @@
+"""ResourceQuota: an object is stored only if the quotas of its namespace have room for it.
+
+What it uses is written into the status of each quota before the object is stored, with optimistic concurrency, so that
+of two requests for the last room one is refused. The controller counts anew whenever something changes; `charges` keeps
+it from taking what is charged and not stored yet for free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.store import KeyMissing, RevisionMismatch, Stored, keys
+from trainshed.kube.meta.errors import conflict, forbidden
+from trainshed.kube.meta.objects import Object, uid_of
+from trainshed.kube.meta.resources import PODS, RESOURCEQUOTAS
+from trainshed.kube.policy import quota
+from trainshed.kube.policy.amounts import Amounts, add
+
+_ATTEMPTS = 20
+
+
+@asynccontextmanager
+async def charged(
+    core: Core, call: Call, new: Object, old: Object | None, *, dry_run: bool
+) -> AsyncIterator[None]:
+    """Charge the quotas of the namespace for as long as the body stores `new`; give it back where that fails.
+
+    Raises:
+        ApiError: 403 when a quota has no room, or wants to be told how much a container needs.
+    """
+    if not call.kind.resource.namespaced or not core.store.list(_prefix(call))[0]:
+        yield
+        return
+    if dry_run:
+        _owed(core, call, new, old)
+        yield
+        return
+    owed = await _charge(core, call, new, old)
+    try:
+        yield
+    except BaseException:
+        for stored, more in owed:
+            await _give_back(core, stored.key, more)
+        raise
+    finally:
+        for stored, more in owed:
+            core.charges.release(uid_of(stored.obj), more)
+
+
+def _prefix(call: Call) -> str:
+    return keys.under(RESOURCEQUOTAS, call.route.namespace)
+
+
+async def _charge(core: Core, call: Call, new: Object, old: Object | None) -> list[tuple[Stored, Amounts]]:
+    paid: dict[str, tuple[Stored, Amounts]] = {}
+    for _ in range(_ATTEMPTS):
+        owed = [(s, more) for s, more in _owed(core, call, new, old, set(paid)) if s.key not in paid]
+        lost = False
+        for stored, more in owed:
+            # Held before it is written: nobody may count between the two and miss it.
+            core.charges.hold(uid_of(stored.obj), more)
+            try:
+                await core.store.update(stored.key, _with(core, call, stored, more), stored.revision)
+                paid[stored.key] = (stored, more)
+            except (RevisionMismatch, KeyMissing):
+                core.charges.release(uid_of(stored.obj), more)
+                lost = True
+        if not lost:
+            return list(paid.values())
+    for stored, more in paid.values():
+        core.charges.release(uid_of(stored.obj), more)
+        await _give_back(core, stored.key, more)
+    raise conflict(call.kind.resource.plural, call.kind.resource.group, new["metadata"]["name"])
+
+
+def _owed(
+    core: Core, call: Call, new: Object, old: Object | None, paid: set[str] | None = None
+) -> list[tuple[Stored, Amounts]]:
+    """Return what the write uses of each quota that has not been paid. Raises `ApiError` 403."""
+    resource = call.kind.resource
+    out = []
+    for stored in core.store.list(_prefix(call))[0]:
+        held = stored.obj
+        if paid and stored.key in paid:
+            continue
+        if not quota.concerns(held, resource.group, resource.plural, new):
+            continue
+        if resource == PODS and old is None:
+            lacking = quota.unsaid(held, new)
+            if lacking:
+                name = held["metadata"]["name"]
+                raise _refused(call, new, f"failed quota: {name}: must specify {lacking}")
+        before: Amounts = {}
+        if old is not None and quota.concerns(held, resource.group, resource.plural, old):
+            before = quota.usage(resource.group, resource.plural, old, call.now)
+        after = quota.usage(resource.group, resource.plural, new, call.now)
+        bounds = quota.hard(held)
+        more = {n: a for n, a in quota.grown(after, before).items() if n in bounds and a > 0}
+        if not more:
+            continue
+        why = quota.exceeded(held, _used(core, call, held), more)
+        if why:
+            raise _refused(call, new, why)
+        out.append((stored, more))
+    return out
+
+
+def _refused(call: Call, obj: Object, why: str) -> Exception:
+    resource = call.kind.resource
+    return forbidden(resource.plural, resource.group, obj["metadata"].get("name", ""), why)
+
+
+def _used(core: Core, call: Call, held: Object) -> Amounts:
+    """Return what is used of a quota: as its status says or, while it does not, as counted now."""
+    known = quota.known_usage(held)
+    return count(core, held, call.now) if known is None else known
+
+
+def count(core: Core, held: Object, now: float) -> Amounts:
+    """Return what is used of a quota by what is stored and by what is charged and on its way."""
+    namespace = held["metadata"]["namespace"]
+    found = (
+        (group, plural, stored.obj)
+        for group, plural in sorted(quota.counted_kinds(held))
+        for stored in core.store.list(keys.collection(group, plural, namespace))[0]
+    )
+    out = quota.total(held, found, now)
+    add(out, core.charges.of(uid_of(held)))
+    return out
+
+
+def _with(core: Core, call: Call, stored: Stored, more: Amounts) -> Object:
+    used = dict(_used(core, call, stored.obj))
+    if quota.known_usage(stored.obj) is not None:
+        add(used, more)  # counted anew, it has the charge already
+    return {**stored.obj, "status": quota.status(stored.obj, used)}
+
+
+async def _give_back(core: Core, key: str, more: Amounts) -> None:
+    for _ in range(_ATTEMPTS):
+        stored = core.store.get(key)
+        used = None if stored is None else quota.known_usage(stored.obj)
+        if stored is None or used is None:
+            return
+        add(used, {name: -amount for name, amount in more.items()})
+        left = {name: max(amount, Decimal(0)) for name, amount in used.items()}
+        try:
+            await core.store.update(
+                key, {**stored.obj, "status": quota.status(stored.obj, left)}, stored.revision
+            )
+            return
+        except (RevisionMismatch, KeyMissing):
+            continue
