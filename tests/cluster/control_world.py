@@ -65,6 +65,7 @@ class Kubelet:
         self.started: list[str] = []
         self.ready: Callable[[Object], bool] = lambda pod: True
         self.exits: Callable[[Object], str] = lambda pod: ""
+        self.codes: Callable[[Object], int] | None = None
         self.lets_go: Callable[[Object], bool] = lambda pod: True
         self.pods = Informer(client, PODS)
         self.pods.add_handler(self._changed)
@@ -99,7 +100,9 @@ class Kubelet:
         self.started.append(pod["metadata"]["name"])
         await self.report(pod, "Running", ready=self.ready(pod), address=next(self._addresses))
         phase = self.exits(pod)
-        if phase:
+        if self.codes is not None and (code := self.codes(pod)) >= 0:
+            await self.report(pod, "Failed" if code else "Succeeded", code=code)
+        elif phase:
             await self.report(pod, phase)
 
     async def _end(self, pod: Object) -> None:
@@ -111,14 +114,20 @@ class Kubelet:
         for pod in self.pods.items():
             self._changed("MODIFIED", None, pod)
 
-    async def report(self, pod: Object, phase: str, *, ready: bool = False, address: str = "") -> None:
-        """Write the pod's status."""
+    async def report(
+        self, pod: Object, phase: str, *, ready: bool = False, address: str = "", code: int | None = None
+    ) -> None:
+        """Write the pod's status; `code` is that with which its first container ended."""
         metadata = pod["metadata"]
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": stamp}
         status: Object = {"phase": phase, "conditions": [condition]}
         if address:
             status["podIP"] = address
+        if code is not None:
+            name = pod["spec"]["containers"][0]["name"]
+            ended = {"terminated": {"exitCode": code, "finishedAt": stamp}}
+            status["containerStatuses"] = [{"name": name, "state": ended}]
         await self._client.patch(
             PODS,
             metadata["name"],

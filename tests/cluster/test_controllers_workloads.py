@@ -314,13 +314,52 @@ async def test_pods_of_a_job_deleted_with_the_default_policy_stay_and_can_be_del
     await world.until("no pod", lambda: not world.all(PODS))
 
 
-async def test_fields_that_are_not_supported_are_named(world: World) -> None:
+def exits_with(world: World, codes: dict[str, int]) -> None:
+    """Let pods of these completion indexes fail with these codes, and the others succeed."""
+    index = "batch.kubernetes.io/job-completion-index"
+    world.kubelet.codes = lambda pod: codes.get(pod["metadata"]["annotations"][index], 0)
+
+
+async def test_a_pod_failure_policy_fails_the_job_at_once(world: World) -> None:
     rules = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
-    await world.client.create(JOBS, make_job(podFailurePolicy=rules))
-    (event,) = await world.until(
-        "an event", lambda: [e for e in world.all(EVENTS) if e["reason"] == "FieldNotHonoured"]
+    exits_with(world, {"0": 42, "1": -1})
+    spec = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "podFailurePolicy": rules}
+    await world.client.create(JOBS, make_job(**spec))
+    job = await world.until(
+        "the job failed",
+        lambda: (found := world.stored(JOBS, "job")) and "Failed" in conditions(found) and found,
     )
-    assert "spec.podFailurePolicy" in event["message"]
+    assert conditions(job)["Failed"] == "PodFailurePolicy"
+    assert (
+        "failed with exit code 42 matching FailJob rule at index 0"
+        in job["status"]["conditions"][0]["message"]
+    )
+    assert job["status"]["failed"] >= 1
+
+
+async def test_a_job_goes_on_without_an_index_that_is_given_up(world: World) -> None:
+    exits_with(world, {"1": 1})
+    spec = {"completionMode": "Indexed", "completions": 3, "parallelism": 3, "backoffLimitPerIndex": 0}
+    await world.client.create(JOBS, make_job(**spec))
+    job = await world.until(
+        "the job ended",
+        lambda: (found := world.stored(JOBS, "job")) and "Failed" in conditions(found) and found,
+    )
+    assert conditions(job)["Failed"] == "FailedIndexes"
+    assert (job["status"]["completedIndexes"], job["status"]["failedIndexes"]) == ("0,2", "1")
+    assert (job["status"]["succeeded"], job["status"]["failed"]) == (2, 1)
+
+
+async def test_the_first_rank_decides_where_a_success_policy_says_so(world: World) -> None:
+    exits_with(world, {"1": -1})
+    policy = {"rules": [{"succeededIndexes": "0"}]}
+    spec = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "successPolicy": policy}
+    await world.client.create(JOBS, make_job(**spec))
+    job = await world.until(
+        "the job is complete",
+        lambda: (found := world.stored(JOBS, "job")) and "Complete" in conditions(found) and found,
+    )
+    assert conditions(job)["Complete"] == "SuccessPolicy"
 
 
 def make_stateful_set(replicas: int = 3, **spec: Any) -> Object:

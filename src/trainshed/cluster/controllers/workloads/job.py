@@ -15,7 +15,8 @@ when the last pod is gone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -31,6 +32,16 @@ from trainshed.cluster.controllers.workloads.job_pods import (
     parse_indexes,
     restarts,
 )
+from trainshed.cluster.controllers.workloads.job_policies import (
+    Indexes,
+    fail_job,
+    given_up,
+    indexes,
+    judged,
+    next_counts,
+    replaced_in,
+    success,
+)
 from trainshed.cluster.controllers.workloads.podactions import creation, deletion
 from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, section, status_of
 from trainshed.kube.meta.ownership import without_finalizer
@@ -39,13 +50,13 @@ from trainshed.kube.meta.pods import is_active, is_ready, phase, surplus
 from trainshed.kube.meta.resources import JOBS, PODS
 from trainshed.kube.meta.times import format_time, parse_time
 
+REACHED = ("CompletionsReached", "Reached expected number of succeeded pods")
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
 
 
 BUILT_IN = "kubernetes.io/job-controller"
 """`spec.managedBy` of the jobs that are ours, like none at all."""
-NOT_HONOURED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -64,8 +75,8 @@ class _Draft(msgspec.Struct):
     untrack: list[Object] = msgspec.field(default_factory=list)
     """Pods that lose the tracking finalizer: counted, or not to be counted."""
     delete: list[Object] = msgspec.field(default_factory=list)
-    create: list[int | None] = msgspec.field(default_factory=list)
-    """One entry per new pod: its completion index, None for a NonIndexed job."""
+    create: list[tuple[int | None, Mapping[str, str]]] = msgspec.field(default_factory=list)
+    """One entry per new pod: its completion index, None for a NonIndexed job, and its annotations."""
     events: list[Event] = msgspec.field(default_factory=list)
     requeue_after: float | None = None
 
@@ -74,7 +85,7 @@ class _Draft(msgspec.Struct):
             actions=(
                 *_untracking(self.untrack),
                 *(deletion(pod) for pod in self.delete),
-                *(creation(new_pod(job, index)) for index in self.create),
+                *(creation(new_pod(job, index, notes)) for index, notes in self.create),
             ),
             status=self.status,
             events=tuple(self.events),
@@ -90,6 +101,8 @@ class _Count(msgspec.Struct):
     succeeded: int
     failed: int
     completed: set[int]
+    indexes: Indexes | None
+    """Of a job with `backoffLimitPerIndex`."""
 
 
 def decide(observed: Observed) -> Plan:
@@ -103,9 +116,7 @@ def decide(observed: Observed) -> Plan:
     pods = [pod for pod in observed.pods if controller_uid(pod) == uid]
     others = _untracking([pod for pod in observed.pods if controller_uid(pod) != uid])
     plan = _decide(job, pods, now)
-    return msgspec.structs.replace(
-        plan, actions=(*others, *plan.actions), events=(*_unhonoured(job), *plan.events)
-    )
+    return msgspec.structs.replace(plan, actions=(*others, *plan.actions))
 
 
 def _untracking(pods: Iterable[Object]) -> tuple[Patch, ...]:
@@ -114,14 +125,6 @@ def _untracking(pods: Iterable[Object]) -> tuple[Patch, ...]:
         for pod in pods
         if is_tracked(pod)
     )
-
-
-def _unhonoured(job: Object) -> tuple[Event, ...]:
-    fields = [f"spec.{name}" for name in NOT_HONOURED if job["spec"].get(name) is not None]
-    if not fields or status_of(job).get("startTime"):
-        return ()
-    text = f"{', '.join(fields)}: not supported here; a failed pod counts against spec.backoffLimit"
-    return (Event("Warning", "FieldNotHonoured", text),)
 
 
 def _decide(job: Object, pods: Sequence[Object], now: float) -> Plan:
@@ -135,13 +138,18 @@ def _decide(job: Object, pods: Sequence[Object], now: float) -> Plan:
     status = plan.status
     count = _count(job, pods, plan)
     failure, deadline = _failure(job, count, before, now)
-    met = _criteria_met(spec, count)
+    failure = fail_job(job, pods) or failure
+    if failure is None and count.indexes is not None:
+        failure = given_up(job, count.indexes.failed, count.completed)
+    met = _criteria_met(job, count, failure)
     suspend = bool(spec.get("suspend"))
     if FAILURE_TARGET in conditions:
         target = conditions[FAILURE_TARGET]
         failure = (target["reason"], target["message"])
-    if CRITERIA_MET in conditions or (met and FAILURE_TARGET not in conditions):
-        reached = ("CompletionsReached", "Reached expected number of succeeded pods")
+    if CRITERIA_MET in conditions or (met is not None and FAILURE_TARGET not in conditions):
+        held = conditions.get(CRITERIA_MET)
+        reached: tuple[str, str] = (held["reason"], held["message"]) if held else met or REACHED
+        _release(plan, pods, count)
         _set(plan, CRITERIA_MET, True, *reached, now)
         _drop(plan, count.active)
         if not _left(plan, count):
@@ -151,6 +159,7 @@ def _decide(job: Object, pods: Sequence[Object], now: float) -> Plan:
     elif failure is not None:
         _set(plan, FAILURE_TARGET, True, *failure, now)
         plan.delete += count.active
+        _release(plan, pods, count)
         if not _left(plan, count):
             _set(plan, FAILED, True, *failure, now)
             plan.events.append(Event("Warning", *failure))
@@ -199,6 +208,11 @@ def _count(job: Object, pods: Sequence[Object], plan: _Draft) -> _Count:
     totals = {name: int(before.get(name) or 0) for name in known}
     tracked = {pod["metadata"]["uid"] for pod in pods if is_tracked(pod)}
     completed = parse_indexes(before.get("completedIndexes", "")) if indexed else set()
+    per_index = None
+    if indexed and spec.get("backoffLimitPerIndex") is not None:
+        over = [pod for pod in pods if outcome(pod, only_finished=only_finished) == "failed"]
+        per_index = indexes(job, pods, over, parse_indexes(before.get("failedIndexes", "")))
+    held_back = frozenset[str]() if per_index is None else per_index.waiting
     waiting: dict[str, list[str]] = {}
     for name, uids in known.items():
         totals[name] += sum(uid not in tracked for uid in uids)  # step 3
@@ -207,8 +221,12 @@ def _count(job: Object, pods: Sequence[Object], plan: _Draft) -> _Count:
         result = outcome(pod, only_finished=only_finished)
         if not result or not is_tracked(pod):
             continue
-        plan.untrack.append(pod)  # step 2, after the status with step 1 is written
         uid = pod["metadata"]["uid"]
+        if uid in held_back:
+            continue
+        plan.untrack.append(pod)  # step 2, after the status with step 1 is written
+        if result == "failed" and judged(job, pod).action == "Ignore":
+            continue
         if indexed and result == "succeeded":
             if (index := index_of(pod)) is not None:
                 completed.add(index)
@@ -226,6 +244,7 @@ def _count(job: Object, pods: Sequence[Object], plan: _Draft) -> _Count:
         succeeded=totals["succeeded"] + len(waiting["succeeded"]),
         failed=totals["failed"] + len(waiting["failed"]),
         completed=completed,
+        indexes=per_index,
     )
 
 
@@ -233,12 +252,16 @@ def _is_over(pod: Object) -> bool:
     return phase(pod) in ("Succeeded", "Failed") or not pod["metadata"].get("deletionGracePeriodSeconds", 1)
 
 
-def _criteria_met(spec: Object, count: _Count) -> bool:
-    completions = spec.get("completions")
-    if completions is not None:
-        return count.succeeded >= int(completions)
-    # A work queue: one success means that there is no work left; the other pods end by themselves.
-    return count.succeeded > 0 and not count.active
+def _criteria_met(job: Object, count: _Count, failure: tuple[str, str] | None) -> tuple[str, str] | None:
+    """Return reason and message of a job that has succeeded."""
+    completions = job["spec"].get("completions")
+    if completions is None:
+        # A work queue: one success means that there is no work left; the other pods end by themselves.
+        return REACHED if count.succeeded > 0 and not count.active else None
+    if count.succeeded >= int(completions):
+        return REACHED
+    early = success(job, count.completed) if failure is None else ""
+    return ("SuccessPolicy", early) if early else None
 
 
 def _failure(
@@ -272,7 +295,8 @@ def _manage(job: Object, pods: Sequence[Object], count: _Count, plan: _Draft, no
     wanted = int(spec.get("parallelism", 1))
     completions = spec.get("completions")
     if completions is not None:
-        wanted = min(wanted, int(completions) - count.succeeded)
+        lost = 0 if count.indexes is None else len(count.indexes.failed)
+        wanted = min(wanted, int(completions) - count.succeeded - lost)
     elif count.succeeded:
         wanted = min(wanted, len(kept))
     if len(kept) > wanted:
@@ -283,17 +307,50 @@ def _manage(job: Object, pods: Sequence[Object], count: _Count, plan: _Draft, no
         missing -= count.terminating
     if missing <= 0:
         return
+    if count.indexes is not None:
+        _replace_indexes(job, pods, kept, missing, count.indexes, count.completed, plan, now)
+        return
     delay = backoff(pods, now)
     if delay:
         plan.requeue_after = min(delay, plan.requeue_after or delay)
     elif spec.get("completionMode") == "Indexed":
-        taken = count.completed | {index_of(pod) for pod in kept}
-        if spec.get("podReplacementPolicy") == "Failed":
-            taken |= {index_of(pod) for pod in pods if not outcome(pod, only_finished=True)}
-        free = (index for index in range(int(spec["completions"])) if index not in taken)
-        plan.create += [index for index, _ in zip(free, range(missing), strict=False)]
+        free = _free(spec, pods, kept, count.completed)
+        plan.create += [(index, {}) for index, _ in zip(free, range(missing), strict=False)]
     else:
-        plan.create += [None] * missing
+        plan.create += [(None, {})] * missing
+
+
+def _free(
+    spec: Object, pods: Sequence[Object], kept: Sequence[Object], done: AbstractSet[int]
+) -> Iterator[int]:
+    """Yield the indexes that lack a pod."""
+    taken = done | {index_of(pod) for pod in kept}
+    if spec.get("podReplacementPolicy") == "Failed":
+        taken |= {index_of(pod) for pod in pods if not outcome(pod, only_finished=True)}
+    yield from (index for index in range(int(spec["completions"])) if index not in taken)
+
+
+def _replace_indexes(
+    job: Object,
+    pods: Sequence[Object],
+    kept: Sequence[Object],
+    missing: int,
+    per_index: Indexes,
+    completed: AbstractSet[int],
+    plan: _Draft,
+    now: float,
+) -> None:
+    """Make pods of indexes, each of which backs off by itself."""
+    for index in _free(job["spec"], pods, kept, completed | per_index.failed):
+        if missing <= 0:
+            return
+        failed = per_index.last.get(index)
+        delay = replaced_in(failed, now) if failed is not None else 0.0
+        if delay:
+            plan.requeue_after = min(delay, plan.requeue_after or delay)
+            continue
+        plan.create.append((index, next_counts(job, failed)))
+        missing -= 1
 
 
 def _misplaced(spec: Object, count: _Count) -> list[Object]:
@@ -303,7 +360,8 @@ def _misplaced(spec: Object, count: _Count) -> list[Object]:
         by_index[index_of(pod)].append(pod)
     out: list[Object] = []
     for index, pods in by_index.items():
-        if index is None or index >= int(spec["completions"]) or index in count.completed:
+        done = count.completed if count.indexes is None else count.completed | count.indexes.failed
+        if index is None or index >= int(spec["completions"]) or index in done:
             out += pods
         else:
             out += surplus(pods, len(pods) - 1)
@@ -314,6 +372,17 @@ def _drop(plan: _Draft, pods: Sequence[Object]) -> None:
     """End pods that are not needed; that is no failure of theirs, so they are not counted."""
     plan.untrack += [pod for pod in pods if is_tracked(pod)]
     plan.delete += pods
+
+
+def _release(plan: _Draft, pods: Sequence[Object], count: _Count) -> None:
+    """Count the failed pods that waited for a replacement, which never comes now."""
+    waiting = frozenset[str]() if count.indexes is None else count.indexes.waiting
+    for pod in pods:
+        uid = pod["metadata"]["uid"]
+        if uid in waiting and is_tracked(pod):
+            plan.untrack.append(pod)
+            uncounted = plan.status["uncountedTerminatedPods"]
+            uncounted["failed"] = [*uncounted.get("failed", ()), uid]
 
 
 def _left(plan: _Draft, count: _Count) -> bool:
@@ -342,6 +411,8 @@ def _write_counts(plan: _Draft, spec: Object, count: _Count) -> None:
             status["completedIndexes"] = format_indexes(count.completed)
         else:
             status.pop("completedIndexes", None)
+    if count.indexes is not None:
+        status["failedIndexes"] = format_indexes(count.indexes.failed)
 
 
 def _set(plan: _Draft, name: str, true: bool, reason: str, message: str, now: float) -> bool:

@@ -5,7 +5,7 @@ Source: batch/v1 JobSpec and JobStatus, "Job tracking with finalizers" (KEP-2307
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import from_template, phase
@@ -71,21 +71,31 @@ def format_indexes(indexes: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
-def backoff(pods: Sequence[Object], now: float) -> float:
-    """Return the seconds until a failed pod may be replaced: 10, 20, 40 … 600 after the latest failure in a row."""
-    failures: list[float] = []
+def count_of(pod: Object, annotation: str) -> int:
+    """Return the number in an annotation of a pod, 0 where there is none."""
+    value = section(pod["metadata"], "annotations").get(annotation, "")
+    return int(value) if value.isdigit() else 0
+
+
+def backoff(pods: Sequence[Object], now: float, *, failures: int | None = None) -> float:
+    """Return the seconds until a failed pod may be replaced: 10, 20, 40 … 600 after the latest failure in a row.
+
+    `failures` says how many there were in a row, where `pods` are not all of them.
+    """
+    ends: list[float] = []
     last_success = 0.0
     for pod in pods:
         ended = _ended(pod)
         if phase(pod) == "Succeeded":
             last_success = max(last_success, ended)
         elif phase(pod) == "Failed":
-            failures.append(ended)
-    failures = [ended for ended in failures if ended > last_success]
-    if not failures:
+            ends.append(ended)
+    ends = [ended for ended in ends if ended > last_success]
+    if not ends:
         return 0.0
-    delay: float = min(FIRST_BACKOFF_SECONDS * 2 ** min(len(failures) - 1, 16), MAX_BACKOFF_SECONDS)
-    return max(max(failures) + delay - now, 0.0)
+    steps = min((len(ends) if failures is None else failures) - 1, 16)
+    delay: float = min(FIRST_BACKOFF_SECONDS * 2**steps, MAX_BACKOFF_SECONDS)
+    return max(max(ends) + delay - now, 0.0)
 
 
 def _ended(pod: Object) -> float:
@@ -107,8 +117,8 @@ def restarts(pods: Iterable[Object]) -> int:
     )
 
 
-def new_pod(job: Object, index: int | None) -> Object:
-    """Return a pod of the job, for one completion index of an Indexed job."""
+def new_pod(job: Object, index: int | None, notes: Mapping[str, str] | None = None) -> Object:
+    """Return a pod of the job, for one completion index of an Indexed job; `notes` are further annotations."""
     name = job["metadata"]["name"]
     if index is None:
         pod = from_template(job, job["spec"]["template"], generate_name=f"{name}-")
@@ -116,7 +126,7 @@ def new_pod(job: Object, index: int | None) -> Object:
         pod = from_template(job, job["spec"]["template"], generate_name=f"{name}-{index}-")
         metadata, spec = pod["metadata"], pod["spec"]
         metadata["labels"] = {**section(metadata, "labels"), INDEX: str(index)}
-        metadata["annotations"] = {**section(metadata, "annotations"), INDEX: str(index)}
+        metadata["annotations"] = {**section(metadata, "annotations"), INDEX: str(index), **(notes or {})}
         spec["hostname"] = f"{name}-{index}"
         source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{INDEX}']"}}
         for field in ("initContainers", "containers"):

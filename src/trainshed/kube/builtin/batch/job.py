@@ -177,7 +177,8 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 KIND = Builtin(
     info=row(JOBS, categories=ALL, subresources=STATUS, generation=True),
-    does="completions, parallelism, back-off limit, deadline, time to live, suspend",
+    does="completions, parallelism, back-off limits, deadline, time to live, suspend, indexes, policies of failure and "
+    "success",
     defaults=_defaults,
     identify=_identify,
     check=_check,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainshed.kube.builtin.parts.jobpolicies import pod_failure_policy_causes, success_policy_causes
 from trainshed.kube.builtin.parts.pod.rules import template_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.causes import non_negative, one_of
@@ -27,14 +28,17 @@ def job_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
     yield from non_negative(spec, path, *counts, "backoffLimitPerIndex", "maxFailedIndexes")
     yield from selector_causes(spec.get("selector"), f"{path}.selector")
     yield from one_of(spec, path, "completionMode", ("Indexed", "NonIndexed"))
-    yield from one_of(spec, path, "podReplacementPolicy", ("Failed", "TerminatingOrFailed"))
+    replacing = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
+    yield from one_of(spec, path, "podReplacementPolicy", replacing)
     if spec.get("completionMode") == "Indexed":
-        if spec.get("completions") is None:
-            text = "when completion mode is Indexed"
-            yield causes.required(f"{path}.completions", text)
-    elif spec.get("backoffLimitPerIndex") is not None:
-        text = "requires indexed completion mode"
-        yield causes.invalid(f"{path}.backoffLimitPerIndex", spec["backoffLimitPerIndex"], text)
+        yield from _indexed_causes(spec, path)
+    else:
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
+            if spec.get(field) is not None:
+                yield causes.invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        yield causes.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    yield from pod_failure_policy_causes(spec, path)
     template = spec.get("template")
     if template is None:
         yield causes.required(f"{path}.template")
@@ -45,8 +49,30 @@ def job_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
         yield causes.required(at, 'valid values: "OnFailure", "Never"')
     elif policy not in ("OnFailure", "Never"):
         yield causes.unsupported(f"{path}.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
+    elif policy != "Never":
+        for field in ("podFailurePolicy", "backoffLimitPerIndex"):
+            if spec.get(field) is not None:
+                text = f'only "Never" is supported when {field} is specified'
+                yield causes.invalid(f"{path}.template.spec.restartPolicy", policy, text)
     yield from (
         cause
         for cause in template_causes(template, f"{path}.template")
         if not cause.field.endswith(".restartPolicy")
     )
+
+
+_MOST_INDEXES = 100_000
+
+
+def _indexed_causes(spec: Object, path: str) -> Iterator[Cause]:
+    completions = spec.get("completions")
+    if completions is None:
+        yield causes.required(f"{path}.completions", "when completion mode is Indexed")
+    if (spec.get("parallelism") or 0) > _MOST_INDEXES:
+        text = f"must be less than or equal to {_MOST_INDEXES} when completion mode is Indexed"
+        yield causes.invalid(f"{path}.parallelism", spec["parallelism"], text)
+    most = spec.get("maxFailedIndexes")
+    if most is not None and completions is not None and most > completions:
+        yield causes.invalid(f"{path}.maxFailedIndexes", most, "must be less than or equal to completions")
+    if spec.get("successPolicy") is not None:
+        yield from success_policy_causes(spec, path)
