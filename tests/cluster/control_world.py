@@ -27,9 +27,13 @@ from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.quotas import QuotaController
 from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
+from trainshed.cluster.controllers.workloads.daemonsets import DaemonSetController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
-from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
+from trainshed.cluster.controllers.workloads.replicasets import (
+    ReplicaSetController,
+    ReplicationControllerController,
+)
 from trainshed.cluster.controllers.workloads.statefulsets import StatefulSetController
 from trainshed.cluster.sandbox import files
 from trainshed.cluster.scheduler.install import install
@@ -173,6 +177,8 @@ class World:
             EndpointsController(client, informers),
             DeploymentController(client, informers),
             ReplicaSetController(client, informers),
+            ReplicationControllerController(client, informers),
+            DaemonSetController(client, informers),
             JobController(client, informers),
             StatefulSetController(client, informers),
             CronJobController(client, informers),

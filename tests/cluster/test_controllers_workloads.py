@@ -14,12 +14,14 @@ from trainshed.kube.meta.pods import is_active, is_ready
 from trainshed.kube.meta.resources import (
     CONTROLLERREVISIONS,
     CRONJOBS,
+    DAEMONSETS,
     DEPLOYMENTS,
     EVENTS,
     JOBS,
     PERSISTENTVOLUMECLAIMS,
     PODS,
     REPLICASETS,
+    REPLICATIONCONTROLLERS,
     STATEFULSETS,
     Resource,
 )
@@ -435,3 +437,52 @@ def conditions_of(world: World, resource: Resource) -> list[str]:
         for condition in (obj.get("status") or {}).get("conditions") or ()
         if condition["status"] == "True" and condition["type"] == "Complete"
     ]
+
+
+async def test_a_daemon_set_follows_the_nodes_and_rolls_out(world: World) -> None:
+    body = make_deployment()
+    daemons = {**body, "kind": "DaemonSet"}
+    del daemons["spec"]["replicas"]
+    await world.client.create(DAEMONSETS, daemons)
+
+    def where(image: str) -> list[str]:
+        return sorted(
+            p["spec"]["nodeName"]
+            for p in world.all(PODS)
+            if p["spec"].get("nodeName") and is_ready(p) and p["spec"]["containers"][0]["image"] == image
+        )
+
+    await world.until("a pod on the node", lambda: where("web:1") == ["laptop"])
+    await world.add_node("second")
+    await world.until("a pod on the new node", lambda: where("web:1") == ["laptop", "second"])
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}}}
+    await world.client.patch(DAEMONSETS, "web", "default", patch)
+    await world.until("web:2 on both", lambda: where("web:2") == ["laptop", "second"])
+
+    def counted() -> bool:
+        status = (world.stored(DAEMONSETS, "web") or {})["status"]
+        return bool(status.get("updatedNumberScheduled") == status.get("numberAvailable") == 2)
+
+    await world.until("the status", counted)
+    assert len(world.all(CONTROLLERREVISIONS)) == 2
+    await world.settle()
+
+
+async def test_a_replication_controller_keeps_its_pods(world: World) -> None:
+    template = make_deployment()["spec"]["template"]
+    body = {
+        "apiVersion": "v1",
+        "kind": "ReplicationController",
+        "metadata": {"name": "rc", "namespace": "default"},
+        "spec": {"replicas": 2, "template": template},
+    }
+    await world.client.create(REPLICATIONCONTROLLERS, body)
+
+    def ready() -> int:
+        return int((world.stored(REPLICATIONCONTROLLERS, "rc") or {})["status"].get("readyReplicas") or 0)
+
+    await world.until("two pods", lambda: ready() == 2)
+    await world.client.patch(REPLICATIONCONTROLLERS, "rc", "default", {"spec": {"replicas": 1}})
+    await world.until("one pod", lambda: ready() == 1 and len(world.all(PODS)) == 1)
+    (left,) = world.all(PODS)
+    assert left["metadata"]["ownerReferences"][0]["kind"] == "ReplicationController"

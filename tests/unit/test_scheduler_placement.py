@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from trainshed.cluster.scheduler.placement import Bind, Observed, _readable, decide, place
-from trainshed.cluster.scheduler.predicates import tolerated
 from trainshed.cluster.scheduler.requests import pod_requests, used_by
+from trainshed.kube.meta.nodeselection import tolerated
 
 
 def make_node(

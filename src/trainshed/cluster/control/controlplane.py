@@ -44,9 +44,13 @@ from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.quotas import QuotaController
 from trainshed.cluster.controllers.tekton.part import Tekton
 from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
+from trainshed.cluster.controllers.workloads.daemonsets import DaemonSetController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
 from trainshed.cluster.controllers.workloads.jobs import JobController
-from trainshed.cluster.controllers.workloads.replicasets import ReplicaSetController
+from trainshed.cluster.controllers.workloads.replicasets import (
+    ReplicaSetController,
+    ReplicationControllerController,
+)
 from trainshed.cluster.controllers.workloads.statefulsets import StatefulSetController
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.node.devices.gpu import detect
@@ -206,6 +210,8 @@ async def _serve(
         EndpointsController(client, informers),
         NamespaceController(client, informers, store, pki.ca_pem),
         ReplicaSetController(client, informers),
+        ReplicationControllerController(client, informers),
+        DaemonSetController(client, informers),
         DeploymentController(client, informers),
         JobController(client, informers),
         Tekton(client, informers, ImageRegistry(paths.images_file)),

@@ -23,12 +23,13 @@ from trainshed.kube.meta.resources import (
     PODDISRUPTIONBUDGETS,
     PODS,
     REPLICASETS,
+    REPLICATIONCONTROLLERS,
     STATEFULSETS,
     Resource,
 )
 from trainshed.kube.meta.selectors import LabelSelector
 
-_MIRRORED = (REPLICASETS, DEPLOYMENTS, STATEFULSETS)
+_MIRRORED = (REPLICASETS, DEPLOYMENTS, STATEFULSETS, REPLICATIONCONTROLLERS)
 
 
 class DisruptionController(Controller[Key]):

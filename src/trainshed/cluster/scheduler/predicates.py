@@ -5,11 +5,11 @@ Texts are those of kube-scheduler's plugins, since people search for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Any
 
 from trainshed.cluster.scheduler.requests import Resources, parse_all, pod_requests
+from trainshed.kube.meta.nodeselection import is_selected, tolerated
 from trainshed.kube.meta.objects import Object, section, spec_of, status_of
 
 
@@ -45,59 +45,9 @@ def _taints(pod: Object, node: Object) -> Iterator[str]:
             yield f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
 
 
-def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether one of the tolerations covers the taint (core/v1 Toleration)."""
-    for toleration in tolerations:
-        if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-            continue
-        if toleration.get("key") and toleration["key"] != taint["key"]:
-            continue
-        if toleration.get("operator", "Equal") == "Exists":
-            return True
-        if toleration.get("key") and toleration.get("value", "") == taint.get("value", ""):
-            return True
-    return False
-
-
 def _selector(pod: Object, node: Object) -> Iterator[str]:
-    spec = spec_of(pod)
-    labels: Mapping[str, str] = section(node["metadata"], "labels")
-    wanted = section(spec, "nodeSelector")
-    affinity = section(spec, "affinity", "nodeAffinity")
-    required = section(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
-    terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or ()
-    fields = {"metadata.name": node["metadata"]["name"]}
-    matches_terms = not terms or any(
-        all(_expression(e, labels) for e in term.get("matchExpressions") or ())
-        and all(_expression(e, fields) for e in term.get("matchFields") or ())
-        for term in terms
-        if term.get("matchExpressions") or term.get("matchFields")
-    )
-    if not matches_terms or any(labels.get(key) != value for key, value in wanted.items()):
+    if not is_selected(pod, node):
         yield "node(s) didn't match Pod's node affinity/selector"
-
-
-def _expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, operator = expression["key"], expression["operator"]
-    values: Sequence[str] = expression.get("values") or ()
-    value = labels.get(key)
-    match operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            try:
-                have, bound = int(value or ""), int(values[0])
-            except (ValueError, IndexError):
-                return False
-            return have > bound if operator == "Gt" else have < bound
-        case _:
-            return False
 
 
 def _resources(pod: Object, node: Object, used: Mapping[str, Decimal]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from trainshed.kube.builtin.parts.workload import fixed_causes, replicated_cause
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import DAEMONSETS
 
 
 def _defaults(obj: Object) -> None:
@@ -70,13 +70,13 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 KIND = Builtin(
     info=row(
-        Resource("apps", "v1", "daemonsets", "DaemonSet"),
+        DAEMONSETS,
         "ds",
         categories=ALL,
         subresources=STATUS,
         generation=True,
     ),
-    inert=True,
+    does="keeps a pod on each node that it is for; rolling updates, history and rollback",
     defaults=_defaults,
     check=_check,
     columns=Columns(

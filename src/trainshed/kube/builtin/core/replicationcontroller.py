@@ -15,7 +15,7 @@ from trainshed.kube.meta.causes import non_negative
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path
 from trainshed.kube.meta.objects import Object, section, spec_of
-from trainshed.kube.meta.resources import core
+from trainshed.kube.meta.resources import REPLICATIONCONTROLLERS
 from trainshed.kube.meta.selectors import LabelSelector
 
 
@@ -57,13 +57,13 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 KIND = Builtin(
     info=row(
-        core("replicationcontrollers", "ReplicationController"),
+        REPLICATIONCONTROLLERS,
         "rc",
         categories=ALL,
         subresources={**SCALE, **STATUS},
         generation=True,
     ),
-    inert=True,
+    does="keeps its number of pods",
     defaults=_defaults,
     check=_check,
     columns=Columns(define(COUNTS), _row),
