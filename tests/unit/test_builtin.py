@@ -87,6 +87,6 @@ def test_whoever_creates_an_inert_kind_is_warned() -> None:
 
 
 def test_a_warning_names_the_resource() -> None:
-    found = find(Resource("apps", "v1", "daemonsets", "DaemonSet"))
+    found = find(Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"))
     assert found is not None
-    assert found.warning == "this cluster stores daemonsets and does nothing with them"
+    assert found.warning == "this cluster stores networkpolicies and does nothing with them"
