@@ -107,3 +107,17 @@ async def test_a_shim_whose_asker_and_daemon_are_killed_while_it_starts_ends_and
     assert [path.name for path in (box.home / "run" / "addresses").iterdir()] == [state.ip]
     assert (box.home / "log" / "sandboxd.log").read_text() == ""
     await again.close()
+
+
+async def test_what_sandboxd_was_asked_for_ends_before_it(box: Sandboxes) -> None:
+    """Who asked for a removal is killed, and the cluster stopped: nothing of it runs afterwards."""
+    tree = box.home / "tree"
+    for directory in range(30):
+        (tree / str(directory)).mkdir(parents=True)
+        for file in range(300):
+            (tree / str(directory) / str(file)).touch()
+    async with connected(str(box.home / "run" / "sandboxd.sock")) as connection:
+        await connection.send({"op": "remove_tree", "path": str(tree)})
+    await box.runtime.stop_all()
+    assert processes(str(box.home / "run")) == []
+    assert not tree.exists()

@@ -251,6 +251,7 @@ class Daemon:
         self._pods = pods
         self._user = user
         self._cluster = cluster
+        self._workers: set[int] = set()
         self._loop = Loop()
         self._pool = ipam.AddressPool(f"{run}/{ipam.DIRECTORY}", pods)
         self._server = Server(self._loop, f"{run}/{NAME}", self._request)
@@ -266,6 +267,11 @@ class Daemon:
         gc.collect()
         gc.freeze()  # a collection in a shim then leaves these pages shared
         self._loop.run()
+        for pid in self._workers:  # what one was asked for may take longer than whoever asked has lived
+            try:
+                os.waitpid(pid, 0)
+            except ChildProcessError:
+                continue
 
     def _keep_log(self) -> None:
         try:
@@ -301,8 +307,14 @@ class Daemon:
         else:
             peer.answer({"failure": f"unknown operation {operation!r}"})
 
+    def _fork_worker(self) -> int:
+        pid = os.fork()
+        if pid:
+            self._workers = {pid, *filter(_is_child, self._workers)}
+        return pid
+
     def _fork(
-        self, peer: Peer, fork: Callable[[], int] = os.fork, failed: Callable[[], None] | None = None
+        self, peer: Peer, fork: Callable[[], int], failed: Callable[[], None] | None = None
     ) -> socket.socket | None:
         """Return the connection of `peer` in a new child, None here. Where there can be none, `peer` is told so, and
         `failed` called."""
@@ -327,7 +339,7 @@ class Daemon:
 
     def _in_child(self, peer: Peer, work: Callable[[], list[int]]) -> None:
         """Answer with the descriptors that `work` returns, or its error."""
-        sock = self._fork(peer)
+        sock = self._fork(peer, self._fork_worker)
         if sock is None:
             return
         try:
@@ -433,3 +445,11 @@ class Daemon:
             return
         sock.close()
         shim.run()
+
+
+def _is_child(pid: int) -> bool:
+    """Return whether a process is a child of this one that lives."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False
