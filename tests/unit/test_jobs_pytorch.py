@@ -146,8 +146,8 @@ def test_the_wait_comes_after_the_init_containers_of_the_template() -> None:
         "command": [
             "sh",
             "-c",
-            "err=1;for i in $(seq 7); do if nslookup train-master-0; then err=0 && break; fi;"
-            "echo waiting for master; sleep 2; done; exit $err",
+            "trap 'exit 143' TERM;err=1;for i in $(seq 7); do if nslookup train-master-0; then err=0 && break; fi;"
+            "echo waiting for master; sleep 2 & wait $!; done; exit $err",
         ],
     }
 

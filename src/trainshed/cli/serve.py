@@ -24,7 +24,7 @@ from trainshed.cluster.node.pod.unsupported import privileged_containers
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.cluster.sandbox import files
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.registry import review
+from trainshed.jobs.registry import init_containers, review
 from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta.causes import forbidden
 from trainshed.kube.meta.errors import ApiError, Cause
@@ -51,12 +51,14 @@ def main() -> None:
     paths = StatePaths(args.home)
     try:
         gang = _kept_gang(paths, args.gang_scheduler_name)
+        operator = embedded_options(gang)
         options = Options(
             nodes=args.nodes,
             port=args.port,
             install=_steps([*crds.crds(), *embedded_objects(gang=gang)]),
             admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
-            scheduler_names=(embedded_options(gang).gang_scheduler,),
+            scheduler_names=(operator.gang_scheduler,),
+            provided=init_containers(operator),
         )
         _run(run(paths, options, report))
     except CannotStart as error:

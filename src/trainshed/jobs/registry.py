@@ -57,6 +57,11 @@ def all_grants() -> tuple[Grant, ...]:
     return tuple(dict.fromkeys(grant for part in parts for grant in part.grants))
 
 
+def init_containers(options: OperatorOptions) -> tuple[Object, ...]:
+    """Return the init containers that an operator with these options adds to pods, with name and resources."""
+    return tuple(one for part in _parts(options) for one in part.init_containers(options))
+
+
 def needed(options: OperatorOptions) -> tuple[Resource, ...]:
     """Return the resources that an operator with these options watches and that a cluster may lack: those of gangs."""
     rows = (row for part in COMMON if part.is_enabled(options) for row in part.owns)

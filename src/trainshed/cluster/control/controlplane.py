@@ -60,6 +60,7 @@ from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.environment import Egress
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
+from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.cluster.pki import Pki, ensure_pki
 from trainshed.cluster.sandbox import logfile
@@ -111,13 +112,15 @@ class CannotStart(Exception):
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
-    by step; the objects of one step go together. `scheduler_names`: further ones that the scheduler answers to."""
+    by step; the objects of one step go together. `scheduler_names`: further ones that the scheduler answers to.
+    `provided`: init containers that an operator adds to pods (`Capabilities.provided`)."""
 
     nodes: int = 0
     port: int = 0
     install: Sequence[Sequence[tuple[Resource, Object]]] = ()
     admission: Mapping[str, AdmissionCheck] = {}
     scheduler_names: Sequence[str] = ()
+    provided: Sequence[Object] = ()
 
 
 async def run(paths: StatePaths, options: Options, report: Callable[[Report], None]) -> None:
@@ -226,7 +229,8 @@ async def _serve(
         api,
     ]
     names = await settle_nodes(client, socket.gethostname(), options.nodes)
-    parts.append(machine_of(client, runtime, informers, paths, names, nodes))
+    capabilities = local_capabilities(tuple(options.provided))
+    parts.append(machine_of(client, runtime, informers, paths, names, nodes, capabilities))
     inside = await runtime.cluster_listener(API_ADDRESS, API_PORT)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
     stopping = asyncio.Event()
@@ -262,14 +266,14 @@ def machine_of(
     paths: StatePaths,
     names: Sequence[str],
     nodes: NodeGroup,
+    capabilities: Capabilities,
 ) -> Machine:
     """Return this machine with nodes of these names; GPUs are dealt out so that none is promised twice."""
     gpus = detect()
     # A tool for egress may be installed and still not work here: ask the runtime, not the PATH.
     egress = Egress() if runtime.has_route else Egress(PROXY_URL)
-    machine = Machine(
-        client, runtime, informers, NodePaths(paths.root), options=MachineOptions(egress=egress)
-    )
+    on_machine = MachineOptions(egress=egress, capabilities=capabilities)
+    machine = Machine(client, runtime, informers, NodePaths(paths.root), options=on_machine)
     for number, name in enumerate(names):
         nodes.add(machine.add(name, NodeOptions(gpus=tuple(gpus[number :: len(names)]))))
     return machine

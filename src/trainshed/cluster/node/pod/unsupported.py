@@ -30,25 +30,29 @@ class Capabilities(msgspec.Struct, frozen=True):
     `user_mapping`: other users than root exist inside (the node runs as root, or newuidmap and subordinate
     ids are set up). `enforces_limits`: CPU and memory limits hold (delegated cgroups). `of_root`: the cluster is
     run by the machine's root, who is root in pods, too. `python_of`: the node's Python environment where only its
-    owner may enter it, else empty.
+    owner may enter it, else empty. `provided`: init containers that no user wrote but an operator of this machine adds
+    to pods, with name and resources: nobody needs to be told of their limits.
     """
 
     user_mapping: bool = True
     enforces_limits: bool = False
     of_root: bool = False
     python_of: str = ""
+    provided: tuple[Object, ...] = ()
 
 
-def local_capabilities() -> Capabilities:
+def local_capabilities(provided: tuple[Object, ...] = ()) -> Capabilities:
     """Return what this machine can do: looks at the user and at the tools that map ids for others."""
     if os.geteuid() == 0:
         prefix = Path(sys.prefix)
         closed = any(not place.stat().st_mode & stat.S_IXOTH for place in (prefix, *prefix.parents))
-        return Capabilities(user_mapping=True, of_root=True, python_of=str(prefix) if closed else "")
+        return Capabilities(
+            user_mapping=True, of_root=True, python_of=str(prefix) if closed else "", provided=provided
+        )
     name = getpass.getuser()
     tools = all(shutil.which(tool) for tool in ("newuidmap", "newgidmap"))
     ranges = all(_has_subordinate_ids(Path(path), name) for path in ("/etc/subuid", "/etc/subgid"))
-    return Capabilities(user_mapping=tools and ranges)
+    return Capabilities(user_mapping=tools and ranges, provided=provided)
 
 
 def _has_subordinate_ids(path: Path, name: str) -> bool:
@@ -176,7 +180,7 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
 
 
 def _container_fields(path: str, container: Object, capabilities: Capabilities) -> Iterator[Finding]:
-    if not capabilities.enforces_limits:
+    if not capabilities.enforces_limits and not _is_provided(path, container, capabilities):
         for name in section(container, "resources", "limits"):
             if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
                 yield f"{path}.resources.limits.{name}", LIMITS
@@ -200,6 +204,13 @@ def _container_fields(path: str, container: Object, capabilities: Capabilities) 
         hook = section(container, "lifecycle", field)
         if hook.get("tcpSocket"):
             yield f"{path}.lifecycle.{field}.tcpSocket", "hooks are exec, httpGet or sleep"
+
+
+def _is_provided(path: str, container: Object, capabilities: Capabilities) -> bool:
+    return path.startswith("spec.initContainers") and any(
+        all(container.get(field) == one.get(field) for field in ("name", "resources"))
+        for one in capabilities.provided
+    )
 
 
 def _network_fields(path: str, container: Object, *, host_network: bool) -> Iterator[Finding]:

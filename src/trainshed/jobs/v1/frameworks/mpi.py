@@ -34,6 +34,10 @@ _KUBECTL_MOUNT = {"name": _KUBECTL, "mountPath": "/opt/kube"}
 _CONFIG_MOUNT = {"name": _CONFIG, "mountPath": "/etc/mpi"}
 _EXECUTABLE, _READABLE = 0o555, 0o444
 _DELIVERY_RESOURCES = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
+_DELIVERY: Object = {
+    "name": "kubectl-delivery",
+    "resources": {"limits": _DELIVERY_RESOURCES, "requests": _DELIVERY_RESOURCES},
+}
 
 
 class MPIOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +79,10 @@ class MPI(Framework):
         """Nothing listens: the launcher reaches its workers through the API server."""
 
     # Objects.
+
+    def init_containers(self, options: OperatorOptions) -> tuple[Object, ...]:
+        """What brings kubectl to the launcher."""
+        return (_DELIVERY,)
 
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
         """Only a job that runs needs its objects looked at; afterwards they stay until it goes."""
@@ -234,12 +242,11 @@ def _launcher(job: Job, replica: Replica, options: MPIOptions) -> PodPatch:
         mounts=(_KUBECTL_MOUNT, _CONFIG_MOUNT),
     )
     delivery: Object = {
-        "name": "kubectl-delivery",
+        **_DELIVERY,
         "image": options.image,
         "imagePullPolicy": "IfNotPresent",
         "env": [_variable("TARGET_DIR", _KUBECTL_MOUNT["mountPath"]), _variable("NAMESPACE", job.namespace)],
         "volumeMounts": [_KUBECTL_MOUNT, _CONFIG_MOUNT],
-        "resources": {"limits": _DELIVERY_RESOURCES, "requests": _DELIVERY_RESOURCES},
     }
     files = {"kubexec.sh": _EXECUTABLE, "hostfile": _READABLE, "discover_hosts.sh": _EXECUTABLE}
     return PodPatch(

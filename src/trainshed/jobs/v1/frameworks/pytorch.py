@@ -46,11 +46,12 @@ DEFAULT_TEMPLATE = """\
   command:
   - sh
   - -c
-  - err=1;for i in $(seq {{.MaxTries}}); do if nslookup {{.MasterAddr}}; then err=0 && break; fi;echo\
- waiting for master; sleep 2; done; exit $err
+  - trap 'exit 143' TERM;err=1;for i in $(seq {{.MaxTries}}); do if nslookup {{.MasterAddr}}; then err=0 && break;\
+ fi;echo waiting for master; sleep 2 & wait $!; done; exit $err
 """
 """The container in which a worker waits until the name of its master resolves: it would otherwise fail its rendezvous
-and restart. Source: flags and template file of the Kubeflow training operator v1."""
+and restart. Source: flags and template file of the Kubeflow training operator v1, but for the trap: process 1 of a
+container has no default for SIGTERM, so that a worker that waits would take its whole grace period to go."""
 
 _IMAGE = "pytorch-init-container-image"
 _TEMPLATE = "pytorch-init-container-template-file"
@@ -133,6 +134,10 @@ class PyTorch(Framework):
             if waits
             else (),
         )
+
+    def init_containers(self, options: OperatorOptions) -> tuple[Object, ...]:
+        """What waits for the master."""
+        return tuple(_options(options).init_containers(""))
 
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
         """Only a job that is elastic, or was before an edit, has an autoscaler, so it is asked for, not watched."""
