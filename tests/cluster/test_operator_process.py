@@ -169,6 +169,8 @@ async def test_the_process_from_start_to_stop(tmp_path: Path) -> None:
             text = await ask(metrics, "/metrics")
             counter = 'training_operator_jobs_created_total{framework="pytorch",job_namespace="ns"} 2.0'
             assert counter in text
+            host = f"127.0.0.1:{port}"
+            assert f'rest_client_requests_total{{code="201",host="{host}",method="POST"}}' in text
             status = Path(f"/proc/{process.pid}/status").read_text()
             resident = int(status.split("VmRSS:")[1].split()[0])
             assert resident < 64 * 1024, f"{resident} KiB: what has been imported?"

@@ -218,9 +218,10 @@ def test_one_pod_speaks_for_the_job(job: dict[str, Any], master: str) -> None:
     assert roles[master] == "master"
 
 
-def test_one_worker_of_an_elastic_job_that_ends_well_ends_it_beside_a_failed_one() -> None:
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "ExitCode"])
+def test_one_worker_of_an_elastic_job_that_ends_well_ends_it_beside_a_failed_one(policy: str) -> None:
     """Succeeded excludes Failed and Restarting, and nothing is restarted for a job that is over."""
-    job = make_job(workers=2, spec={"elasticPolicy": ELASTIC})
+    job = make_job(workers=2, policy=policy, spec={"elasticPolicy": ELASTIC})
     pods = [make_pod("Worker", 0, "Succeeded"), make_pod("Worker", 1, "Failed", exit_code=1)]
     plan = plan_for(job, pods)
     assert plan.actions == ()

@@ -150,7 +150,9 @@ def test_nobody_is_told_of_the_limits_of_what_an_operator_adds():
 
     assert told(own, ()) == [limit]
     assert told(own, (own,)) == []
-    assert told({**own, "resources": {"limits": {"cpu": "2"}}}, (own,)) == [limit], "somebody's own of that name"
+    assert told({**own, "resources": {"limits": {"cpu": "2"}}}, (own,)) == [limit], (
+        "somebody's own of that name"
+    )
     assert paths(make_pod(own), provided=(own,)) == ["spec.containers[0].resources.limits.cpu"]
 
 

@@ -11,16 +11,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
 from trainshed.api.registry import KINDS
 from trainshed.api.v1.pytorch import PYTORCHJOB
-from trainshed.client.transport import Response
+from trainshed.client.client import Client
+from trainshed.client.transport import Response, TransportError
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.mpi import MPIOptions
 from trainshed.jobs.v1.frameworks.pytorch import PyTorchOptions
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.resources import PODS
 from trainshed.kube.wire.request import Request
 from trainshed.operator import probes
 from trainshed.operator.certificates import is_usable, make_certificates
+from trainshed.operator.counting import CountedTransport
 from trainshed.operator.flags import Flags, build_parser, parse
 from trainshed.operator.metrics import Metrics
 from trainshed.operator.throttle import ThrottledTransport
@@ -119,6 +124,9 @@ def test_metrics_text() -> None:
     metrics.count_failed_pods({}, {"replicaStatuses": {"Worker": {"failed": 2}}})
     metrics.watch_queues(lambda: {"x": 3})
     metrics.count_reconcile("x", "success", 0.004)
+    metrics.count_reconcile("x", "error", 0.004)
+    metrics.count_request("10.0.0.1:443", "GET", "200")
+    metrics.watch_lease("a-lease", lambda: True)
     lines = metrics.text().splitlines()
     assert metrics.jobs("created", 'name"space', "pytorch") == 2
     assert metrics.jobs("created", "other", "pytorch") == 0
@@ -129,7 +137,10 @@ def test_metrics_text() -> None:
         "# TYPE training_operator_jobs_restarted_total counter",
         'controller_runtime_reconcile_total{controller="x",result="success"} 1.0',
         'controller_runtime_reconcile_time_seconds_bucket{controller="x",le="0.0025"} 0.0',
-        'controller_runtime_reconcile_time_seconds_bucket{controller="x",le="0.005"} 1.0',
+        'controller_runtime_reconcile_time_seconds_bucket{controller="x",le="0.005"} 2.0',
+        'controller_runtime_reconcile_errors_total{controller="x"} 1.0',
+        'rest_client_requests_total{code="200",host="10.0.0.1:443",method="GET"} 1.0',
+        'leader_election_master_status{name="a-lease"} 1.0',
         'workqueue_depth{name="x"} 3.0',
         "# HELP created_pods_total The total number of created pods",
         "# TYPE created_pods_total counter",
@@ -144,6 +155,27 @@ def test_metrics_text() -> None:
     ):
         assert line in lines, line
     assert not [line for line in lines if "_created{" in line], "upstream has no such series"
+
+
+async def test_requests_are_counted_by_their_answer() -> None:
+    api = FakeApi()
+    counted: list[tuple[str, str]] = []
+    transport = CountedTransport(api, lambda method, code: counted.append((method, code)))
+    client = Client(transport)
+    await api.put("/api/v1/namespaces/ns/pods/p")
+    await client.get(PODS, "p", "ns")
+    with pytest.raises(ApiError):
+        await client.get(PODS, "q", "ns")
+    watch = Request("GET", "/api/v1/namespaces/ns/pods", (("watch", "true"),))
+    async with transport.stream(watch):
+        pass
+    api.fail_requests = 2
+    with pytest.raises(TransportError):
+        await client.get(PODS, "p", "ns")
+    with pytest.raises(TransportError):
+        async with transport.stream(watch):
+            pass
+    assert counted == [("GET", code) for code in ("200", "404", "200", "<error>", "<error>")]
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,16 @@ import socket
 import sys
 import uuid
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from trainshed import __version__
 from trainshed.client.client import Client
 from trainshed.client.config import ConfigError, connect, load
 from trainshed.client.leader import LeaderElector, LeadershipLost
 from trainshed.operator import logs, metrics, probes
+from trainshed.operator.counting import CountedTransport
 from trainshed.operator.flags import Flags, parse
 from trainshed.operator.manager import Operator
 from trainshed.operator.requirements import Missing, check_requirements
@@ -51,12 +54,19 @@ def main() -> None:
 
 async def run(flags: Flags) -> None:
     """Serve until SIGTERM or SIGINT; ConfigError or OSError when it cannot start."""
-    base = connect(load(flags.kubeconfig), user_agent=USER_AGENT)
-    throttled = ThrottledTransport(base.transport, qps=flags.kube_api_qps, burst=flags.kube_api_burst)
-    client = Client(throttled, user_agent=USER_AGENT, namespace=base.namespace)
+    served = metrics.Metrics()
+    config = load(flags.kubeconfig)
+    connected = connect(config, user_agent=USER_AGENT)
+    counted = CountedTransport(
+        connected.transport, partial(served.count_request, urlsplit(config.server).netloc)
+    )
+    base = Client(counted, user_agent=USER_AGENT, namespace=connected.namespace)
+    throttled = ThrottledTransport(counted, qps=flags.kube_api_qps, burst=flags.kube_api_burst)
+    client = Client(throttled, user_agent=USER_AGENT, namespace=connected.namespace)
     operator = Operator(
         client,
         flags.jobs,
+        metrics=served,
         kinds=flags.kinds,
         namespace=flags.namespace,
         threads=flags.controller_threads,
@@ -115,6 +125,7 @@ async def _work(base: Client, flags: Flags, operator: Operator) -> None:
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     # Past the throttle: a renewal must not wait behind a burst of creates.
     elector = LeaderElector(base, flags.operator_namespace, flags.leader_election_id, identity)
+    operator.metrics.watch_lease(flags.leader_election_id, lambda: elector.leading)
     await elector.run(operator.run)
 
 

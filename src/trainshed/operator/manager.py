@@ -38,9 +38,10 @@ class Operator:
         kinds: Iterable[str] = tuple(KINDS),
         namespace: str = "",
         threads: int = 1,
+        metrics: Metrics | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.metrics = Metrics()
+        self.metrics = metrics or Metrics()
         self.metrics.watch_queues(self._queue_depths)
         self._informers = SharedInformers(client, namespace)
         self._recorders: list[EventRecorder] = []

@@ -1,7 +1,7 @@
 """What the operator counts and times, by upstream's names, in a registry of its own.
 
 Names and help texts of the job counters: the metrics page of the Kubeflow training operator v1; those of
-reconciles and queues: controller-runtime's.
+reconciles and queues: controller-runtime's; those of requests and leases: client-go's.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ _ACTIONS = {
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class _QueueDepths(Collector):
-    """The depth of each work queue, read at each scrape."""
+class _Gauge(Collector):
+    """A gauge with a value per name, read at each scrape."""
 
-    def __init__(self, read: Callable[[], Mapping[str, int]]) -> None:
-        self._read = read
+    def __init__(self, metric: str, text: str, read: Callable[[], Mapping[str, float]]) -> None:
+        self._metric, self._text, self._read = metric, text, read
 
     def collect(self) -> Iterable[Metric]:
-        family = GaugeMetricFamily("workqueue_depth", "Current depth of workqueue", labels=["name"])
-        for name, depth in self._read().items():
-            family.add_metric([name], depth)
+        family = GaugeMetricFamily(self._metric, self._text, labels=["name"])
+        for name, value in self._read().items():
+            family.add_metric([name], value)
         yield family
 
 
@@ -95,6 +95,18 @@ class Metrics:
             ["controller", "result"],
             registry=self._registry,
         )
+        self._reconcile_errors = Counter(
+            "controller_runtime_reconcile_errors",
+            "Total number of reconciliation errors per controller",
+            ["controller"],
+            registry=self._registry,
+        )
+        self._requests = Counter(
+            "rest_client_requests",
+            "Number of HTTP requests, partitioned by status code, method, and host.",
+            ["code", "host", "method"],
+            registry=self._registry,
+        )
         self._reconcile_seconds = Histogram(
             "controller_runtime_reconcile_time_seconds",
             "Length of time per reconciliation per controller",
@@ -106,7 +118,16 @@ class Metrics:
 
     def watch_queues(self, read: Callable[[], Mapping[str, int]]) -> None:
         """Serve the depth of each queue by the name of its controller; `read` is called at each scrape."""
-        self._registry.register(_QueueDepths(read))
+        self._registry.register(_Gauge("workqueue_depth", "Current depth of workqueue", read))
+
+    def watch_lease(self, name: str, is_leading: Callable[[], bool]) -> None:
+        """Serve whether this process holds the lease of that name; `is_leading` is called at each scrape."""
+        text = "1 where this process is the master of the lease, 0 where it is a backup"
+        self._registry.register(_Gauge("leader_election_master_status", text, lambda: {name: is_leading()}))
+
+    def count_request(self, host: str, method: str, code: str) -> None:
+        """Raise `rest_client_requests_total`."""
+        self._requests.labels(code=code, host=host, method=method).inc()
 
     def count_job(self, word: str, namespace: str, framework: str) -> None:
         """Raise `training_operator_jobs_<word>_total`."""
@@ -130,6 +151,8 @@ class Metrics:
     def count_reconcile(self, controller: str, result: str, seconds: float) -> None:
         """Note how one reconcile ended and how long it took."""
         self._reconciles.labels(controller=controller, result=result).inc()
+        if result == "error":
+            self._reconcile_errors.labels(controller=controller).inc()
         self._reconcile_seconds.labels(controller=controller).observe(seconds)
 
     def jobs(self, word: str, namespace: str, framework: str) -> int:
