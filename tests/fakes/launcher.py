@@ -209,7 +209,7 @@ class Gang(Phase):
     )
 
     def is_enabled(self, options: OperatorOptions) -> bool:
-        return options.legacy_labels is False
+        return options.gang_policy_only is False
 
     def owned(self, job: Job, seen: Seen, options: OperatorOptions) -> tuple[Owned, ...]:
         group = {

@@ -50,7 +50,7 @@ def test_the_pod_is_the_template_under_our_labels() -> None:
         "finalizers": ["example.com/f"],
     }
     template["spec"] |= {"nodeSelector": {"disk": "ssd"}, "schedulerName": "mine"}
-    pod = worker_pod(template)
+    pod = worker_pod(template, OperatorOptions(legacy_labels=False))
     assert pod["metadata"] == {
         "name": "train-worker-0",
         "namespace": "ns",
@@ -66,13 +66,13 @@ def test_the_pod_is_the_template_under_our_labels() -> None:
 
 def test_legacy_labels_stand_beside_the_current_ones_and_below_the_template() -> None:
     template = make_template()
-    assert not {"job-name", "replica-type"} & set(worker_pod(template)["metadata"]["labels"])
-    options = OperatorOptions(legacy_labels=True)
-    labels = worker_pod(template, options)["metadata"]["labels"]
+    without = worker_pod(template, OperatorOptions(legacy_labels=False))
+    assert not {"job-name", "replica-type"} & set(without["metadata"]["labels"])
+    labels = worker_pod(template)["metadata"]["labels"]
     assert labels.items() >= {**CURRENT, "job-name": "train", "replica-type": "worker"}.items()
     assert labels.items() >= {"replica-index": "0", "job-role": "master"}.items()
     template["metadata"] = {"labels": {"job-name": "mine"}}
-    assert worker_pod(template, options)["metadata"]["labels"]["job-name"] == "mine"
+    assert worker_pod(template)["metadata"]["labels"]["job-name"] == "mine"
 
 
 @pytest.mark.parametrize("policy", ["Never", "Always", None])

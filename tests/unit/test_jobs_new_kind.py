@@ -85,6 +85,9 @@ def test_the_launcher_has_no_index_and_is_found_again() -> None:
         "training.kubeflow.org/job-name": "job",
         "training.kubeflow.org/replica-type": "launcher",
         "training.kubeflow.org/job-role": "master",
+        "job-name": "job",
+        "replica-type": "launcher",
+        "job-role": "master",
     }
     job = {**make_launchjob(), "status": first.status}
     assert plan_of(job, stored(first)).actions == ()
@@ -233,7 +236,7 @@ def test_a_gang_holds_the_pods_until_it_is_placed_and_goes_at_the_end() -> None:
         job["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
         assert deleted(plan_of(job, owned), "PodGroup") == ["job"]
         assert not deleted(plan_of(job, owned), "Role")
-        assert not made(plan_of(make_launchjob(), legacy_labels=True), "PodGroup"), "where it is not enabled"
+        assert not made(plan_of(make_launchjob(), gang_policy_only=True), "PodGroup"), "where it is not enabled"
 
 
 class Rival(Phase):

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.api.registry import KINDS
-from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.model import DEFAULTS, OperatorOptions
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import Flag
 from trainshed.operator.probes import parse_address
@@ -156,7 +156,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     for own in (own for framework in FRAMEWORKS.values() for own in framework.flags):
         default = environment.get(own.variable) or own.default
         flag(own.name, default, own.help, type=_positive if own.type == "count" else str)
-    flag("legacy-labels", True, "also write job-name, replica-type, replica-index and job-role", type=bool)
+    flag("legacy-labels", DEFAULTS.legacy_labels, "also write job-name, replica-type, replica-index and job-role", type=bool)
     flag("enable-webhook", False, "serve the validating webhook and keep its certificate", type=bool)
     flag("webhook-server-port", 9443, "where the webhook is served", type=_positive)
     flag("webhook-service-name", "training-operator", "Service that leads to the webhook")

@@ -16,14 +16,14 @@ from trainshed.kube.meta.resources import Resource
 class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How this operator was started.
 
-    legacy_labels: also write the short labels of older operators (`job-name`, `replica-type`, ...).
+    legacy_labels: also write the short labels of older operators (`job-name`, `replica-type`, ...), as by default.
     gang_scheduler: the scheduler that places the pods of a job together, `volcano` or one of scheduler-plugins; empty
         for none.
     gang_policy_only: only jobs with a `schedulingPolicy` are placed so.
     by_kind: what the flags of one kind say, by its name; a kind that is not here has its defaults.
     """
 
-    legacy_labels: bool = False
+    legacy_labels: bool = True
     gang_scheduler: str = ""
     gang_policy_only: bool = False
     by_kind: Mapping[str, msgspec.Struct] = {}
