@@ -102,6 +102,13 @@ TEMPLATE = "spec.pytorchReplicaSpecs[Worker].template."
             "create configmap gone",
         ),
         (
+            job({"volumeMounts": [{"name": "w", "mountPath": "/w"}]}),
+            "TS601",
+            "spec.containers[0].volumeMounts[0].name",
+            'Not found: "w"',
+            "",
+        ),
+        (
             job(**volume(secret={"secretName": "gone"})),
             "TS103",
             "spec.volumes[0].secret",
@@ -264,6 +271,20 @@ def test_the_local_cluster_has_the_scheduler_that_its_operator_was_told_of() -> 
     run_virtual(main())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("policy", "found"), [("ExitCode", []), ("Never", []), ("Sometimes", ["TS601"])])
+def test_a_restart_policy_that_pods_do_not_have(kind: str, policy: str, found: list[str]) -> None:
+    obj = job(kind=kind)
+    field, _, replica = KINDS[kind]
+    obj["spec"][field][replica]["restartPolicy"] = policy
+    assert codes(obj) == found
+    for finding in foresee([obj], LOCAL):
+        assert finding.text == (
+            f'spec.{field}[{replica}].restartPolicy: Unsupported value: "Sometimes": '
+            'supported values: "Always", "ExitCode", "Never", "OnFailure"'
+        )
+
+
 def test_what_is_the_same_of_several_replica_types_is_said_once() -> None:
     obj = job(schedulerName="kai-scheduler")
     specs = obj["spec"]["pytorchReplicaSpecs"]
@@ -328,7 +349,11 @@ def test_a_storage_class_that_is_not_there() -> None:
 
 def test_nothing_is_said_of_what_is_not_known() -> None:
     obj = job(
-        {"image": "own/image", "command": None, "resources": {"requests": {"memory": "900Gi", "x.io/y": 1}}},
+        {
+            "image": "own/image",
+            "command": None,
+            "resources": {"requests": {"memory": "900Gi", "x.io/y": 1}, "limits": {"x.io/y": 1}},
+        },
         schedulerName="kai-scheduler",
         nodeSelector={"zone": "b"},
         serviceAccountName="unasked",
@@ -370,7 +395,8 @@ def test_shared_memory_is_said_of_clusters_only() -> None:
     assert codes(job(container), LOCAL) == []
     assert codes(job({"args": ["--num-workers=0"]}), ELSEWHERE) == []
     mounted = {**container, "volumeMounts": [{"name": "s", "mountPath": "/dev/shm"}]}
-    assert codes(job(mounted), ELSEWHERE) == []
+    volumes = [{"name": "s", "emptyDir": {"medium": "Memory"}}]
+    assert codes(job(mounted, volumes=volumes), ELSEWHERE) == []
 
 
 def test_sidecars_of_a_mesh() -> None:

@@ -98,7 +98,7 @@ def causes(**spec):
             {"max": True},
             "TypeInvalid",
             "max",
-            'Invalid value: "bool": spec.max in body must be of type integer: "bool"',
+            'Invalid value: "boolean": spec.max in body must be of type integer: "boolean"',
         ),
         (
             {"max": 1.5},

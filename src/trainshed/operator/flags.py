@@ -156,7 +156,12 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     for own in (own for framework in FRAMEWORKS.values() for own in framework.flags):
         default = environment.get(own.variable) or own.default
         flag(own.name, default, own.help, type=_positive if own.type == "count" else str)
-    flag("legacy-labels", DEFAULTS.legacy_labels, "also write job-name, replica-type, replica-index and job-role", type=bool)
+    flag(
+        "legacy-labels",
+        DEFAULTS.legacy_labels,
+        "also write job-name, replica-type, replica-index and job-role",
+        type=bool,
+    )
     flag("enable-webhook", False, "serve the validating webhook and keep its certificate", type=bool)
     flag("webhook-server-port", 9443, "where the webhook is served", type=_positive)
     flag("webhook-service-name", "training-operator", "Service that leads to the webhook")

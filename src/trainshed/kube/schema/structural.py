@@ -79,7 +79,7 @@ def _check(value: Any, node: SchemaNode, path: str, causes: list[Cause]) -> None
         return
     if not _type_fits(value, node):
         wanted = "integer,string" if node.int_or_string else node.type
-        kind = f'"{json_kind(value)}"'
+        kind = f'"{_SCHEMA_TYPES.get(type(value)) or json_kind(value)}"'
         causes.append(
             Cause(
                 "FieldValueTypeInvalid",
@@ -100,6 +100,10 @@ def _check(value: Any, node: SchemaNode, path: str, causes: list[Cause]) -> None
         _check_number(value, node, path, causes)
     if node.any_of or node.all_of or node.one_of or node.negated is not None:
         _check_combinations(value, node, path, causes)
+
+
+_SCHEMA_TYPES = {bool: "boolean", int: "integer"}
+"""What a schema calls types that Go's JSON decoder has other names for."""
 
 
 def _named(path: str) -> str:

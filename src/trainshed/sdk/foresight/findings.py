@@ -1,7 +1,7 @@
 """What can be foreseen of manifests: every rule with its code and severity, and what a finding is.
 
 Codes are for people to search for and never change their meaning. The hundreds tell the family: 1 objects that are
-referred to, 2 images and commands, 3 placement, 4 training, 5 fields without effect.
+referred to, 2 images and commands, 3 placement, 4 training, 5 fields without effect, 6 pods that nobody takes.
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ RULES: dict[str, Rule] = {
         Rule("TS403", "port-elsewhere", _W, "The job's port is named in a container that is not asked."),
         Rule("TS404", "sidecar-injected", _W, "A mesh's sidecar keeps pods from ending."),
         Rule("TS501", "not-honoured", _W, "This machine accepts the field and does nothing about it."),
+        Rule(
+            "TS601", "pod-refused", _E, "The job is accepted; its pods, as its templates make them, are not."
+        ),
     )
 }
 """Every rule by its code."""

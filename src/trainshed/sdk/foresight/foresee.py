@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from trainshed.kube.meta.objects import Object, name_of, namespace_of
-from trainshed.sdk.foresight import commands, honoured, placement, references, training
+from trainshed.sdk.foresight import commands, honoured, placement, references, refused, training
 from trainshed.sdk.foresight.findings import RULES, Finding, Noted
 from trainshed.sdk.foresight.templates import PodTemplate, templates
 from trainshed.sdk.foresight.world import CLUSTER_SCOPED, World
@@ -17,6 +17,7 @@ OfTemplate: TypeAlias = Callable[[PodTemplate, World], Iterator[Noted]]
 OfJob: TypeAlias = Callable[[Sequence[PodTemplate], World], Iterator[Noted]]
 
 OF_TEMPLATE: tuple[OfTemplate, ...] = (
+    refused.refused_pods,
     references.missing,
     commands.unknown_images,
     commands.installs,
@@ -58,12 +59,14 @@ def _of_templates(found: Sequence[PodTemplate], world: World) -> Iterator[Noted]
     said: dict[Noted, list[PodTemplate]] = {}
     for template in found:
         for each in (noted for rule in OF_TEMPLATE for noted in rule(template, world)):
-            bare = msgspec.structs.replace(each, path=each.path.removeprefix(template.path))
+            bare = msgspec.structs.replace(each, path=each.path.removeprefix(template.owner_path))
             said.setdefault(bare, []).append(template)
     for noted, of in said.items():
         first = of[0]
         replicas = ",".join(dict.fromkeys(template.replica for template in of))
-        path = first.path.replace(f"[{first.replica}]", f"[{replicas}]", 1) if first.replica else first.path
+        path = first.owner_path
+        if first.replica:
+            path = path.replace(f"[{first.replica}]", f"[{replicas}]", 1)
         yield msgspec.structs.replace(noted, path=path + noted.path)
 
 

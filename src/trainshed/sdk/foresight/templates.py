@@ -38,6 +38,11 @@ class PodTemplate(msgspec.Struct, frozen=True):
         return namespace_of(self.owner)
 
     @property
+    def owner_path(self) -> str:
+        """What leads to the fields beside the template, e.g. `restartPolicy`, with a dot at the end."""
+        return self.path.removesuffix("template.")
+
+    @property
     def label(self) -> str:
         """What to call it in a sentence."""
         return f"{self.owner['kind']} {name_of(self.owner)}"
