@@ -82,6 +82,22 @@ def test_cluster_ips():
     }
 
 
+def test_a_target_by_name_is_the_number_that_the_pods_have_for_it():
+    def found(*ports):
+        pods = [
+            pod(
+                f"p{n}", f"10.88.0.{n}", containers=[{}, {"ports": [{"name": "http", "containerPort": port}]}]
+            )
+            for n, port in enumerate(ports)
+        ]
+        by_name = service(clusterIP="10.96.0.9", ports=[{"port": 80, "targetPort": "http"}])
+        return dns_records([by_name], [], pods).services[f"svc.{ZONE}"]
+
+    assert found(80, 80) == ("10.88.0.0", "10.88.0.1")
+    assert found(80, 8080) == ("10.96.0.9",)
+    assert found() == ("10.96.0.9",)
+
+
 def test_a_service_without_selector_answers_from_slices():
     slices = [
         {

@@ -22,7 +22,10 @@ PORTS = [{"port": 80, "targetPort": 80}]
         ),
         (
             {"selector": SELECTOR, "ports": [{"port": 80, "targetPort": "http"}]},
-            ["spec.ports[0]: ports are not"],
+            [
+                "spec.ports[0]: ports are not mapped here: the name resolves to a cluster IP that leads nowhere unless"
+                " the pods' port http is the number 80, too"
+            ],
         ),
         ({"selector": SELECTOR, "clusterIP": "None", "ports": [{"port": 80, "targetPort": 8080}]}, []),
         ({"selector": SELECTOR, "type": "NodePort", "ports": PORTS}, ["spec.type: NodePort opens no port"]),

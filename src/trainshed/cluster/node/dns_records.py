@@ -5,19 +5,20 @@
 
 A service with a selector answers from the pods themselves, not from its EndpointSlices: those lag behind a
 pod's readiness by another controller's turn. A service with a cluster IP answers with the addresses of its
-ready pods too when each port is its own target, because nothing forwards a cluster IP; otherwise, or without
-pods, with its cluster IP. Source of names: the DNS-Based Service Discovery specification.
+ready pods too when each port is its own target, because nothing forwards a cluster IP; a target's name counts as
+the number that the pods have for it. Otherwise, or without pods, it answers with its cluster IP. Source of names: the
+DNS-Based Service Discovery specification.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trainshed.cluster.sandbox.addresses import DOMAIN
 from trainshed.cluster.sandbox.model import DnsRecords
-from trainshed.kube.meta.objects import Object, section, status_of
-from trainshed.kube.meta.pods import is_finished, is_ready
+from trainshed.kube.meta.objects import Object, objects, section, spec_of, status_of
+from trainshed.kube.meta.pods import is_finished, is_ready, port_named
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
@@ -45,12 +46,13 @@ def dns_records(
         selector: Mapping[str, str] = section(spec, "selector")
         if selector:
             matching = _select(by_label, namespace, selector)
-            addresses = {pod["status"]["podIP"] for pod in matching if _is_published(pod, unready)}
+            published = [pod for pod in matching if _is_published(pod, unready)]
+            addresses = {pod["status"]["podIP"] for pod in published}
         else:
-            matching = []
+            published = []
             addresses = set(manual.get((namespace, name), ()))
         headless = spec.get("clusterIP") == "None"
-        if headless or (selector and addresses and _ports_pass_through(spec)):
+        if headless or (selector and addresses and _ports_pass_through(spec, published)):
             _set(found, fqdn, addresses)
         else:
             cluster_ip = spec.get("clusterIP")
@@ -114,8 +116,20 @@ def _is_published(pod: Object, unready: bool) -> bool:
     return is_ready(pod)
 
 
-def _ports_pass_through(spec: Object) -> bool:
-    return all(port.get("targetPort", port["port"]) == port["port"] for port in spec.get("ports") or ())
+def _ports_pass_through(spec: Object, pods: Sequence[Object]) -> bool:
+    """Return whether each port of the service is its own target in every one of these pods."""
+    return all(
+        _target(port.get("targetPort", port["port"]), pod) == port["port"]
+        for port in objects(spec, "ports")
+        for pod in pods
+    )
+
+
+def _target(target: int | str, pod: Object) -> int | None:
+    if isinstance(target, int):
+        return target
+    found = (port_named(container, target) for container in objects(spec_of(pod), "containers"))
+    return next((number for number in found if number is not None), None)
 
 
 def _manual_addresses(endpoint_slices: Iterable[Object]) -> dict[tuple[str, str], list[str]]:

@@ -138,10 +138,12 @@ def _cautions(obj: Object) -> Iterator[str]:
     if not spec.get("selector"):
         yield "spec.selector: without one the name resolves to a cluster IP that leads nowhere here; make it headless"
     for index, port in enumerate(spec.get("ports") or ()):
-        if port.get("targetPort", port.get("port")) != port.get("port"):
+        number, target = port.get("port"), port.get("targetPort", port.get("port"))
+        if target != number:
+            unless = f"the pods' port {target}" if isinstance(target, str) else "targetPort"
             yield (
                 f"spec.ports[{index}]: ports are not mapped here: the name resolves to a cluster IP that leads nowhere "
-                f"unless targetPort is the number {port.get('port')}, too"
+                f"unless {unless} is the number {number}, too"
             )
 
 
