@@ -83,19 +83,22 @@ def test_cluster_ips():
 
 
 def test_a_target_by_name_is_the_number_that_the_pods_have_for_it():
-    def found(*ports):
+    """Pods that the selector finds and that have no port of this name are no endpoints, as in Kubernetes."""
+
+    def found(*ports, name="http"):
+        numbers = [[{"name": name, "containerPort": port}] for port in ports]
         pods = [
-            pod(
-                f"p{n}", f"10.88.0.{n}", containers=[{}, {"ports": [{"name": "http", "containerPort": port}]}]
-            )
-            for n, port in enumerate(ports)
+            pod(f"p{n}", f"10.88.0.{n}", containers=[{}, {"ports": of_one}])
+            for n, of_one in enumerate(numbers)
         ]
         by_name = service(clusterIP="10.96.0.9", ports=[{"port": 80, "targetPort": "http"}])
-        return dns_records([by_name], [], pods).services[f"svc.{ZONE}"]
+        records = dns_records([by_name], [], [*pods, pod("other", "10.88.0.9")])
+        return records.services[f"svc.{ZONE}"]
 
     assert found(80, 80) == ("10.88.0.0", "10.88.0.1")
     assert found(80, 8080) == ("10.96.0.9",)
     assert found() == ("10.96.0.9",)
+    assert found(80, name="grpc") == ("10.96.0.9",)
 
 
 def test_a_service_without_selector_answers_from_slices():

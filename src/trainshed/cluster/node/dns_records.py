@@ -47,6 +47,10 @@ def dns_records(
         if selector:
             matching = _select(by_label, namespace, selector)
             published = [pod for pod in matching if _is_published(pod, unready)]
+            if (
+                spec.get("clusterIP") != "None"
+            ):  # one that lacks a port by name is no endpoint, as in Kubernetes
+                published = [pod for pod in published if None not in _targets(spec, pod)]
             addresses = {pod["status"]["podIP"] for pod in published}
         else:
             published = []
@@ -118,11 +122,13 @@ def _is_published(pod: Object, unready: bool) -> bool:
 
 def _ports_pass_through(spec: Object, pods: Sequence[Object]) -> bool:
     """Return whether each port of the service is its own target in every one of these pods."""
-    return all(
-        _target(port.get("targetPort", port["port"]), pod) == port["port"]
-        for port in objects(spec, "ports")
-        for pod in pods
-    )
+    numbers = [port["port"] for port in objects(spec, "ports")]
+    return all(_targets(spec, pod) == numbers for pod in pods)
+
+
+def _targets(spec: Object, pod: Object) -> list[int | None]:
+    """Return where each port of the service leads in this pod; None for a name that it does not have."""
+    return [_target(port.get("targetPort", port["port"]), pod) for port in objects(spec, "ports")]
 
 
 def _target(target: int | str, pod: Object) -> int | None:
