@@ -68,6 +68,23 @@ def test_missing_and_empty_files(tmp_path: Path) -> None:
     assert len(load([str(tmp_path)])) == 1
 
 
+def test_what_lists_images_is_no_manifest(tmp_path: Path) -> None:
+    """It stands beside manifests, so folders and patterns bring it along."""
+    images, manifest = tmp_path / "images.yaml", tmp_path / "job.yaml"
+    images.write_text("images:\n  - name: a\n")
+    manifest.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    told: list[str] = []
+    assert [obj["kind"] for obj in load([str(tmp_path)], told.append)] == ["ConfigMap"]
+    assert told == []
+    assert len(load([str(images), str(manifest)], told.append)) == 1
+    assert told == [f"{images}: lists images, not objects: passed over"]
+    with pytest.raises(UserError, match="no objects in") as caught:
+        load([str(images)], told.append)
+    assert caught.value.hint == f"{images} is read beside the manifests that name its images"
+    images.write_text(manifest.read_text())
+    assert len(load([str(tmp_path)], told.append)) == 2, "one of that name may be a manifest"
+
+
 def test_manifests_as_a_program_has_them(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(CONFIGMAP)

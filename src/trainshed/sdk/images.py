@@ -14,8 +14,7 @@ import yaml
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry, normalise
 from trainshed.cluster.sandbox.model import Layer
 from trainshed.sdk.errors import UserError
-
-FILE_NAME = "images.yaml"
+from trainshed.sdk.manifests import IMAGES
 
 
 def register_beside(manifests: list[str], registry: ImageRegistry) -> list[str]:
@@ -49,7 +48,7 @@ def known(manifests: list[str], registered: Path) -> dict[str, Image]:
 def beside(manifests: list[str]) -> list[Path]:
     """Return the `images.yaml` of the folders in which the manifests are."""
     folders = [Path(each) if Path(each).is_dir() else Path(each).parent for each in manifests if each != "-"]
-    return [folder / FILE_NAME for folder in dict.fromkeys(folders) if (folder / FILE_NAME).is_file()]
+    return [folder / IMAGES for folder in dict.fromkeys(folders) if (folder / IMAGES).is_file()]
 
 
 def register(images: dict[str, Image], registry: ImageRegistry) -> list[str]:

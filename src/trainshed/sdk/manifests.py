@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,9 @@ from typing import Any, TypeAlias
 from trainshed.kube.meta.objects import Object
 from trainshed.sdk.documents import Unreadable, documents
 from trainshed.sdk.errors import UserError
+
+IMAGES = "images.yaml"
+"""Name of the file beside manifests that says what stands for their images."""
 
 Warn: TypeAlias = Callable[[str], object]
 """Is told what may be meant otherwise than it is read, e.g. a key that stands twice, with its file and line."""
@@ -65,16 +69,32 @@ def load(paths: Iterable[str], warn: Warn = _python_warning, *, generated: bool 
 
     With `generated` a `generateName` will do in place of a name.
 
+    An `images.yaml` says what stands for the images of the manifests beside it, and has no objects: a directory's is
+    passed over, one that is named too, with a word.
+
     Raises:
         UserError: a file that is missing, is not YAML, or holds something other than Kubernetes objects.
     """
     objects: list[Object] = []
+    passed_over = ""
     for path in paths:
         for source in _sources(path):
-            objects.extend(parse(_read(source), source, warn, generated=generated))
+            text = _read(source)
+            if _lists_images(source, text):
+                passed_over = source
+                if source == path:
+                    warn(f"{source}: lists images, not objects: passed over")
+                continue
+            objects.extend(parse(text, source, warn, generated=generated))
     if not objects:
-        raise UserError("no objects in " + ", ".join(paths))
+        hint = f"{passed_over} is read beside the manifests that name its images" if passed_over else ""
+        raise UserError("no objects in " + ", ".join(paths), hint)
     return objects
+
+
+def _lists_images(source: str, text: str) -> bool:
+    """Return whether the file is one of those that `trainshed run` reads beside manifests."""
+    return Path(source).name == IMAGES and not re.search(r"^apiVersion\s*:", text, re.MULTILINE)
 
 
 def parse(text: str, source: str, warn: Warn = _python_warning, *, generated: bool = False) -> list[Object]:
