@@ -372,9 +372,12 @@ def test_a_path_with_spaces_can_be_evaluated(make_cluster: Callable[..., Cluster
         spaced.purge()
 
 
-def on_a_terminal(cluster: Cluster, *arguments: str, **environment: str) -> str:
-    """Return what the command writes to a terminal."""
+def on_a_terminal(
+    cluster: Cluster, *arguments: str, types: str = "", rc: int = 0, **environment: str
+) -> str:
+    """Return what the command writes to a terminal, on which somebody has typed ahead, and ends with `rc`."""
     outer, inner = pty.openpty()
+    os.write(outer, types.encode())
     chunks: list[bytes] = []
 
     def read() -> None:
@@ -387,20 +390,21 @@ def on_a_terminal(cluster: Cluster, *arguments: str, **environment: str) -> str:
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        subprocess.run(
+        done = subprocess.run(
             cluster.trainshed_command(*arguments),
             stdin=inner,
             stdout=inner,
             stderr=inner,
             env={**cluster.environment, "TERM": "xterm-256color", **environment},
             timeout=60,
-            check=True,
         )
     finally:
         os.close(inner)
         reader.join(10)
         os.close(outer)
-    return b"".join(chunks).decode()
+    shown = b"".join(chunks).decode()
+    assert done.returncode == rc, shown
+    return shown
 
 
 def test_colour_is_for_terminals_and_can_be_turned_off(idle: Cluster) -> None:
@@ -491,6 +495,9 @@ def test_down_says_which_jobs_it_stops(make_cluster: Callable[..., Cluster], sha
     with cluster.started("follow", "busy") as following:
         while "Running" not in read_line(following):
             pass
+        asked = on_a_terminal(cluster, "down", types="n\n", rc=1)
+        assert "jobs that have not finished: default/busy\r\nStop them? [y/N]: nothing was done\r\n" in asked
+        assert cluster.trainshed("status").rc == 0
         stopped = cluster.trainshed("down")
         assert (
             stopped.rc == 0 and stopped.err == "jobs that have not finished: default/busy\ncluster stopped\n"

@@ -16,7 +16,7 @@ from trainshed.cli.console import err, is_interactive, note, out, user_errors
 from trainshed.cluster.paths import StatePaths
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk import contexts, local
-from trainshed.sdk.errors import UNAVAILABLE, UserError
+from trainshed.sdk.errors import REFUSED, UNAVAILABLE, UserError
 from trainshed.sdk.local import ClusterStatus, Started
 
 if TYPE_CHECKING:
@@ -124,13 +124,20 @@ def down(
             note(escape(f"jobs that have not finished: {', '.join(stopped)}"))
         what = " and ".join([*(["stop them"] if stopped else []), *([lost] if lost else [])])
         if what and not yes and is_interactive():
-            typer.confirm(f"{what[0].upper()}{what[1:]}?", abort=True, err=True)
+            _ask(f"{what[0].upper()}{what[1:]}?")
         was_running = asyncio.run(local.stop(paths))
         note("cluster stopped" if was_running else "the cluster was not running")
         if purge:
             _forget(paths)
             asyncio.run(local.purge(paths))
             note(f"deleted {escape(str(paths.root))}")
+
+
+def _ask(question: str) -> None:
+    """Return when the user says yes; end the command, and say that nothing was done, when not."""
+    if not typer.confirm(question, err=True):
+        note("nothing was done")
+        raise typer.Exit(REFUSED)
 
 
 def _forget(paths: StatePaths) -> None:
