@@ -78,6 +78,12 @@ def test_help_of_each_command(idle: Cluster, command: str) -> None:
     [
         (("nosuch",), "error: no such command 'nosuch'\nhint: trainshed --help"),
         (("lsit",), "error: no such command 'lsit'\nhint: did you mean list?"),
+        (("ps",), "error: no such command 'ps'\nhint: did you mean list?"),
+        (
+            ("run", "train.py", "--workers", "2", "--lr", "3"),
+            "error: no such option: --lr\n"
+            "hint: what is meant for the script comes after --: trainshed run train.py -- --lr ...",
+        ),
         (("run",), "error: invalid value for FILE: name a manifest, "),
         (("check",), "error: missing argument FILE\nhint: trainshed check --help"),
         (("run", "--qqq", "x"), "error: no such option: --qqq\nhint: trainshed run --help"),
@@ -372,9 +378,7 @@ def test_a_path_with_spaces_can_be_evaluated(make_cluster: Callable[..., Cluster
         spaced.purge()
 
 
-def on_a_terminal(
-    cluster: Cluster, *arguments: str, types: str = "", rc: int = 0, **environment: str
-) -> str:
+def on_a_terminal(cluster: Cluster, *arguments: str, types: str = "", rc: int = 0, **environment: str) -> str:
     """Return what the command writes to a terminal, on which somebody has typed ahead, and ends with `rc`."""
     outer, inner = pty.openpty()
     os.write(outer, types.encode())

@@ -68,6 +68,16 @@ def test_missing_and_empty_files(tmp_path: Path) -> None:
     assert len(load([str(tmp_path)])) == 1
 
 
+def test_a_missing_file_whose_name_is_nearly_there(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(CONFIGMAP)
+    for name, hint in (("jop.yaml", f"did you mean {tmp_path}/job.yaml?"), ("other.txt", "")):
+        with pytest.raises(UserError, match="no such file") as caught:
+            load([str(tmp_path / name)])
+        assert caught.value.hint == hint
+    with pytest.raises(UserError, match="no such file"):
+        load([str(tmp_path / "gone" / "job.yaml")])
+
+
 def test_what_lists_images_is_no_manifest(tmp_path: Path) -> None:
     """It stands beside manifests, so folders and patterns bring it along."""
     images, manifest = tmp_path / "images.yaml", tmp_path / "job.yaml"

@@ -55,7 +55,7 @@ def read(files: Sequence[str], asked: Asked) -> list[Object]:
     if files and is_script(files[0]):
         path = Path(files[0])
         if not path.is_file():
-            raise UserError(f"{path}: no such file")
+            raise manifests.no_such_file(files[0])
         script = Script(
             path=path.resolve(),
             directory=Path.cwd().resolve(),

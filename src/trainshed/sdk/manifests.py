@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -159,12 +160,24 @@ def _sources(path: str) -> list[str]:
     return [path]
 
 
+def no_such_file(path: str) -> UserError:
+    """Return the error for a file that is missing; the hint names one beside it with nearly the same name."""
+    wanted = Path(path)
+    try:
+        names = [each.name for each in wanted.parent.iterdir()]
+    except OSError:
+        names = []
+    near = difflib.get_close_matches(wanted.name, names, n=1, cutoff=0.75)
+    hint = f"did you mean {wanted.with_name(near[0])}?" if near else ""
+    return UserError(f"{path}: no such file", hint)
+
+
 def _read(source: str) -> str:
     if source == "-":
         return sys.stdin.read()
     try:
         return Path(source).read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise UserError(f"{source}: no such file") from error
+        raise no_such_file(source) from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{source}: cannot be read: {error}") from error
