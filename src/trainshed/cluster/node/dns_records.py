@@ -128,7 +128,7 @@ def _ports_pass_through(spec: Object, pods: Sequence[Object]) -> bool:
 
 def _targets(spec: Object, pod: Object) -> list[int | None]:
     """Return where each port of the service leads in this pod; None for a name that it does not have."""
-    return [_target(port.get("targetPort", port["port"]), pod) for port in objects(spec, "ports")]
+    return [_target(port.get("targetPort") or port["port"], pod) for port in objects(spec, "ports")]
 
 
 def _target(target: int | str, pod: Object) -> int | None:
