@@ -59,12 +59,15 @@ def read_state(path: str) -> Message | None:
     return state
 
 
-def make_directory(path: str, mode: int = 0o700) -> None:
-    """Create a directory and its parents; an existing one keeps its mode."""
+def make_directory(path: str) -> None:
+    """Create a directory and the parents it lacks, all for their owner only; an existing one keeps its mode."""
     try:
-        os.makedirs(path, mode)
+        os.mkdir(path, 0o700)
     except FileExistsError:
         return
+    except FileNotFoundError:
+        make_directory(os.path.dirname(path))
+        make_directory(path)
 
 
 def remove_tree(path: str) -> None:
