@@ -174,8 +174,8 @@ def api_page() -> str:
         "",
         "## Not served\n",
         "- `proxy` of pods, services and nodes is listed by discovery, as clients expect, and answers 501.",
-        "- Admission webhooks are not called. What the training operator's webhook would refuse, the API server refuses"
-        " itself.",
+        "- What the training operator's webhook would refuse, the API server refuses itself, also where no webhook is"
+        " configured.",
         "- API aggregation (`APIService`), audit, and admission policies in CEL.",
     ]) + "\n"  # fmt: skip
 

@@ -1,7 +1,8 @@
 """What happens to an object between the request and the store: defaults, admission, validation, bookkeeping.
 
-Create:  server's metadata → status reset → defaults → admission → validation → generation → managedFields
-Update:  server's metadata restored → status isolated → defaults → admission → validation → generation → managedFields
+Create:  server's metadata → status reset → defaults → admission → mutating webhooks → validation, policies → validating
+         webhooks → generation → managedFields
+Update:  server's metadata restored → status isolated → the same
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import uuid
 
 from trainshed.cluster.apiserver import admission
-from trainshed.cluster.apiserver.admission import mutate_create, mutate_update
+from trainshed.cluster.apiserver.admission import mutate_create, mutate_update, webhooks
 from trainshed.cluster.apiserver.admission.escalation import check_grants
+from trainshed.cluster.apiserver.body import conformed
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import names_conflict
 from trainshed.cluster.apiserver.kinds import ServedKind
@@ -19,7 +21,7 @@ from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.names import generated_name
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
-from trainshed.kube.meta.resources import CRDS
+from trainshed.kube.meta.resources import CRDS, MUTATINGWEBHOOKS, VALIDATINGWEBHOOKS
 from trainshed.kube.patch.managedfields import track_update
 from trainshed.kube.schema import crd
 from trainshed.kube.schema.cel import evaluate_rules
@@ -79,15 +81,17 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
         obj.pop("status", None)
     obj = _defaulted(kind, obj)
     obj = await mutate_create(core, call, obj)
+    obj = await _through_webhooks(core, call, obj, None, "", options)
     check(core, call, obj, None, "")
     check_grants(core, call, obj, None)
     admission.check(core, call, obj, None, "")
+    await _ask_webhooks(core, call, obj, None, "", options)
     if resource == CRDS:
         obj = crd.established(obj, call.timestamp, names_conflict=names_conflict(core, obj))
     return _tracked(call, None, obj, options, "")
 
 
-def prepare_update(
+async def prepare_update(
     core: Core, call: Call, old: Object, new: Object, options: WriteOptions, subresource: str
 ) -> Object:
     """Return the object that an update of `old` to `new` stores; `new` is decoded.
@@ -100,14 +104,47 @@ def prepare_update(
     new = _isolated(kind, old, new, subresource)
     new = _defaulted(kind, new)
     new = mutate_update(core, call, old, new, subresource)
+    new = await _through_webhooks(core, call, new, old, subresource, options)
     check(core, call, new, old, subresource)
     check_grants(core, call, new, old)
     admission.check(core, call, new, old, subresource)
+    await _ask_webhooks(core, call, new, old, subresource, options)
     if kind.resource == CRDS and subresource != "status":
         new = crd.established(new, call.timestamp, names_conflict=names_conflict(core, new))
     if counts_generations(kind) and spec_changed(kind, old, new):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return _tracked(call, old, new, options, subresource)
+
+
+async def _through_webhooks(
+    core: Core, call: Call, obj: Object, old: Object | None, subresource: str, options: WriteOptions
+) -> Object:
+    """Return the object as mutating webhooks leave it; what they add is decoded and defaulted like a client's."""
+    if not webhooks.exist(core, MUTATINGWEBHOOKS):
+        return obj
+    dry_run = bool(options.dry_run)
+    request = webhooks.asked(core, call, obj, old, subresource=subresource, dry_run=dry_run)
+    changed = await webhooks.mutate(core, call, request)
+    if changed == obj:
+        return obj
+    changed = {**conformed(call, changed, "ignore"), "apiVersion": obj["apiVersion"], "kind": obj["kind"]}
+    kept = ("name", "namespace", "uid", "creationTimestamp")
+    changed["metadata"] = {
+        **changed["metadata"],
+        **{k: obj["metadata"][k] for k in kept if k in obj["metadata"]},
+    }
+    if old is not None:
+        changed = _isolated(call.kind, old, changed, subresource)
+    return _defaulted(call.kind, changed)
+
+
+async def _ask_webhooks(
+    core: Core, call: Call, obj: Object, old: Object | None, subresource: str, options: WriteOptions
+) -> None:
+    if webhooks.exist(core, VALIDATINGWEBHOOKS):
+        dry_run = bool(options.dry_run)
+        request = webhooks.asked(core, call, obj, old, subresource=subresource, dry_run=dry_run)
+        await webhooks.validate(core, call, request)
 
 
 def counts_generations(kind: ServedKind) -> bool:

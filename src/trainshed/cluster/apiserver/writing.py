@@ -108,7 +108,7 @@ async def modify(
         old = kind.view(current)
         wanted = change(old)
         _check_version(kind, name, old, wanted)
-        new = prepare_update(core, call, old, wanted, options, subresource)
+        new = await prepare_update(core, call, old, wanted, options, subresource)
         if not track:
             new = _with_fields_of(new, wanted)
         if same_but_times(old, new):

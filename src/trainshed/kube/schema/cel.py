@@ -78,6 +78,21 @@ def compile_error(rule: str, schema: Mapping[str, Any]) -> str:
     return ""
 
 
+def syntax_error(expression: str) -> str:
+    """Return what is wrong with the syntax of an expression, empty when nothing is known to be."""
+    bare = _ANY_TEXT.sub("''", expression)
+    if not expression.strip():
+        return "compilation failed: ERROR: <input>:1:1: the expression is empty"
+    if ".?" in bare or "[?" in bare:
+        return ""
+    try:
+        _program(expression)
+    except ValueError as error:
+        shown = str(error)
+        return f"compilation failed: {shown[shown.find('ERROR') :].partition(chr(10))[0]}"
+    return ""
+
+
 class _Budget:
     """The steps that are left to a request; none are once a rule was too costly."""
 
@@ -281,6 +296,17 @@ def _evaluate(rule: str, variables: dict[str, Any]) -> Any:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise _RuleError(str(error).partition("\n")[0]) from error
         raise
+
+
+def run(expression: str, variables: dict[str, Any]) -> Any:
+    """Return the value of an expression, e.g. of a match condition; ValueError says why there is none."""
+    cost = steps(expression, *variables.values())
+    if cost > MAX_RULE_STEPS:
+        raise ValueError("call cost exceeds limit")
+    try:
+        return _evaluate(expression, variables)
+    except _RuleError as error:
+        raise ValueError(str(error)) from error
 
 
 def evaluate(expression: str) -> Any:

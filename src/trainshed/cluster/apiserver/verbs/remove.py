@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from trainshed.cluster.apiserver import rendering
+from trainshed.cluster.apiserver.admission import webhooks
 from trainshed.cluster.apiserver.admission.namespaces import UNDELETABLE
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import CLEANUP
@@ -20,7 +21,7 @@ from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_compl
 from trainshed.cluster.store import KeyMissing, RevisionMismatch, keys
 from trainshed.kube.meta.errors import ApiError, conflict, forbidden
 from trainshed.kube.meta.objects import Object, spec_of, status_of
-from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS
+from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS, VALIDATINGWEBHOOKS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.wire.options import CollectionOptions, DeleteOptions
 
@@ -32,6 +33,9 @@ async def delete(core: Core, call: Call) -> Answer:
     """Delete an object, or begin to."""
     options = await delete_options(call.request)
     options = _with_default_policy(call, options)
+    stored = core.store.get(call.kind.key(call.route.namespace, call.route.name)) if _asked(core) else None
+    if stored is not None:
+        await _ask_webhooks(core, call, call.kind.view(stored), options)
     written = await remove(core, call.kind, call.route.namespace, call.route.name, options, call.now)
     _warn(core, call, written.obj)
     return _answer(call, written)
@@ -46,6 +50,8 @@ async def delete_collection(core: Core, call: Call) -> Answer:
     for stored in items:
         metadata = stored.obj["metadata"]
         try:
+            if _asked(core):
+                await _ask_webhooks(core, call, call.kind.view(stored), options)
             await remove(core, call.kind, metadata.get("namespace"), metadata["name"], options, call.now)
             _warn(core, call, stored.obj)
         except ApiError as error:
@@ -55,6 +61,17 @@ async def delete_collection(core: Core, call: Call) -> Answer:
         for key in core.store.damaged(call.kind.prefix(call.route.namespace)):
             await _discard(core, call.kind, key, options)
     return await rendering.many(call, items, {"resourceVersion": str(core.store.revision)})
+
+
+def _asked(core: Core) -> bool:
+    return webhooks.exist(core, VALIDATINGWEBHOOKS)
+
+
+async def _ask_webhooks(core: Core, call: Call, obj: Object, options: DeleteOptions) -> None:
+    dry_run = bool(options.dry_run)
+    await webhooks.validate(
+        core, call, webhooks.asked(core, call, None, obj, subresource="", dry_run=dry_run)
+    )
 
 
 def _warn(core: Core, call: Call, obj: Object) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.builtin.parts.webhooks import WEBHOOKS, webhook_defaults
+from trainshed.kube.builtin.parts.webhooks import WEBHOOKS, webhook_causes, webhook_defaults
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import MUTATINGWEBHOOKS
 
 
 def _defaults(obj: Object) -> None:
@@ -17,18 +17,13 @@ def _defaults(obj: Object) -> None:
 
 KIND = Builtin(
     info=row(
-        Resource(
-            "admissionregistration.k8s.io",
-            "v1",
-            "mutatingwebhookconfigurations",
-            "MutatingWebhookConfiguration",
-            namespaced=False,
-        ),
+        MUTATINGWEBHOOKS,
         categories=("api-extensions",),
         unconditional_update=False,
         generation=True,
     ),
-    inert=True,
+    does="called before an object is validated; JSON patches, reinvocation, match conditions, dry run",
+    check=webhook_causes,
     defaults=_defaults,
     columns=WEBHOOKS,
 )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, name_of, objects, section
+from trainshed.kube.schema.cel import syntax_error
 
 
 def webhook_defaults(obj: Object) -> None:
@@ -21,6 +26,63 @@ def webhook_defaults(obj: Object) -> None:
         service = section(hook, "clientConfig").get("service")
         if service is not None:
             setdefault(service, "port", 443)
+
+
+def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a configuration that has its defaults."""
+    seen: set[str] = set()
+    for index, hook in enumerate(objects(obj, "webhooks")):
+        at, name = f"webhooks[{index}]", str(hook.get("name") or "")
+        if len([part for part in name.split(".") if part]) < 3:
+            text = "should be a domain with at least three segments separated by dots"
+            yield causes.invalid(f"{at}.name", name, text)
+        if name in seen:
+            yield causes.duplicate(f"{at}.name", name)
+        seen.add(name)
+        yield from _side_effects(hook, at)
+        if not {"v1", "v1beta1"} & set(hook.get("admissionReviewVersions") or ()):
+            versions = list(hook.get("admissionReviewVersions") or ())
+            text = "must include at least one of v1, v1beta1"
+            yield causes.invalid(f"{at}.admissionReviewVersions", versions, text)
+        seconds = hook.get("timeoutSeconds")
+        if seconds is not None and not 1 <= seconds <= 30:
+            yield causes.invalid(
+                f"{at}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds"
+            )
+        yield from causes.one_of(hook, at, "failurePolicy", ("Fail", "Ignore"))
+        yield from causes.one_of(hook, at, "matchPolicy", ("Equivalent", "Exact"))
+        yield from _client(section(hook, "clientConfig"), f"{at}.clientConfig")
+        for number, condition in enumerate(objects(hook, "matchConditions")):
+            problem = syntax_error(str(condition.get("expression") or ""))
+            if problem:
+                where = f"{at}.matchConditions[{number}].expression"
+                yield causes.invalid(where, condition.get("expression"), problem)
+
+
+def _side_effects(hook: Object, at: str) -> Iterator[Cause]:
+    if hook.get("sideEffects") is None:
+        yield causes.required(f"{at}.sideEffects", "must specify one of None, NoneOnDryRun")
+    elif hook["sideEffects"] not in ("None", "NoneOnDryRun"):
+        yield causes.unsupported(f"{at}.sideEffects", hook["sideEffects"], ("None", "NoneOnDryRun"))
+
+
+def _client(config: Object, at: str) -> Iterator[Cause]:
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        yield causes.required(at, "exactly one of url or service is required")
+    elif url is not None:
+        parts = urlsplit(str(url))
+        if parts.scheme != "https":
+            text = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+            yield causes.invalid(f"{at}.url", url, text)
+        if not parts.hostname:
+            yield causes.invalid(
+                f"{at}.url", url, "host must be specified; desired format: https://host[/path]"
+            )
+    else:
+        for field in ("name", "namespace"):
+            if not section(config, "service").get(field):
+                yield causes.required(f"{at}.service.{field}", f"service {field} is required")
 
 
 def _row(obj: Object, now: float) -> list[Any]:

@@ -1,0 +1,112 @@
+"""Where the `clientConfig` of a webhook leads: a URL, or a port of a pod behind a Service."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from urllib.parse import urlsplit
+
+from trainshed.cluster.apiserver.core import Core
+from trainshed.cluster.backend import ByteStream
+from trainshed.cluster.store import keys
+from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.objects import Object, is_terminating, objects, section, spec_of
+from trainshed.kube.meta.pods import is_ready, port_named
+from trainshed.kube.meta.resources import PODS, SERVICES
+from trainshed.kube.meta.selectors import LabelSelector
+
+
+class Socket:
+    """A TCP connection as a byte stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        return await self._reader.read(64 * 1024)
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def write_eof(self) -> None:
+        self._writer.write_eof()
+
+    async def close(self) -> None:
+        self._writer.close()
+
+
+def address(config: Object) -> str:
+    """Return the URL that a configuration means, for messages."""
+    if config.get("url"):
+        return str(config["url"])
+    service = section(config, "service")
+    path = str(service.get("path") or "/")
+    host = f"{service.get('name')}.{service.get('namespace')}.svc"
+    return f"https://{host}:{service.get('port', 443)}{path if path.startswith('/') else '/' + path}"
+
+
+async def call(core: Core, config: Object, body: bytes, seconds: float) -> bytes:
+    """POST JSON to where a `clientConfig` leads; return the body of the answer.
+
+    Raises:
+        ConnectionError: it cannot be reached, takes too long, or answers with anything but 200. The text says why.
+    """
+    from trainshed.cluster.apiserver.outgoing import CallFailed, context, post
+
+    url = urlsplit(address(config))
+    stream: ByteStream | None = None
+    try:
+        async with asyncio.timeout(seconds):
+            trust = context(base64.b64decode(config.get("caBundle") or ""))
+            stream = await _connect(core, config)
+            path = url.path or "/"
+            target = f"{path}?{url.query}" if url.query else path
+            return await post(stream, trust, url.hostname or "", target, body)
+    except TimeoutError as error:
+        raise ConnectionError(f'Post "{address(config)}": context deadline exceeded') from error
+    except (CallFailed, OSError, ApiError, binascii.Error) as error:
+        why = error.message if isinstance(error, ApiError) else str(error)
+        raise ConnectionError(f'Post "{address(config)}": {why or type(error).__name__}') from error
+    finally:
+        if stream is not None:
+            await stream.close()
+
+
+async def _connect(core: Core, config: Object) -> ByteStream:
+    if config.get("url"):
+        url = urlsplit(str(config["url"]))
+        return Socket(*await asyncio.open_connection(url.hostname, url.port or 443))
+    wanted = section(config, "service")
+    name, namespace = str(wanted.get("name")), str(wanted.get("namespace"))
+    stored = core.store.get(keys.of(SERVICES, namespace, name))
+    if stored is None:
+        raise OSError(f'service "{name}" not found')
+    service = spec_of(stored.obj)
+    number = int(wanted.get("port") or 443)
+    port = next((p for p in objects(service, "ports") if p.get("port") == number), None)
+    if port is None:
+        raise OSError(f'no service port {number} found for service "{name}"')
+    pod = _pod_behind(core, namespace, service)
+    if pod is None or core.backend is None:
+        raise OSError(f'no endpoints available for service "{name}"')
+    target = port.get("targetPort", number)
+    if not isinstance(target, int):
+        found = (port_named(container, str(target)) for container in objects(spec_of(pod), "containers"))
+        named = next((one for one in found if one is not None), None)
+        if named is None:
+            raise OSError(f'no port "{target}" in the pods of service "{name}"')
+        target = named
+    return await core.backend.port_forward(pod, target)
+
+
+def _pod_behind(core: Core, namespace: str, service: Object) -> Object | None:
+    selector = section(service, "selector")
+    if not selector:
+        return None
+    chosen = LabelSelector.from_labels(selector)
+    for stored in core.store.list(keys.under(PODS, namespace))[0]:
+        if chosen.matches(stored.labels) and is_ready(stored.obj) and not is_terminating(stored.obj):
+            return stored.obj
+    return None
