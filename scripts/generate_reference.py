@@ -176,7 +176,7 @@ def api_page() -> str:
         "- `proxy` of pods, services and nodes is listed by discovery, as clients expect, and answers 501.",
         "- What the training operator's webhook would refuse, the API server refuses itself, also where no webhook is"
         " configured.",
-        "- API aggregation (`APIService`), audit, and admission policies in CEL.",
+        "- API aggregation (`APIService`), audit.",
     ]) + "\n"  # fmt: skip
 
 

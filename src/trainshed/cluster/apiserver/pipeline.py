@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 
 from trainshed.cluster.apiserver import admission
-from trainshed.cluster.apiserver.admission import mutate_create, mutate_update, webhooks
+from trainshed.cluster.apiserver.admission import mutate_create, mutate_update, policies, webhooks
 from trainshed.cluster.apiserver.admission.escalation import check_grants
 from trainshed.cluster.apiserver.body import conformed
 from trainshed.cluster.apiserver.core import Call, Core
@@ -141,9 +141,10 @@ async def _through_webhooks(
 async def _ask_webhooks(
     core: Core, call: Call, obj: Object, old: Object | None, subresource: str, options: WriteOptions
 ) -> None:
-    if webhooks.exist(core, VALIDATINGWEBHOOKS):
+    if webhooks.exist(core, VALIDATINGWEBHOOKS) or policies.exist(core):
         dry_run = bool(options.dry_run)
         request = webhooks.asked(core, call, obj, old, subresource=subresource, dry_run=dry_run)
+        policies.check(core, call, request)
         await webhooks.validate(core, call, request)
 
 

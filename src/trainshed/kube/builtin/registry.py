@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from trainshed.kube.builtin.admissionregistration import (
     mutatingwebhookconfiguration,
+    validatingadmissionpolicy,
+    validatingadmissionpolicybinding,
     validatingwebhookconfiguration,
 )
 from trainshed.kube.builtin.apiextensions import customresourcedefinition
@@ -108,6 +110,8 @@ BUILTINS: tuple[Builtin, ...] = (
     csinode.KIND,
     storageclass.KIND,
     mutatingwebhookconfiguration.KIND,
+    validatingadmissionpolicy.KIND,
+    validatingadmissionpolicybinding.KIND,
     validatingwebhookconfiguration.KIND,
     customresourcedefinition.KIND,
     priorityclass.KIND,

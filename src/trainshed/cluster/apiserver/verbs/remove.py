@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from trainshed.cluster.apiserver import rendering
-from trainshed.cluster.apiserver.admission import webhooks
+from trainshed.cluster.apiserver.admission import policies, webhooks
 from trainshed.cluster.apiserver.admission.namespaces import UNDELETABLE
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import CLEANUP
@@ -64,14 +64,14 @@ async def delete_collection(core: Core, call: Call) -> Answer:
 
 
 def _asked(core: Core) -> bool:
-    return webhooks.exist(core, VALIDATINGWEBHOOKS)
+    return webhooks.exist(core, VALIDATINGWEBHOOKS) or policies.exist(core)
 
 
 async def _ask_webhooks(core: Core, call: Call, obj: Object, options: DeleteOptions) -> None:
     dry_run = bool(options.dry_run)
-    await webhooks.validate(
-        core, call, webhooks.asked(core, call, None, obj, subresource="", dry_run=dry_run)
-    )
+    request = webhooks.asked(core, call, None, obj, subresource="", dry_run=dry_run)
+    policies.check(core, call, request)
+    await webhooks.validate(core, call, request)
 
 
 def _warn(core: Core, call: Call, obj: Object) -> None:

@@ -28,6 +28,18 @@ def webhook_defaults(obj: Object) -> None:
             setdefault(service, "port", 443)
 
 
+def match_defaults(match: Object | None) -> None:
+    """Fill in what a policy or its binding says of the requests that it is for."""
+    if match is None:
+        return
+    setdefault(match, "matchPolicy", "Equivalent")
+    match.setdefault("namespaceSelector", {})
+    match.setdefault("objectSelector", {})
+    for field in ("resourceRules", "excludeResourceRules"):
+        for rule in match.get(field) or ():
+            setdefault(rule, "scope", "*")
+
+
 def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     """Yield what is wrong with a configuration that has its defaults."""
     seen: set[str] = set()

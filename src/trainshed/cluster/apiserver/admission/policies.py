@@ -1,0 +1,86 @@
+"""ValidatingAdmissionPolicy: requests are held to the CEL of policies, where their bindings say so."""
+
+from __future__ import annotations
+
+from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.store import keys
+from trainshed.kube.meta.errors import Cause, forbidden
+from trainshed.kube.meta.objects import Object, section, spec_of
+from trainshed.kube.meta.resources import (
+    NAMESPACES,
+    VALIDATINGADMISSIONPOLICIES,
+    VALIDATINGADMISSIONPOLICYBINDINGS,
+)
+from trainshed.kube.meta.selectors import LabelSelector
+from trainshed.kube.policy.admissionpolicies import CODES, Violation, applies, violations
+from trainshed.kube.policy.webhooks import Admitted
+
+_BINDINGS = keys.under(VALIDATINGADMISSIONPOLICYBINDINGS)
+
+
+def exist(core: Core) -> bool:
+    """Return whether there are any bindings."""
+    return bool(core.store.list(_BINDINGS)[0])
+
+
+def check(core: Core, call: Call, request: Admitted) -> None:
+    """Raise `ApiError` as a policy denies the request; warn where it only warns."""
+    for stored in core.store.list(_BINDINGS)[0]:
+        binding = stored.obj
+        found = core.store.get(
+            keys.of(VALIDATINGADMISSIONPOLICIES, None, spec_of(binding).get("policyName", ""))
+        )
+        if found is None or not applies(found.obj, binding, request):
+            continue
+        for violation in _violations(core, found.obj, binding, request):
+            if "Warn" in violation.actions:
+                call.request.warn(violation.warning())
+            if "Deny" in violation.actions:
+                raise _denied(call, request, violation)
+
+
+def _denied(call: Call, request: Admitted, violation: Violation) -> Exception:
+    resource = call.kind.resource
+    text = violation.denial()
+    error = forbidden(resource.plural, resource.group, request.name, text)
+    error.code, error.reason = CODES.get(violation.reason, 422), violation.reason
+    error.details["causes"] = [{"message": text}]
+    error.causes = (Cause("", text),)
+    return error
+
+
+def _violations(core: Core, policy: Object, binding: Object, request: Admitted) -> list[Violation]:
+    namespace = core.store.get(keys.of(NAMESPACES, None, request.namespace)) if request.namespace else None
+    home = None if namespace is None else namespace.obj
+    reference = section(spec_of(binding), "paramRef")
+    if not section(spec_of(policy), "paramKind") or not reference:
+        return violations(policy, binding, request, None, home)
+    found = _params(core, section(spec_of(policy), "paramKind"), reference, request.namespace)
+    if not found and reference.get("parameterNotFoundAction") != "Allow":
+        actions = tuple(spec_of(binding).get("validationActions") or ())
+        text = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
+        return [Violation(policy["metadata"]["name"], binding["metadata"]["name"], text, "Invalid", actions)]
+    return [one for params in found for one in violations(policy, binding, request, params, home)]
+
+
+def _params(core: Core, kind: Object, reference: Object, namespace: str) -> list[Object]:
+    """Return the parameters that a binding names: of its own namespace, or of the request's."""
+    info = next(
+        (
+            info
+            for info in core.kinds.registry
+            if info.resource.api_version == kind.get("apiVersion") and info.resource.kind == kind.get("kind")
+        ),
+        None,
+    )
+    if info is None:
+        return []
+    served = core.kinds.of(info.resource)
+    home = (reference.get("namespace") or namespace or None) if info.resource.namespaced else None
+    if info.resource.namespaced and home is None:
+        return []
+    if reference.get("name"):
+        stored = core.store.get(served.key(home, reference["name"]))
+        return [] if stored is None else [served.view(stored)]
+    chosen = LabelSelector.from_object(reference.get("selector") or {})
+    return [served.view(s) for s in core.store.list(served.prefix(home))[0] if chosen.matches(s.labels)]

@@ -1,0 +1,56 @@
+"""ValidatingAdmissionPolicyBindings: where a policy holds, with which parameters, and what a violation leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainshed.kube.builtin.kind import Builtin, row
+from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
+from trainshed.kube.builtin.parts.webhooks import match_defaults
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object, name_of, section, spec_of
+from trainshed.kube.meta.resources import VALIDATINGADMISSIONPOLICYBINDINGS
+
+_ACTIONS = ("Audit", "Deny", "Warn")
+
+
+def _defaults(obj: Object) -> None:
+    match_defaults(spec_of(obj).get("matchResources"))
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    spec = spec_of(obj)
+    if not spec.get("policyName"):
+        yield causes.required("spec.policyName")
+    actions = spec.get("validationActions") or []
+    if not actions:
+        yield causes.required("spec.validationActions", "at least one validation action is required")
+    for index, action in enumerate(actions):
+        if action not in _ACTIONS:
+            yield causes.unsupported(f"spec.validationActions[{index}]", action, _ACTIONS)
+    if "Deny" in actions and "Warn" in actions:
+        text = "must not contain both Deny and Warn (repeating the same validation failure information in the API"
+        yield causes.invalid(
+            "spec.validationActions", actions, f"{text} response and headers serves no purpose)"
+        )
+    reference = section(spec, "paramRef")
+    if reference and bool(reference.get("name")) == (reference.get("selector") is not None):
+        yield causes.required("spec.paramRef", "one of name or selector must be specified")
+
+
+def _row(obj: Object, now: float) -> list[Any]:
+    reference = section(spec_of(obj), "paramRef")
+    where = f"{reference['namespace']}/" if reference.get("namespace") else "*/"
+    shown = f"{where}{reference.get('name', '')}" if reference else UNSET
+    return [name_of(obj), spec_of(obj).get("policyName", ""), shown, age(obj, now)]
+
+
+KIND = Builtin(
+    info=row(VALIDATINGADMISSIONPOLICYBINDINGS, categories=("api-extensions",), generation=True),
+    does="says where a policy holds, with which parameters, and what a violation leads to",
+    defaults=_defaults,
+    check=_check,
+    columns=Columns(define("Name, PolicyName, ParamRef, Age"), _row),
+)

@@ -1,0 +1,133 @@
+"""ValidatingAdmissionPolicies: which of them a request concerns, and what is wrong with it. Pure.
+
+Source: "Validating Admission Policy" in the Kubernetes documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
+from trainshed.kube.policy.webhooks import Admitted, request_of, rule_matches, selected
+from trainshed.kube.schema.cel import run
+
+CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """What a policy has against a request."""
+
+    policy: str
+    binding: str
+    message: str
+    reason: str
+    actions: tuple[str, ...]
+
+    def denial(self) -> str:
+        """Return the text of a refusal."""
+        return f"ValidatingAdmissionPolicy '{self.policy}' with binding '{self.binding}' denied request: {self.message}"
+
+    def warning(self) -> str:
+        """Return the text of a warning."""
+        who = f"ValidatingAdmissionPolicy '{self.policy}' with binding '{self.binding}'"
+        return f"Validation failed for {who}: {self.message}"
+
+
+def applies(policy: Object, binding: Object, asked: Admitted) -> bool:
+    """Return whether a binding brings its policy to bear on a request; match conditions are another matter."""
+    if asked.resource.group == "admissionregistration.k8s.io":
+        return False
+    if not _chosen(section(spec_of(policy), "matchConstraints"), asked):
+        return False
+    narrowed = section(spec_of(binding), "matchResources")
+    return not narrowed or _chosen(narrowed, asked)
+
+
+def _chosen(match: Object, asked: Admitted) -> bool:
+    policy = match.get("matchPolicy")
+
+    def named(field: str) -> bool:
+        return any(_rule(rule, asked, policy) for rule in objects(match, field))
+
+    if match.get("resourceRules") and not named("resourceRules"):
+        return False
+    return not named("excludeResourceRules") and selected(match, asked)
+
+
+def _rule(rule: Object, asked: Admitted, policy: object) -> bool:
+    names = rule.get("resourceNames") or ()
+    return rule_matches(rule, asked, policy) and (not names or asked.name in names)
+
+
+def violations(
+    policy: Object, binding: Object, asked: Admitted, params: Object | None, namespace: Object | None
+) -> list[Violation]:
+    """Return what a policy that applies has against the request."""
+    spec = spec_of(policy)
+    variables: dict[str, Any] = {
+        "object": asked.object,
+        "oldObject": asked.old,
+        "request": request_of(asked, ""),
+        "params": params,
+        "namespaceObject": namespace,
+        "variables": {},
+    }
+
+    def violation(message: str, reason: object = "Invalid") -> Violation:
+        actions = tuple(spec_of(binding).get("validationActions") or ())
+        return Violation(name_of(policy), name_of(binding), message, str(reason or "Invalid"), actions)
+
+    strict = spec.get("failurePolicy") != "Ignore"
+    try:
+        if not _conditions_hold(objects(spec, "matchConditions"), variables):
+            return []
+    except ValueError as error:
+        return [violation(str(error))] if strict else []
+    _define(objects(spec, "variables"), variables)
+    out = []
+    for rule in objects(spec, "validations"):
+        expression = str(rule.get("expression", ""))
+        try:
+            if run(expression, variables) is not True:
+                out.append(violation(_message(rule, variables), rule.get("reason")))
+        except ValueError as error:
+            if strict:
+                out.append(violation(f"expression '{expression}' resulted in error: {error}"))
+    return out
+
+
+def _conditions_hold(conditions: Sequence[Object], variables: dict[str, Any]) -> bool:
+    failed = ""
+    for condition in conditions:
+        try:
+            if run(str(condition.get("expression", "")), variables) is not True:
+                return False
+        except ValueError as error:
+            failed = f"match condition {condition.get('name')}: {error}"
+    if failed:
+        raise ValueError(failed)
+    return True
+
+
+def _define(declared: Sequence[Object], variables: dict[str, Any]) -> None:
+    """Compute the variables in order. One that has no value is missing: whoever names it fails, as upstream."""
+    known: dict[str, Any] = variables["variables"]
+    for variable in declared:
+        try:
+            known[str(variable.get("name"))] = run(str(variable.get("expression", "")), variables)
+        except ValueError:
+            continue
+
+
+def _message(rule: Mapping[str, Any], variables: dict[str, Any]) -> str:
+    if rule.get("messageExpression"):
+        try:
+            computed = run(str(rule["messageExpression"]), variables)
+        except ValueError:
+            computed = None
+        if isinstance(computed, str) and computed.strip() and "\n" not in computed:
+            return computed.strip()
+    return str(rule.get("message") or f"failed expression: {str(rule.get('expression', '')).strip()}")
