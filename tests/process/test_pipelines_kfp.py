@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
+from google.protobuf import json_format
 from kfp import components
+from kfp.pipeline_spec.pipeline_spec_pb2 import ExecutorOutput
 from typer.testing import CliRunner
 
 from tests.unit.notebook_builder import compiled
@@ -15,6 +19,9 @@ from tests.unit.test_pipelines_emit import EXAMPLES
 from trainshed.cli.main import app
 from trainshed.pipelines.emit import kfp
 from trainshed.pipelines.emit.options import Options
+from trainshed.pipelines.ir import program
+from trainshed.pipelines.runner.inside import Session
+from trainshed.pipelines.runner.program import Circumstances, Job, MetricsArtifact, Program
 
 NOTEBOOKS = Path(__file__).parents[2] / "examples/notebooks"
 
@@ -36,6 +43,34 @@ def test_kfps_own_loader_takes_the_output(name: str) -> None:
             for key, value in task.inputs.artifacts.items()
         }
         assert sources == {f"in_{i.name}": (i.step.replace("_", "-"), f"out_{i.output}") for i in step.inputs}
+
+
+def test_metrics_are_shown_by_an_artifact(tmp_path: Path) -> None:
+    """The runner is called as the component says, and KFP's own reader takes what it writes."""
+    made = example("parameters-and-metrics.ipynb").checked()
+    content = yaml.safe_load(kfp.emit(made, Options()))
+    component = content["components"]["comp-sum-matrix"]
+    schema = component["outputDefinitions"]["artifacts"]["trainshed_metrics"]["artifactType"]["schemaTitle"]
+    assert schema == "system.Metrics"
+    args = content["deploymentSpec"]["executors"][component["executorLabel"]]["container"]["args"]
+    values = {
+        "--metrics-artifact": "{{$.outputs.artifacts['trainshed_metrics'].path}}",
+        "--metrics-uri": "{{$.outputs.artifacts['trainshed_metrics'].uri}}",
+        "--metrics-name": "trainshed_metrics",
+        "--executor-output": "{{$.outputs.output_file}}",
+    }
+    assert {name: args[args.index(name) + 1] for name in values} == values
+    step = compiled(
+        ("step:a", "loss = 0.5\nsteps = 3"), ("pipeline-metrics", "print(loss)\nprint(steps)")
+    ).checked()
+    artifact = MetricsArtifact("m", "minio://b/m", str(tmp_path / "a/m"), str(tmp_path / "o/output.json"))
+    program_ = msgspec.convert(program(step.steps[0], ()), Program)
+    where = Circumstances(str(tmp_path / "data"), "r", metrics_artifact=artifact)
+    Session(Job(program_, where), {"loss": 0.5, "steps": 3}).finish()
+    written = json_format.Parse((tmp_path / "o/output.json").read_text(), ExecutorOutput())
+    (shown,) = written.artifacts["m"].artifacts
+    assert (shown.uri, dict(shown.metadata)) == ("minio://b/m", {"loss": 0.5, "steps": 3.0})
+    assert json.loads((tmp_path / "a/m").read_text()) == {"loss": 0.5, "steps": 3}
 
 
 @pytest.mark.parametrize("value", ['it\'s "quoted"', "line\nbreak", "back\\slash", "{{x}}", "ü"])

@@ -1,7 +1,8 @@
 """Kubeflow Pipelines v2, made with `kfp` itself.
 
-A step is a container component; each name that crosses is an artifact, each metric an output parameter. What the pod
-gets besides (claims, secrets, labels) cannot be said there; it is left out with a warning.
+A step is a container component; each name that crosses is an artifact, each metric an output parameter and a number of
+the step's metrics artifact. What the pod gets besides (claims, secrets, labels) cannot be said there; it is left out
+with a warning.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 _ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu")
 _LARGEST = 120 * 1024
 """Bytes of a program: it is one argument of a command, of which Linux takes 128 KiB."""
+_METRICS = "trainshed_metrics"
+"""The artifact in which a run shows what a step measured; its numbers are in the artifact's metadata."""
+_EXECUTOR_OUTPUT = "{{$.outputs.output_file}}"
+"""Stands for the file in which a container says what its artifacts' metadata are."""
 _WRITE_PROGRAM = 'printf %s "$0" > /tmp/trainshed-program.json && exec "$@"'
 """The program is the shell's `$0`; all that follows is the command."""
 
@@ -110,6 +115,8 @@ def _component(pipeline: Pipeline, step: Step, options: Options) -> Any:
         *(inspect.Parameter(f"out_{n}", kind, annotation=dsl.Output[dsl.Artifact]) for n in step.outputs),
         *(inspect.Parameter(_metric(m.key), kind, annotation=dsl.OutputPath(float)) for m in step.metrics),
     ]
+    if step.metrics:
+        parameters.append(inspect.Parameter(_METRICS, kind, annotation=dsl.Output[dsl.Metrics]))
     if step.settings.report:
         parameters.append(inspect.Parameter("report", kind, annotation=dsl.Output[dsl.HTML]))
 
@@ -127,6 +134,10 @@ def _component(pipeline: Pipeline, step: Step, options: Options) -> Any:
             args += ["--output", _joined(name, given[f"out_{name}"].path)]
         for metric in step.metrics:
             args += ["--result", _joined(metric.key, given[_metric(metric.key)])]
+        if step.metrics:
+            artifact = given[_METRICS]
+            args += ["--metrics-artifact", artifact.path, "--metrics-uri", artifact.uri]
+            args += ["--metrics-name", _METRICS, "--executor-output", _EXECUTOR_OUTPUT]
         if step.settings.report:
             args += ["--report", given["report"].path]
         return dsl.ContainerSpec(

@@ -15,7 +15,13 @@ from pathlib import Path
 import msgspec
 
 from trainshed.pipelines.runner import rendezvous
-from trainshed.pipelines.runner.program import Circumstances, Job, Program, parameter_value
+from trainshed.pipelines.runner.program import (
+    Circumstances,
+    Job,
+    MetricsArtifact,
+    Program,
+    parameter_value,
+)
 
 _MEETING = "rendezvous"
 _MEETING_SECONDS = 600.0
@@ -39,6 +45,13 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument(f"--{name}", action="append", default=[], help=what)
     made.add_argument("--results", help="directory for metrics, one file each")
     made.add_argument("--message", help="file for all metrics together, as a container's last words")
+    for name, what in (
+        ("artifact", "file of the metrics artifact of Kubeflow Pipelines"),
+        ("uri", "its address"),
+        ("name", "its name"),
+    ):
+        made.add_argument(f"--metrics-{name}", help=what)
+    made.add_argument("--executor-output", help="file in which a container describes its artifacts")
     made.add_argument("--report", help="file for the HTML page")
     made.add_argument("--work", help="directory in which the step's code runs; made if absent")
     made.add_argument("--trust-data", action="store_true", help="load pickles of other runs")
@@ -103,6 +116,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results=pairs["result"],
         results_folder=given.results,
         message=given.message,
+        metrics_artifact=MetricsArtifact(
+            given.metrics_name, given.metrics_uri, given.metrics_artifact, given.executor_output
+        )
+        if given.metrics_artifact
+        else None,
         saves=own == 0,
         trusted=given.trust_data,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from trainshed.pipelines.runner import store
-from trainshed.pipelines.runner.program import Job, parameter_value
+from trainshed.pipelines.runner.program import Job, MetricsArtifact, parameter_value
 from trainshed.pipelines.runner.values import backends
 
 
@@ -82,6 +82,7 @@ class Session:
     def _write_metrics(self) -> None:
         where = self._circumstances
         words = []
+        numbers_: dict[str, float | int] = {}
         for metric in self._program.metrics:
             value = self._names.get(metric.variable)
             number = _number(value)
@@ -96,9 +97,21 @@ class Session:
             for file in files:
                 Path(file).parent.mkdir(parents=True, exist_ok=True)
                 Path(file).write_text(text)
+            numbers_[metric.key] = number
             words.append({"key": metric.key, "value": text, "type": 1})
+        if where.metrics_artifact is not None:
+            _describe(where.metrics_artifact, numbers_)
         if where.message is not None and words:
             Path(where.message).write_text(json.dumps(words))
+
+
+def _describe(artifact: MetricsArtifact, numbers_: dict[str, float | int]) -> None:
+    """Write the artifact's file, and its metadata in the form of KFP's ExecutorOutput."""
+    one = {"name": artifact.name, "uri": artifact.uri, "metadata": numbers_}
+    described = {"artifacts": {artifact.name: {"artifacts": [one]}}}
+    for file, content in ((artifact.path, numbers_), (artifact.executor_output, described)):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_text(json.dumps(content))
 
 
 def _number(value: Any) -> float | int | None:

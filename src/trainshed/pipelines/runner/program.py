@@ -64,6 +64,18 @@ class Program(msgspec.Struct, frozen=True):
     report: bool = True
 
 
+class MetricsArtifact(msgspec.Struct, frozen=True):
+    """The artifact of Kubeflow Pipelines that shows a step's metrics.
+
+    `path` is the artifact's file, `executor_output` the one in which a container describes its artifacts.
+    """
+
+    name: str
+    uri: str
+    path: str
+    executor_output: str
+
+
 class Circumstances(msgspec.Struct, frozen=True):
     """Where this run's data lies and what its parameters are.
 
@@ -81,6 +93,7 @@ class Circumstances(msgspec.Struct, frozen=True):
     results_folder: str | None = None
     message: str | None = None
     """File for all metrics together, in the form of a container's last words."""
+    metrics_artifact: MetricsArtifact | None = None
     saves: bool = True
     trusted: bool = False
 
