@@ -14,8 +14,10 @@ import pytest
 import torch
 
 from trainshed.pipelines.runner import rendezvous, store
+from trainshed.pipelines.runner.execution import Outcome, Ran
 from trainshed.pipelines.runner.inside import Session
-from trainshed.pipelines.runner.program import Circumstances, Input, Job, Metric, Output, Program
+from trainshed.pipelines.runner.program import Block, Circumstances, Input, Job, Metric, Output, Program
+from trainshed.pipelines.runner.report import render
 from trainshed.pipelines.runner.values import backends
 
 
@@ -200,6 +202,26 @@ def test_all_inputs_that_are_missing_are_named(tmp_path: Path) -> None:
     with pytest.raises(store.DataError) as caught:
         Session(Job(program, Circumstances(str(tmp_path), "r")), {}).load()
     assert len(str(caught.value).splitlines()) == 2
+
+
+def test_everything_in_a_report_but_html_is_escaped() -> None:
+    outputs = [
+        {"output_type": "stream", "name": "stdout", "text": "<b>said</b>"},
+        {"output_type": "error", "traceback": ["<i>"]},
+        {"output_type": "display_data", "data": {"text/html": "<table>", "text/plain": "x"}},
+        {"output_type": "display_data", "data": {"image/png": "QUJD", "text/plain": "<svg>"}},
+    ]
+    page = render("a<b", Outcome((Ran(Block("x < 1", cell=2), outputs),), "wrong: <p>"))
+    for escaped in (
+        "a&lt;b",
+        "x &lt; 1",
+        "&lt;b&gt;said",
+        "&lt;i&gt;",
+        "wrong: &lt;p&gt;",
+        "alt='&lt;svg&gt;'",
+    ):
+        assert escaped in page
+    assert "sandbox='allow-scripts' srcdoc='&lt;table&gt;'" in page, "HTML runs in a frame of its own"
 
 
 def test_a_worker_does_not_wait_for_ever(tmp_path: Path) -> None:

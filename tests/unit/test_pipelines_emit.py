@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -255,6 +255,45 @@ def test_volumes_settings_and_environment() -> None:
     ]
     assert step["computeResources"] == {"requests": {"cpu": "1"}}
     assert {"name": "raw", "persistentVolumeClaim": {"claimName": "raw"}} in task["taskSpec"]["volumes"]
+
+
+@pytest.mark.parametrize(("api", "field"), [("v1", "podTemplate"), ("v1beta1", "taskPodTemplate")])
+def test_where_a_step_may_run(api: Literal["v1", "v1beta1"], field: str) -> None:
+    tags = "toleration:gpu=yes:NoSchedule toleration:spot pull-secret:registry"
+    cells: list[Cell] = [
+        (f"step:a {tags}", "x = 1"),
+        (f"step:b prev:a distribute:JAX numWorkers:2 {tags}", "y = x"),
+    ]
+    (found,) = tekton.emit(compiled(*cells, security_context={"run_as_user": 5}).checked(), Options(api))
+    fields = {
+        "tolerations": [
+            {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
+            {"key": "spot", "operator": "Exists"},
+        ],
+        "imagePullSecrets": [{"name": "registry"}],
+    }
+    own = {"securityContext": {"runAsUser": 5}, **fields}
+    assert found["spec"]["taskRunSpecs"] == [{"pipelineTaskName": "a", field: own}]
+    job = tasks(found)["b"]["taskSpec"]["spec"]["job"]
+    assert fields.items() <= job["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"].items()
+
+
+def test_a_working_directory_is_that_of_the_volume_that_has_it() -> None:
+    volumes = [{"name": "data", "mount_point": "/data", "type": "pvc"}]
+    for directory, expected in (("/data/w", "/data/w"), ("/data", "/data"), ("/database/w", None)):
+        made = compiled(("step:a", "x = 1"), abs_working_dir=directory, volumes=volumes).checked()
+        (step,) = tasks(run(made))["a"]["taskSpec"]["steps"]
+        assert step.get("workingDir") == expected
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_steps_ask_for_no_root_and_mount_under_own_paths(name: str) -> None:
+    found = run(pipeline(name))
+    assert "securityContext" not in msgspec.json.encode(found).decode()
+    for task in tasks(found).values():
+        for step in task["taskSpec"].get("steps", ()):
+            assert {m["mountPath"] for m in step["volumeMounts"]} == {"/trainshed/program"}
+            assert {w["mountPath"] for w in task["taskSpec"]["workspaces"]} == {"/trainshed/data"}
 
 
 def test_programs_are_plain_json() -> None:

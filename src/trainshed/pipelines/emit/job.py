@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainshed.pipelines.emit.options import Options
-from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, pod_volumes
+from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, placement, pod_volumes
 from trainshed.pipelines.emit.program import RUNNER, program_text
 from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.steps import Distribution, resource_name
@@ -83,7 +83,7 @@ def _job(
                 PROGRAM_ANNOTATION: program_text(pipeline, step),
             },
         },
-        "spec": {"containers": [made], "volumes": volumes},
+        "spec": {"containers": [made], "volumes": volumes, **placement(step)},
     }
     spec: Object = {"runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0}}
     if strategy.torchrun:

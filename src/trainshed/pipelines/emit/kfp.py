@@ -68,6 +68,8 @@ def limits(pipeline: Pipeline) -> list[Diagnostic]:
             "annotations": settings.annotations,
             "secrets": settings.secrets,
             "a timeout": settings.timeout,
+            "tolerations": settings.tolerations,
+            "pull secrets": settings.pull_secrets,
             "several workers": step.distribution,
             **{
                 f"the limit {name}": name

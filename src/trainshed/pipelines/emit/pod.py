@@ -79,6 +79,23 @@ def container(
     return made
 
 
+def placement(step: Step) -> dict[str, Any]:
+    """Return the fields of the step's pod that say where it may run and with what its image is pulled."""
+    made: dict[str, Any] = {}
+    if step.settings.tolerations:
+        made["tolerations"] = [
+            {
+                "key": t.key,
+                **({"operator": "Equal", "value": t.value} if t.value else {"operator": "Exists"}),
+                **({"effect": t.effect} if t.effect else {}),
+            }
+            for t in step.settings.tolerations
+        ]
+    if step.settings.pull_secrets:
+        made["imagePullSecrets"] = [{"name": name} for name in step.settings.pull_secrets]
+    return made
+
+
 def pod_volumes(pipeline: Pipeline) -> list[dict[str, Any]]:
     """Return the volumes of the program and of existing claims."""
     field = f"metadata.annotations['{PROGRAM_ANNOTATION}']"

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainshed.pipelines.emit.job import DATA_PATH, distributed_step
 from trainshed.pipelines.emit.options import Options
-from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, pod_volumes
+from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, placement, pod_volumes
 from trainshed.pipelines.emit.program import RUNNER, is_exposed, parameter_text, program_text
 from trainshed.pipelines.expansion import worker_of
 from trainshed.pipelines.ir import Pipeline, Step
@@ -21,6 +21,7 @@ from trainshed.pipelines.notebook.steps import resource_name
 Object = dict[str, Any]
 
 DATA = "data"
+_POD_TEMPLATE = {"v1": "podTemplate", "v1beta1": "taskPodTemplate"}
 RUN_PARAMETER = "trainshed-run"
 """The parameter of each task that holds the run's name."""
 
@@ -75,6 +76,14 @@ def _run_spec(pipeline: Pipeline, options: Options) -> Object:
         template["podTemplate"] = {"securityContext": {k: v for k, v in security.items() if v is not None}}
     if template:
         spec.update(template if options.api == "v1beta1" else {"taskRunTemplate": template})
+    per_task = [
+        {"pipelineTaskName": name, _POD_TEMPLATE[options.api]: {**template.get("podTemplate", {}), **placed}}
+        for step in pipeline.steps
+        if (placed := placement(step)) and (step.distribution is None or options.workers_as_tasks)
+        for name in _task_names(step, options)
+    ]
+    if per_task:
+        spec["taskRunSpecs"] = per_task
     spec["workspaces"] = [
         {
             "name": DATA,

@@ -29,6 +29,8 @@ _DEFAULTS = (
     "report",
     "retries",
     "timeout",
+    "toleration",
+    "pull-secret",
 )
 """Forms of tag that `steps_defaults` may have."""
 
@@ -54,6 +56,14 @@ class SecretVariable(msgspec.Struct, frozen=True):
     key: str
 
 
+class Toleration(msgspec.Struct, frozen=True):
+    """A taint that the pod tolerates; an empty value or effect stands for any."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
 class StepSettings(msgspec.Struct, frozen=True):
     """How the pod of a step is set up."""
 
@@ -68,6 +78,8 @@ class StepSettings(msgspec.Struct, frozen=True):
     report: bool = True
     retries: int = 0
     timeout: str | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    pull_secrets: tuple[str, ...] = ()
 
 
 class DraftStep(msgspec.Struct, frozen=True):
@@ -271,9 +283,15 @@ def step_settings(said: Iterable[Said]) -> StepSettings:
     """Return what tags say about a step's pod. Of two that contradict each other the later holds."""
     groups: dict[str, dict[str, str]] = {"label": {}, "annotation": {}, "limit": {}, "request": {}, "env": {}}
     secrets: dict[str, SecretVariable] = {}
+    tolerations: list[Toleration] = []
+    pull_secrets: list[str] = []
     last: dict[str, str] = {}
     for one in said:
-        if one.name in groups:
+        if one.name == "toleration":
+            tolerations.append(Toleration(*one.args))
+        elif one.name == "pull-secret":
+            pull_secrets.append(one.args[0])
+        elif one.name in groups:
             groups[one.name][one.args[0]] = one.args[1]
         elif one.name == "secret":
             secrets[one.args[2]] = SecretVariable(one.args[2], one.args[0], one.args[1])
@@ -291,6 +309,8 @@ def step_settings(said: Iterable[Said]) -> StepSettings:
         report=last.get("report") != "disabled",
         retries=int(last.get("retries", "0")),
         timeout=last.get("timeout"),
+        tolerations=tuple(dict.fromkeys(tolerations)),
+        pull_secrets=tuple(dict.fromkeys(pull_secrets)),
     )
 
 

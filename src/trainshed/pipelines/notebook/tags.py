@@ -2,7 +2,7 @@
 
 Spellings are those of Kale 0.7 (`block:`), of Kale 2 (`image:`, `cache:`, `report:`, `secret:`, `notebook:`), of the
 fork with distributed steps (`distribute:`, `numWorkers:`), and ours (`nprocPerNode:`, `retries:`, `timeout:`, `env:`,
-`request:`).
+`request:`, `toleration:`, `pull-secret:`).
 """
 
 from __future__ import annotations
@@ -144,6 +144,22 @@ TAGS: tuple[Tag, ...] = (
         "timeout:DURATION",
         r"timeout:((?:[0-9]+[hms])+)",
         "How long the step may take: `1h30m`.",
+        _OURS,
+        step=True,
+    ),
+    _tag(
+        "toleration",
+        "toleration:KEY=VALUE:EFFECT",
+        rf"toleration:({_KEY})(?:=({_SEGMENT}))?(?::(NoSchedule|PreferNoSchedule|NoExecute))?",
+        "The pod may run on nodes with this taint; without value or effect, with any.",
+        _OURS,
+        step=True,
+    ),
+    _tag(
+        "pull-secret",
+        "pull-secret:NAME",
+        rf"pull-secret:({_DNS}(?:\.{_DNS})*)",
+        "A Secret with which the image is pulled.",
         _OURS,
         step=True,
     ),
