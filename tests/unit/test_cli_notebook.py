@@ -86,6 +86,45 @@ def test_what_is_no_notebook(command: str, text: str, words: str, tmp_path: Path
     assert words in stdout + stderr
 
 
+CYCLE = [("step:a prev:b", "x = 1"), ("step:b prev:a", "y = 1")]
+
+
+@pytest.mark.parametrize("command", ["check", "compile", "run"])
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (CYCLE, "error NB105: steps wait for one another"),
+        ([("step:a", "x = 1"), ("step:b prev:b", "y = 1")], "error NB105: step b waits for itself"),
+        ([("step:a nonsense:1", "x = 1")], "error NB101: unrecognized tag: nonsense:1"),
+        ([("step:a", "x = 1"), ("step:_a", "y = 1")], "error NB106"),
+        ([("step:" + "a" * 60, "x = 1")], "error NB107"),
+        ([("step:a", "x = = 1")], "error NB301: invalid syntax"),
+        ([("step:a", "x = 1"), ("step:b", "print(x)")], "error NB201: x is defined in step a"),
+    ],
+)
+def test_bad_input_is_a_finding_with_a_place(
+    command: str, cells: list[Cell], words: str, tmp_path: Path
+) -> None:
+    """Exit code 1, the cell, no stack trace, and no cluster is started for it."""
+    file = tmp_path / "wrong.ipynb"
+    file.write_bytes(content(*cells))
+    code, stdout, stderr = run(command, file)
+    assert code == 1
+    said = stdout + stderr
+    assert words in " ".join(said.split())
+    assert "cell" in said
+    assert "Traceback" not in said
+
+
+def test_three_hundred_cells_are_checked(tmp_path: Path) -> None:
+    cells: list[Cell] = [("step:s0", "x0 = 0")]
+    cells += [(f"step:s{i} prev:s{i - 1}", f"x{i} = x{i - 1} + 1") for i in range(1, 300)]
+    file = tmp_path / "long.ipynb"
+    file.write_bytes(content(*cells))
+    code, stdout, _ = run("check", file)
+    assert (code, "300 steps" in stdout) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

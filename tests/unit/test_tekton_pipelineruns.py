@@ -145,14 +145,22 @@ def test_a_matrix_is_a_run_for_each_combination_and_its_results_are_arrays() -> 
     assert list(it.children) == ["run-fan-0", "run-fan-1", "run-fan-2", "run-fan-3"]
     assert [[p["value"] for p in c["spec"]["params"]] for c in it.children.values()] == [
         ["l", "1"],
-        ["l", "2"],
         ["m", "1"],
+        ["l", "2"],
         ["m", "2"],
-    ]
+    ], "the first parameter changes fastest"
     for index in range(4):
         it.end("fan", results={"r": str(index)}, run=f"run-fan-{index}")
     it.settle()
     assert it.children["run-b"]["spec"]["params"][0]["value"] == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("field", ["pipelineSpec", "pipelineRef"])
+def test_a_pipeline_in_a_pipeline_is_refused(field: str) -> None:
+    it = world({"name": "child", field: {"name": "p"}})
+    it.step()
+    assert reason(it.run) == ("False", "PipelineValidationFailed")
+    assert "a pipeline in a pipeline" in it.run["status"]["conditions"][0]["message"]
 
 
 def test_include_adds_to_what_fits_and_else_is_a_run_of_its_own() -> None:

@@ -256,6 +256,15 @@ def test_a_long_script_is_cut_into_arguments_that_linux_takes() -> None:
         ({"taskRef": {"resolver": "hub"}}, "TaskRunResolutionFailed", "resolver hub"),
         ({"taskSpec": {"steps": []}}, "TaskRunValidationFailed", "no steps"),
         ({"taskSpec": {"steps": [HELLO, HELLO]}}, "TaskRunValidationFailed", "more than once"),
+        *(
+            ({"taskSpec": {"steps": [{**HELLO, "script": s}]}}, "TaskRunValidationFailed", f"{s}: artifacts")
+            for s in (
+                "$(artifacts.path)",
+                "$(step.artifacts.path)",
+                "$(steps.a.outputs)",
+                "$(tasks.t.outputs.x)",
+            )
+        ),
         ({"taskSpec": {"steps": [HELLO], "params": [{"name": "p"}]}}, "TaskRunValidationFailed", "[p]"),
         ({"taskSpec": {"steps": [HELLO], "workspaces": [{"name": "w"}]}}, "TaskRunValidationFailed", '"w"'),
         (
@@ -306,8 +315,9 @@ def test_a_step_action_is_the_steps_program() -> None:
     assert it.pod["spec"]["containers"][0]["args"] == ["greet", "I", "$(steps.a.results.l[*])"]
 
 
-def test_a_workspace_that_one_step_asks_for_is_not_seen_by_others() -> None:
-    alone = {**HELLO, "workspaces": [{"name": "secret", "mountPath": "/only/here"}]}
+@pytest.mark.parametrize("field", ["mountPath", "mountpath"])
+def test_a_workspace_that_one_step_asks_for_is_not_seen_by_others(field: str) -> None:
+    alone = {**HELLO, "workspaces": [{"name": "secret", field: "/only/here"}]}
     it = world(
         alone,
         {"name": "b", "image": "x", "command": ["true"]},

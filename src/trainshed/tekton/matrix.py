@@ -21,10 +21,10 @@ def combinations(task: Object, scope: Scope) -> list[Combination]:
     for param in objects(matrix, "params"):
         value = as_value(replace(param.get("value"), scope))
         axes.append((str(param["name"]), value if isinstance(value, list) else [str(value)]))
+    # The first parameter changes fastest: results of the runs, in order, are an array that others index.
+    names, values = [n for n, _ in reversed(axes)], [v for _, v in reversed(axes)]
     found: list[Combination] = (
-        [dict(zip([n for n, _ in axes], values, strict=True)) for values in product(*(v for _, v in axes))]
-        if axes
-        else []
+        [dict(reversed([*zip(names, one, strict=True)])) for one in product(*values)] if axes else []
     )
     base = [dict(c) for c in found]
     for entry in objects(matrix, "include"):

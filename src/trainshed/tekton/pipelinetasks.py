@@ -80,6 +80,9 @@ def graph(spec: Object) -> dict[str, Node]:
 
 def _node(task: Object, final: bool, ordinary: set[str]) -> Node:
     name = str(task.get("name"))
+    if task.get("pipelineSpec") or task.get("pipelineRef"):
+        text = f'task "{name}": a pipeline in a pipeline (pipelineSpec, pipelineRef) is not served here'
+        raise GraphError("PipelineValidationFailed", text)
     if not (task.get("taskRef") or task.get("taskSpec")):
         raise GraphError("PipelineValidationFailed", f'task "{name}" has neither taskRef nor taskSpec')
     own = {key: value for key, value in task.items() if key != "taskSpec"}

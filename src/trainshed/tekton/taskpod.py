@@ -241,7 +241,9 @@ def _container(
         if workspace.volume is None or (workspace.name in only and workspace.name not in isolated):
             continue
         mount = workspace.mount
-        path = isolated.get(workspace.name, {}).get("mountPath")
+        asked = isolated.get(workspace.name, {})
+        # Tekton reads the names of fields in any case, and one of its examples relies on that.
+        path = asked.get("mountPath") or asked.get("mountpath")
         mounts.append({**mount, "mountPath": path} if path else mount)
     given = objects(step, "volumeMounts")
     taken = {m.get("mountPath") for m in given}

@@ -10,6 +10,7 @@ A pod that was seen and is gone has failed: nothing is run twice in one attempt.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -66,6 +67,12 @@ def pod_name(run: Object) -> str:
     """Return the name of the pod of the attempt that is on."""
     attempt = len(objects(status_of(run), "retriesStatus"))
     return child_name(name_of(run), f"-pod-retry{attempt}" if attempt else "-pod")
+
+
+_ARTIFACT = re.compile(
+    r"\$\((?:(?:step\.)?artifacts\.path|(?:steps|tasks)\.[^().]+\.(?:inputs|outputs)\b[^()]*)\)"
+)
+"""Variables of artifacts, in a step."""
 
 
 def decide(observed: Observed) -> Plan:
@@ -209,6 +216,11 @@ def _check(task: Object) -> None:
     for name in names:
         if names.count(name) > 1:
             raise Refused("TaskRunValidationFailed", f'step "{name}" is there more than once')
+    for index, step in enumerate(objects(task, "steps")):
+        found = _ARTIFACT.search(msgspec.json.encode(step).decode())
+        if found:
+            text = f'step "{step_name(step, index)}" refers to {found[0]}: artifacts are not served here'
+            raise Refused("TaskRunValidationFailed", text)
 
 
 def _begun(
