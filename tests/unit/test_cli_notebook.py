@@ -105,10 +105,10 @@ CYCLE = [("step:a prev:b", "x = 1"), ("step:b prev:a", "y = 1")]
 def test_bad_input_is_a_finding_with_a_place(
     command: str, cells: list[Cell], words: str, tmp_path: Path
 ) -> None:
-    """Exit code 1, the cell, no stack trace, and no cluster is started for it."""
+    """Exit code 1, the cell, no stack trace, and no cluster is asked."""
     file = tmp_path / "wrong.ipynb"
     file.write_bytes(content(*cells))
-    code, stdout, stderr = run(command, file)
+    code, stdout, stderr = run(command, file, *(["--kubeconfig", "/nowhere"] if command == "run" else []))
     assert code == 1
     said = stdout + stderr
     assert words in " ".join(said.split())
