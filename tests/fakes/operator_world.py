@@ -12,6 +12,7 @@ from trainshed.client.client import Client
 from trainshed.client.transport import Transport
 from trainshed.jobs.engine.model import DEFAULTS, OperatorOptions
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.podgroups import VOLCANO_PODGROUPS
 from trainshed.operator.manager import Operator
 from trainshed.testing.builders import JOB_KINDS
 
@@ -31,6 +32,7 @@ class World:
         self.api = FakeApi(now)
         self.kubelet = FakeKubelet(self.api, **kubelet)
         self._kubelet_task = asyncio.create_task(self.kubelet.run())
+        self._scheduler_task = asyncio.create_task(self._let_in())
         self._operator_task: asyncio.Task[None] | None = None
         self.operator: Operator | None = None
 
@@ -57,6 +59,15 @@ class World:
         if self.operator is not None:
             await self.kill()
         self._kubelet_task.cancel()
+        self._scheduler_task.cancel()
+
+    async def _let_in(self) -> None:
+        """Be Volcano's scheduler: a new PodGroup is let into its queue after a while."""
+        while self.options.gang_scheduler:
+            await asyncio.sleep(2.0)
+            for path, group in list(self.api.objects.items()):
+                if f"/{VOLCANO_PODGROUPS.api_version}/" in path and not group.get("status"):
+                    await self.api.put(path, status={"phase": "Inqueue"})
 
     @property
     def job(self) -> Object:

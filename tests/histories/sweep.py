@@ -22,7 +22,6 @@ from tests.fakes.scenarios import FAILS_AFTER, GRACE, SECONDS, Scenario, Shape
 from tests.fakes.virtual_time import run_virtual
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.objects import Object, uid_of
-from trainshed.kube.meta.podgroups import VOLCANO_PODGROUPS
 
 _PATIENCE = 900.0
 """Seconds of virtual time: longer than any backoff, deadline or wait of the operator's adds up to."""
@@ -101,7 +100,7 @@ async def _play(shape: Shape, scenario: Scenario, fault: Fault) -> Record:
         endless=shape.endless,
         grace=GRACE,
     )
-    others = [asyncio.create_task(_collect(world.api)), asyncio.create_task(_let_in(world.api))]
+    collector = asyncio.create_task(_collect(world.api))
     transport = FaultyTransport(world.api, fault)
     await world.start(transport)
     job = shape.job(scenario.policy, **scenario.run_policy)
@@ -132,19 +131,9 @@ async def _play(shape: Shape, scenario: Scenario, fault: Fault) -> Record:
         backward=tuple(said for statuses in _histories(world) for said in _backward(statuses)),
     )
     await world.close()
-    for other in others:
-        other.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    collector.cancel()
+    await asyncio.gather(collector, return_exceptions=True)
     return record
-
-
-async def _let_in(api: FakeApi) -> None:
-    """Be Volcano's scheduler: a new PodGroup is let into its queue after a while."""
-    while True:
-        await asyncio.sleep(2.0)
-        for path, group in list(api.objects.items()):
-            if f"/{VOLCANO_PODGROUPS.api_version}/" in path and not group.get("status"):
-                await api.put(path, status={"phase": "Inqueue"})
 
 
 async def _collect(api: FakeApi) -> None:

@@ -110,7 +110,8 @@ EACH_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
 def world_of(shape: Shape, seconds: float, failures: dict[str, int]) -> World:
-    return World(shape.kind, seconds=seconds, failures=failures, endless=shape.endless)
+    options = OperatorOptions(gang_scheduler=shape.gang)
+    return World(shape.kind, options, seconds=seconds, failures=failures, endless=shape.endless)
 
 
 def run_with(shape: Shape, lag: dict[str, float]) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
@@ -198,17 +199,18 @@ def test_converges_in_a_bad_world(seed: int, shape: Shape) -> None:
     run_virtual(main())
 
 
-def test_a_finished_job_from_an_old_list_is_not_run_again() -> None:
+@EACH_SHAPE
+def test_a_finished_job_from_an_old_list_is_not_run_again(shape: Shape) -> None:
     """A new process lists the job before it succeeded and the pods after they were cleaned up."""
 
     async def main() -> None:
-        world = World()
+        world = world_of(shape, 60.0, {})
         await world.start()
-        await world.api.put(f"{JOBS}/job", **make_job(cleanPodPolicy="All"))
+        await world.api.put(world.path, **shape.job("OnFailure", cleanPodPolicy="All"))
         await world.until("running", lambda: ("Running", "True") in conditions(world.job))
         old = world.job
         await world.until_succeeded()
-        await world.until("clean-up", lambda: not world.names("pods"))
+        await world.until("clean-up", lambda: not world.names("pods") and not world.names("podgroups"))
         await world.kill()
         created = len(world.api.created)
 
@@ -216,22 +218,22 @@ def test_a_finished_job_from_an_old_list_is_not_run_again() -> None:
             """The list of jobs is from back then, and the watch shows nothing for a minute."""
 
             def __init__(self) -> None:
-                super().__init__(world.api, {"pytorchjobs": 60.0})
+                super().__init__(world.api, {world.kind.plural: 60.0})
                 self.request = self._request
 
             async def _request(self, request: Request) -> Any:
                 current = world.job
-                if request.method == "GET" and request.path.endswith("/pytorchjobs"):
-                    world.api.objects[f"{JOBS}/job"] = old
+                if request.method == "GET" and request.path.endswith(f"/{world.kind.plural}"):
+                    world.api.objects[world.path] = old
                     try:
                         return await world.api.request(request)
                     finally:
-                        world.api.objects[f"{JOBS}/job"] = current
+                        world.api.objects[world.path] = current
                 return await world.api.request(request)
 
         await world.start(OldJobs())
         await asyncio.sleep(200)
-        again = [entry for entry in world.api.created[created:] if entry[0] == "pods"]
+        again = [entry for entry in world.api.created[created:] if entry[0] != "events"]
         assert again == [], "a finished training must not start again"
         await world.close()
 

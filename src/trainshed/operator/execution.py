@@ -8,7 +8,7 @@ state from which the next reconcile goes on:
     delete again  → NotFound, or Conflict as another object has the name; someone was faster, which is fine
     status again  → Conflict on resourceVersion when the view was old; reconcile again
 
-Before a plan creates anything, the job is read once more past the cache. A process that starts up, or takes
+Before a plan creates or applies anything, the job is read once more past the cache. A process that starts up, or takes
 over from another, may hold a job from before it succeeded and pods from after they were cleaned up; without
 the check it would run a finished training again.
 """
@@ -71,7 +71,7 @@ class Executor:
 
     async def execute(self, job: Object, plan: Plan) -> None:
         """Do all of `plan`; ApiError or TransportError at the first thing that fails, which ends its actions."""
-        if any(isinstance(action, Create) for action in plan.actions):
+        if any(isinstance(action, Create | Apply) for action in plan.actions):
             await self._check_current(job)
         act, tell = partial(self._act, job), partial(self._tell, job)
         refused: ApiError | None = None
