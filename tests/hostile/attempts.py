@@ -2,7 +2,8 @@
 
 They run in a pod each, by `escapes.py`, as Python with the standard library. `FACTS` is a dictionary of what an
 attacker might know of the machine: `marker` (a file in the state directory), `pid` (a process outside), `port` (where
-something listens on the machine's loopback), `abstract` (a socket's name).
+something listens on the machine's loopback), `port6` (where something listens on all of the machine's IPv6 addresses;
+0 where it has none), `link_local` (those of them that are link-local), `abstract` (a socket's name).
 """
 
 from __future__ import annotations
@@ -185,6 +186,33 @@ def link_down():
 attempt("takes its link down", link_down)
 """
 
+_SOCKETS6 = """
+def tcp(address):
+    host, _, scope = address.partition("%")
+    with socket.socket(socket.AF_INET6) as sock:
+        sock.settimeout(2)
+        sock.connect((host, FACTS["port6"], 0, int(scope or 0)))
+    return address
+def through_proxy(address):
+    with socket.create_connection(("10.88.0.1", 3128), timeout=2) as sock:
+        sock.sendall(f"CONNECT {address}:{FACTS['port6']} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n".encode())
+        answer = sock.recv(100)
+        if b" 200" not in answer.split(b"\\r\\n")[0]:
+            raise OSError(answer)
+    return address
+if FACTS["port6"]:
+    scopes = [index for index, _ in socket.if_nameindex()]
+    for address in ("::1", "::", "::ffff:127.0.0.1", "::ffff:10.88.0.1", *FACTS["link_local"]):
+        for scope in scopes if address.startswith("fe80") else (0,):
+            attempt("reaches the machine", tcp, f"{address}%{scope}")
+    for address in ("::1", "::", "0:0:0:0:0:0:0:1", "0000::0001", "::ffff:7f00:1", "::127.0.0.1",
+            "::ffff:169.254.169.254", "::1%lo", "::1%25lo", *FACTS["link_local"],
+            *(f"{each}%eth0" for each in FACTS["link_local"])):
+        attempt("reaches the machine by the proxy", through_proxy, f"[{address}]")
+    for name in ("localhost", "localhost.", "ip6-localhost", "ip6-loopback", "LOCALHOST"):
+        attempt("reaches the machine by the proxy", through_proxy, name)
+"""
+
 # Numbers on x86-64 and arm64; arguments are such that the kernel itself says something else than EPERM.
 _FILTERED = """
 column = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
@@ -265,6 +293,7 @@ ATTEMPTS = (
     Attempt("processes", _PROCESSES),
     Attempt("processes, unconfined", _PROCESSES, _TRUSTED),
     Attempt("sockets", _SOCKETS),
+    Attempt("sockets, IPv6", _SOCKETS6),
     Attempt("filtered calls", _FILTERED, joins=True),
     Attempt("filtered calls, another user", _FILTERED, _UNPRIVILEGED, joins=True),
     Attempt("calls that training needs", _NEEDED, joins=True),

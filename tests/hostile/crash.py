@@ -323,6 +323,12 @@ class Attack:
         try:
             while self.figures.points < self._points:
                 await self._point()
+                if self.figures.points % 25 == 0:
+                    print(
+                        f"crash: {self.figures.points} points, {self.figures.pods} pods",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 for task in (*work, load):
                     if task.done():
                         task.result()

@@ -199,6 +199,25 @@ def add_key() -> None:
         raise OSError("no key could be added to the session's keyring")
 
 
+def listen_on_ipv6() -> socket.socket | None:
+    """Return a listener on every IPv6 address of the machine, None where it has none."""
+    with contextlib.suppress(OSError):
+        return socket.create_server(("::", 0), family=socket.AF_INET6)
+    return None
+
+
+def link_local() -> list[str]:
+    """Return the machine's link-local addresses (proc(5), `if_inet6`)."""
+    with contextlib.suppress(OSError):
+        words = [line.split()[0] for line in Path("/proc/net/if_inet6").read_text().splitlines()]
+        return [
+            socket.inet_ntop(socket.AF_INET6, bytes.fromhex(word))
+            for word in words
+            if word.startswith("fe80")
+        ]
+    return []
+
+
 async def main(home: Path, seconds: float, attempts: list[dict[str, Any]]) -> None:
     """Run all of them at once, then the races; print the results."""
     add_key()
@@ -209,7 +228,10 @@ async def main(home: Path, seconds: float, attempts: list[dict[str, Any]]) -> No
     unix.bind("\0" + name)
     unix.listen()
     tcp = socket.create_server(("127.0.0.1", 0))
+    tcp6 = listen_on_ipv6()
     facts = {
+        "port6": tcp6.getsockname()[1] if tcp6 is not None else 0,
+        "link_local": link_local(),
         "marker": str(home / "marker"),
         "pid": os.getpid(),
         "port": tcp.getsockname()[1],
