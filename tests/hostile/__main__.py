@@ -1,7 +1,7 @@
 """The long runs: `python -m tests.hostile [escapes|leaks|crash|fuzz] [--pods N] [--points N] [--requests N]`.
 
 A line of figures per suite; the exit status is not 0 after the first violation. Takes root for the half of the escapes
-that is run as an ordinary user; without it the suite runs as whoever calls it. `--seed` repeats what crash and fuzz drew.
+that is run as an ordinary user; without it the suite runs as whoever calls it. `--seed` repeats a draw.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.e2e import api_process
+from trainshed.cluster.control.controlplane import SWITCH_SECONDS
 
 EVERY_SECONDS = 0.005
 NAMED_FROM_SECONDS = 0.05
@@ -61,6 +62,7 @@ def _busy(frame: FrameType) -> str:
 
 async def main(home: Path) -> None:
     """Serve until SIGTERM."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     watching = asyncio.create_task(Pauses().run())
     try:
         await api_process.main(home)

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -312,6 +313,29 @@ async def test_a_user_holds_so_many_bytes_of_bodies_and_no_more(
     await last.send(head.encode() + body + b'"}}')
     assert await last.status() == 201
     assert bodies.total() == 0
+
+
+async def test_one_long_body_of_a_user_is_worked_on_at_a_time_and_nobody_elses_waits() -> None:
+    bodies, release = http.Bodies(), threading.Event()
+    begun: list[str] = []
+
+    def work(name: str) -> None:
+        begun.append(name)
+        assert release.wait(SECONDS)
+
+    async def until_begun(*names: str) -> None:
+        async with asyncio.timeout(SECONDS):
+            while not set(names) <= set(begun):
+                await asyncio.sleep(0.01)
+
+    mine = [asyncio.create_task(bodies.in_turn("me", lambda n=n: work(f"mine {n}"))) for n in range(3)]  # type: ignore[misc]
+    await until_begun("mine 0")
+    other = asyncio.create_task(bodies.in_turn("another", lambda: work("another's")))
+    await until_begun("another's")
+    assert begun == ["mine 0", "another's"]
+    release.set()
+    await asyncio.gather(*mine, other)
+    assert sorted(begun) == ["another's", "mine 0", "mine 1", "mine 2"]
 
 
 def test_the_control_plane_opens_as_many_files_as_it_may() -> None:

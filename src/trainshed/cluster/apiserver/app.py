@@ -274,7 +274,7 @@ def _headers(request: Incoming, content_type: str, extra: Sequence[Header]) -> l
 
 
 async def _send_answer(request: Incoming, answer: Answer, send: Send) -> None:
-    body = await answer.encoded() if isinstance(answer, LateAnswer) else answer.body
+    body = await answer.encoded(request) if isinstance(answer, LateAnswer) else answer.body
     extra = list(answer.headers)
     if len(body) > GZIP_FROM_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
         if len(body) > _THREAD_GZIP_FROM_BYTES:

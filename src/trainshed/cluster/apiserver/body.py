@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 
 from trainshed.cluster.apiserver.core import Call
+from trainshed.cluster.apiserver.http import Incoming
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.objects import Object
@@ -51,20 +51,21 @@ async def _read(call: Call, kind: str, mode: Mode) -> tuple[Object, list[str]]:
     content_type = call.request.headers.get("content-type", "")
     if body_format(content_type) == "protobuf":
         return decode_protobuf(data), []
-    return await decoded(data, content_type, kind, find_duplicates=mode != "ignore")
+    return await decoded(call.request, data, content_type, kind, find_duplicates=mode != "ignore")
 
 
 async def decoded(
-    data: bytes, content_type: str, kind: str, *, find_duplicates: bool = True
+    request: Incoming, data: bytes, content_type: str, kind: str, *, find_duplicates: bool = True
 ) -> tuple[Object, list[str]]:
-    """Return the object in a body, and the paths of fields that it repeats. A long one keeps nobody else waiting.
+    """Return the object in a request's body, and the paths of fields that it repeats. A long one keeps no other user
+    waiting.
 
     Raises:
         ApiError: 400 for what cannot be decoded.
     """
     limit = _THREAD_YAML_FROM_BYTES if is_yaml(content_type) else _THREAD_JSON_FROM_BYTES
     decode = functools.partial(decode_body, data, content_type, kind=kind, find_duplicates=find_duplicates)
-    return decode() if len(data) < limit else await asyncio.to_thread(decode)
+    return decode() if len(data) < limit else await request.in_turn(decode)
 
 
 def typed(kind: ServedKind, obj: Object) -> Object:

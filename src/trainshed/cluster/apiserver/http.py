@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -26,15 +27,26 @@ MAX_WARNINGS = 50
 """Python's http.client refuses an answer with more than 100 headers, aiohttp one longer than 8,190 bytes."""
 _MAX_WARNING_CHARACTERS = 1_000
 
+Done = TypeVar("Done")
+
 encode_json = msgspec.json.Encoder().encode
 
 
 class Bodies:
-    """How many bytes of bodies are held for each user."""
+    """How many bytes of bodies are held for each user, and whose long one is being worked on."""
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = BODIES_OF_USER_BYTES if limit is None else limit
         self._held: dict[str, int] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def in_turn(self, user: str, work: Callable[[], Done]) -> Done:
+        """Return what `work` returns, called in a thread: one for each user at a time, so that nobody has them all."""
+        turn = self._turns.get(user)
+        if turn is None:
+            turn = self._turns[user] = asyncio.Lock()
+        async with turn:
+            return await asyncio.to_thread(work)
 
     def hold(self, user: str, size: int) -> None:
         """Count `size` more bytes. Raises `ApiError` 429 when they are too many; then nothing is counted."""
@@ -89,6 +101,12 @@ class Incoming:
     def charge(self, bodies: Bodies, user: str) -> None:
         """Have the body counted for `user` until `close`."""
         self._bodies, self._user = bodies, user
+
+    async def in_turn(self, work: Callable[[], Done]) -> Done:
+        """Return what `work` returns, which takes long: in a thread, after other such work of this user's."""
+        if self._bodies is None:
+            return await asyncio.to_thread(work)
+        return await self._bodies.in_turn(self._user, work)
 
     def close(self) -> None:
         """Let go of the body."""
@@ -216,9 +234,9 @@ class LateAnswer(Answer):
         super().__init__(content_type=content_type, status=status)
         self._encode = encode
 
-    async def encoded(self) -> bytes:
+    async def encoded(self, request: Incoming) -> bytes:
         """Return the body."""
-        return await asyncio.to_thread(self._encode)
+        return await request.in_turn(self._encode)
 
 
 class Streaming:

@@ -141,7 +141,7 @@ def _check_patch_options(content_type: str, options: PatchOptions) -> None:
 async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, subresource: str) -> Answer:
     """Server-side apply: merge into the object, or create it."""
     kind, name = call.kind, call.route.name
-    raw, duplicates = await decoded(data, "application/yaml", kind.resource.kind)
+    raw, duplicates = await decoded(call.request, data, "application/yaml", kind.resource.kind)
     applied = conformed(call, _applied(call, raw), options.unknown_fields, duplicates)
     check_name(call, applied, name)
     metadata = {**applied["metadata"], "name": name}

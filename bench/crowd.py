@@ -1,0 +1,174 @@
+"""How long others wait while clients misbehave: `python -m bench.crowd [SECONDS]`.
+
+A client of the API server reads and writes small objects, in turn, first alone and then beside each of: 16 clients that
+send bodies of 3 MiB one after the other; 400 request heads and 64 bodies that never end; 100 watches and 50 lists that
+nobody reads, while what they watch changes. A line each: median and 99th percentile of the client's requests, and the
+ratio to the same run's first line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import yaml
+from tests.hostile.fuzz import Peer
+from tests.hostile.fuzz_requests import Case
+
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+JSON = {"Content-Type": "application/json"}
+PAUSE_SECONDS = 0.01
+
+
+class Server:
+    """A server in a process of its own."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.port, self.token = port, token
+        self.context = ssl.create_default_context()
+        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
+
+    def peer(self) -> Peer:
+        return Peer(self.port, self.context)
+
+    async def opened(self, head: bytes) -> asyncio.StreamWriter:
+        """Return a connection on which something was sent, and from which nothing is read."""
+        _, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, limit=1024)
+        writer.write(head)
+        return writer
+
+    def head(self, method: str, path: str, length: int = 0) -> bytes:
+        lines = (f"{method} {path} HTTP/1.1", "host: x", f"authorization: Bearer {self.token}")
+        lines += ("content-type: application/json", f"content-length: {length}")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def asked(server: Server, seconds: float) -> list[float]:
+    """Return how long each request of an ordinary client took."""
+    peer, took, number = server.peer(), [], 0
+    obj = {"metadata": {"name": "small"}, "data": {"k": "v"}}
+    await peer.ask(Case("POST", CONFIGMAPS, JSON, json.dumps(obj).encode()).encode(server.token), "POST")
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        number += 1
+        merge = {"Content-Type": "application/merge-patch+json"}
+        patch = Case("PATCH", f"{CONFIGMAPS}/small", merge, b'{"data":{"k":"%d"}}' % number)
+        for case in (Case("GET", f"{CONFIGMAPS}/small"), patch):
+            began = time.monotonic()
+            reply = await peer.ask(case.encode(server.token), case.method)
+            took.append(time.monotonic() - began)
+            assert reply.status == 200, reply
+        await asyncio.sleep(PAUSE_SECONDS)
+    peer.close()
+    return took
+
+
+async def large_bodies(server: Server) -> None:
+    """Send what no right is needed for, without end."""
+    junk = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}, "metadata": {"annotations": {}}}
+    body = json.dumps(junk)[:-1].encode() + b',"junk":"' + b"x" * 3_145_000 + b'"}'
+
+    async def one() -> None:
+        peer = server.peer()
+        while True:
+            await peer.ask(Case("POST", REVIEWS, JSON, body).encode(server.token), "POST")
+
+    await asyncio.gather(*(one() for _ in range(16)))
+
+
+async def slow_senders(server: Server) -> None:
+    """Begin heads and bodies, and stay."""
+    heads = [await server.opened(b"GET /version HTTP/1.1\r\nx: y") for _ in range(400)]
+    body = server.head("POST", REVIEWS, 3_000_000) + b'{"spec":"' + b"x" * 500_000
+    bodies = [await server.opened(body) for _ in range(64)]
+    try:
+        await asyncio.Event().wait()
+    finally:
+        for writer in (*heads, *bodies):
+            writer.transport.abort()
+
+
+async def silent_readers(server: Server) -> None:
+    """Ask for watches and lists, read nothing, and change what is watched."""
+    peer = server.peer()
+    for number in range(20):
+        obj = {"metadata": {"name": f"large-{number}"}, "data": {"k": "x" * 200_000}}
+        case = Case("POST", CONFIGMAPS, JSON, json.dumps(obj).encode())
+        await peer.ask(case.encode(server.token), "POST")
+    asked_for = [server.head("GET", f"{CONFIGMAPS}?watch=1")] * 100 + [server.head("GET", CONFIGMAPS)] * 50
+    writers = [await server.opened(head) for head in asked_for]
+    for writer in writers:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+    try:
+        while True:
+            await peer.ask(Case("GET", "/version").encode(server.token), "GET")
+            await asyncio.sleep(PAUSE_SECONDS)
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+
+
+CROWDS: dict[str, Callable[[Server], Coroutine[None, None, None]]] = {
+    "16 clients with bodies of 3 MiB": large_bodies,
+    "400 heads and 64 bodies without end": slow_senders,
+    "100 watches and 50 lists unread": silent_readers,
+}
+
+
+async def main(seconds: float) -> None:
+    """Print a line for the client alone, and one for each crowd."""
+    with tempfile.TemporaryDirectory(prefix="trainshed-crowd-") as directory:
+        home = Path(directory) / "state"
+        command = [sys.executable, "-m", "tests.hostile.server", str(home)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            assert process.stdout is not None
+            await asyncio.to_thread(process.stdout.readline)
+            config = yaml.safe_load((home / "kubeconfig").read_text())
+            port = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+            server = Server(port, config["users"][0]["user"]["token"])
+            alone = await asked(server, seconds)
+            _tell("alone", alone, alone)
+            for name in CROWDS:
+                command = [sys.executable, "-m", "bench.crowd", "--crowd", name, str(port), server.token]
+                around = subprocess.Popen(command)
+                await asyncio.sleep(2)
+                _tell(name, await asked(server, seconds), alone)
+                around.kill()
+                around.wait()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _tell(name: str, took: list[float], alone: list[float]) -> None:
+    def quantiles(values: list[float]) -> tuple[float, float]:
+        return statistics.median(values) * 1000, statistics.quantiles(values, n=100)[98] * 1000
+
+    (median, late), (base, base_late) = quantiles(took), quantiles(alone)
+    ratio = f"{median / base:.1f} and {late / base_late:.1f} times as long"
+    print(f"{name}: median {median:.1f} ms, p99 {late:.1f} ms, {ratio}, n={len(took)}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("seconds", type=float, nargs="?", default=10.0)
+    parser.add_argument("--crowd", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.crowd:
+        name, port, token = arguments.crowd
+        asyncio.run(CROWDS[name](Server(int(port), token)))
+    else:
+        asyncio.run(main(arguments.seconds))
