@@ -1,9 +1,10 @@
 """What pods try, as programs that print a line for each thing that they got hold of: a contained one prints nothing.
 
 They run in a pod each, by `escapes.py`, as Python with the standard library. `FACTS` is a dictionary of what an
-attacker might know of the machine: `marker` (a file in the state directory), `pid` (a process outside), `port` (where
-something listens on the machine's loopback), `port6` (where something listens on all of the machine's IPv6 addresses;
-0 where it has none), `link_local` (those of them that are link-local), `abstract` (a socket's name).
+attacker might know of the machine: `marker` (a file in the state directory), `elsewhere` (the same file through another
+mount; empty where making one takes root), `pid` (a process outside), `port` (where something listens on the machine's
+loopback), `port6` (where something listens on all of the machine's IPv6 addresses; 0 where it has none), `link_local`
+(those of them that are link-local), `abstract` (a socket's name).
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ def out_of_a_root():
     attempt("chroot", look, "")
 for root in ("", "/proc/1/root", "/proc/self/root", "/.host", "/proc/1/cwd/.."):
     attempt("file", look, root)
+if FACTS["elsewhere"]:
+    attempt("another mount", lambda: open(FACTS["elsewhere"]).read())
 forked(nested)
 forked(out_of_a_root)
 for path in ("/trainshed-was-here", "/usr/trainshed-was-here", "/etc/trainshed-was-here", "/tmp/trainshed-was-here"):

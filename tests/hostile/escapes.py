@@ -26,6 +26,7 @@ from trainshed.cluster.sandbox.api import (
     SandboxSpec,
     StartError,
 )
+from trainshed.cluster.sandbox.linux import syscalls
 
 ENV = (("PATH", "/usr/local/bin:/usr/bin:/bin"),)
 DEADLINE = 60.0
@@ -199,6 +200,17 @@ def add_key() -> None:
         raise OSError("no key could be added to the session's keyring")
 
 
+def show_elsewhere(home: Path) -> str:
+    """Bind the state directory's parent to another place, for this process and what it starts; return the place."""
+    if os.geteuid() != 0:
+        return ""
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount(str(home.parent), "/mnt", "", syscalls.MS_BIND)
+    assert Path(f"/mnt/{home.name}/marker").exists()
+    return f"/mnt/{home.name}"
+
+
 def listen_on_ipv6() -> socket.socket | None:
     """Return a listener on every IPv6 address of the machine, None where it has none."""
     with contextlib.suppress(OSError):
@@ -222,6 +234,7 @@ async def main(home: Path, seconds: float, attempts: list[dict[str, Any]]) -> No
     """Run all of them at once, then the races; print the results."""
     add_key()
     (home / "marker").write_text("SECRET")
+    elsewhere = show_elsewhere(home)
     core_pattern = Path("/proc/sys/kernel/core_pattern").read_text()
     name = f"trainshed-{os.getpid()}"
     unix = socket.socket(socket.AF_UNIX)
@@ -233,6 +246,7 @@ async def main(home: Path, seconds: float, attempts: list[dict[str, Any]]) -> No
         "port6": tcp6.getsockname()[1] if tcp6 is not None else 0,
         "link_local": link_local(),
         "marker": str(home / "marker"),
+        "elsewhere": f"{elsewhere}/marker" if elsewhere else "",
         "pid": os.getpid(),
         "port": tcp.getsockname()[1],
         "abstract": name,

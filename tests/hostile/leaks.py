@@ -82,12 +82,18 @@ def footprint(cluster: Cluster) -> Footprint:
         netd_descriptors=_descriptors(netd),
         processes=len(owned),
         namespaces=len({link for pid in owned for link in _namespaces(pid)}),
-        mounts=len(Path("/proc/self/mountinfo").read_text().splitlines()),
+        mounts=len(_mounts(cluster.home)),
         links=_links(netd),
         pod_directories=len(directories),
         memory_directories=len(list(memory.iterdir())) if memory.is_dir() else 0,
         addresses=len(list((cluster.home / "run" / "addresses").iterdir())),
     )
+
+
+def _mounts(home: Path) -> list[str]:
+    """Return the mounts of the machine that have to do with the cluster: others come and go."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line for line in lines if str(home) in line or "trainshed" in line]
 
 
 def _descriptors(pid: int) -> int:

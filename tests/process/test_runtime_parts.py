@@ -43,6 +43,14 @@ class TestFrames:
         for sock in (accepted, connection, listener):
             sock.close()
 
+    def test_many_may_connect_before_the_first_is_answered(self, tmp_path: Path) -> None:
+        """As when many pods are removed at once: nobody is turned away."""
+        path = str(tmp_path / "name.sock")
+        with wire.listen(path):
+            connections = [wire.connect(path, timeout=0) for _ in range(200)]
+            for sock in connections:
+                sock.close()
+
 
 class TestLoop:
     def test_timers_run_in_order_and_can_be_cancelled(self) -> None:

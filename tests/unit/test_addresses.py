@@ -71,7 +71,8 @@ def test_prefixes_say_what_the_networks_say(address):
 @pytest.mark.parametrize(
     ("address", "local"),
     [("127.0.0.1", True), ("0.0.0.0", True), ("169.254.169.254", True), ("::1", True), ("fe80::1", True),
-     ("::", True), ("192.168.0.1", False), ("1.1.1.1", False), ("2001:db8::1", False)],
+     ("::", True), ("100.100.100.200", True), ("168.63.129.16", True), ("fd00:ec2::254", True),
+     ("192.168.0.1", False), ("1.1.1.1", False), ("2001:db8::1", False)],
 )  # fmt: skip
 def test_local_addresses(address, local):
     assert addresses.is_local(address) is local

@@ -223,3 +223,29 @@ class TestDoctor:
         assert checks[0].name == "platform"
         assert all(check.ok or check.remedy for check in checks)
         assert list(tmp_path.iterdir()) == []
+
+
+MOUNTS = """\
+20 1 8:1 / / rw - ext4 /dev/sda1 rw
+21 20 0:40 /@ /srv rw - btrfs /dev/sdb rw
+22 20 0:40 /@home /home rw - btrfs /dev/sdb rw
+23 20 0:40 / /mnt/top\\040level rw - btrfs /dev/sdb rw
+24 20 0:40 /@home/u/.state /data rw - btrfs /dev/sdb rw
+25 20 0:40 /@home/u/.state/pki /keys rw - btrfs /dev/sdb rw
+26 20 0:40 /@home/u/.state2 /not rw - btrfs /dev/sdb rw
+27 20 0:41 /@home /other rw - btrfs /dev/sdc rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "places"),
+    [
+        ("/home/u/.state", ["/data", "/keys", "/mnt/top level/@home/u/.state"]),
+        ("/home/u/.state2", ["/mnt/top level/@home/u/.state2", "/not"]),
+        ("/usr/x", []),
+    ],
+)
+def test_a_directory_is_found_wherever_it_is_mounted(tmp_path: Path, path: str, places: list[str]) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(MOUNTS)
+    assert mountinfo.other_places(path, str(table)) == places

@@ -1,4 +1,4 @@
-"""What whoever writes a Service is told: what other clusters would do for it and this one does not."""
+"""What whoever writes a Service or Secret is told: what other clusters would do for it and this one does not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trainshed.kube.builtin.core.secret import KIND as SECRET
 from trainshed.kube.builtin.core.service import KIND
 
 SELECTOR = {"app": "web"}
@@ -50,3 +51,16 @@ def test_cautions(spec: dict[str, Any], starts: list[str]) -> None:
 def test_the_clusters_own_service_needs_no_caution() -> None:
     assert KIND.cautions is not None
     assert list(KIND.cautions({"metadata": {"name": "kubernetes"}, "spec": {"ports": PORTS}})) == []
+
+
+@pytest.mark.parametrize(
+    ("secret", "told"),
+    [
+        ({"type": "kubernetes.io/service-account-token"}, True),
+        ({"type": "kubernetes.io/service-account-token", "data": {"token": "eA=="}}, False),
+        ({"type": "Opaque"}, False),
+    ],
+)
+def test_a_secret_that_waits_for_a_token_gets_none(secret: dict[str, Any], told: bool) -> None:
+    assert SECRET.cautions is not None
+    assert bool(list(SECRET.cautions(secret))) == told

@@ -25,6 +25,8 @@ PROXY_URL = f"http://{GATEWAY}:{PROXY_PORT}"
 DOMAIN = "cluster.local"
 _LOCAL_PREFIXES = ("127.", "0.", "169.254.", "fe80:")
 _LOCAL = ("::1", "::")
+_CREDENTIALS = ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")
+"""Where clouds serve credentials besides link-local addresses: Alibaba, Azure, Amazon."""
 
 
 def pod_address(number: int) -> str:
@@ -57,6 +59,6 @@ def is_cluster(address: str) -> bool:
 
 
 def is_local(address: str) -> bool:
-    """Return whether the address, in lower case, is a machine's loopback, unspecified, or link-local, where
-    clouds serve credentials."""
-    return address.startswith(_LOCAL_PREFIXES) or address in _LOCAL
+    """Return whether the address, in lower case, is a machine's loopback, unspecified, or link-local, or another at
+    which clouds serve credentials."""
+    return address.startswith(_LOCAL_PREFIXES) or address in _LOCAL or address in _CREDENTIALS

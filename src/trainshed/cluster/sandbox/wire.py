@@ -28,6 +28,8 @@ ERR = 2
 _HEADER = struct.Struct("!IB")
 MAX_DESCRIPTORS = 8
 MAX_FRAME = 16 << 20
+BACKLOG = 4096
+"""Connections that may wait: a client does not, and many pods may be removed at once (the kernel's usual maximum)."""
 
 
 def frame(kind: int, payload: bytes) -> bytes:
@@ -157,7 +159,7 @@ def listen(path: str) -> socket.socket:
             sock.bind(name)
     finally:
         os.umask(mask)
-    sock.listen(64)
+    sock.listen(BACKLOG)
     sock.setblocking(False)
     return sock
 

@@ -253,7 +253,8 @@ class PodWorker:
     async def _start_container(self, name: str, attempt: int) -> None:
         container = find_container(self.pod, name)
         record = self.record.container(name)
-        assert container is not None and self.record.ip is not None
+        if container is None or self.record.ip is None:
+            return  # the sandbox ended since this was decided
         try:
             spec = await self._starter.container(self.pod, container, attempt, self.record.ip)
             state = await self._context.runtime.start_container(self.uid, spec)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 # File systems that hold no data of the host: a container gets its own or none.
 PSEUDO = frozenset(
     [
@@ -39,6 +41,35 @@ def read_mounts(path: str = "/proc/self/mountinfo") -> dict[str, str]:
             kind = fields[fields.index(b"-", 6) + 1]
             mounts[_unescape(fields[4])] = kind.decode()
     return mounts
+
+
+def other_places(path: str, table: str = "/proc/self/mountinfo") -> list[str]:
+    """Return where else what is at `path` can be seen: through other mounts of the same file system.
+
+    A bind mount of it or of a directory above it, another subvolume of btrfs. Places below it that are mounted
+    elsewhere count, too.
+    """
+    path = os.path.realpath(path)
+    mounts = []
+    with open(table, "rb") as file:
+        for line in file:
+            fields = line.split()
+            mounts.append((fields[2], _unescape(fields[3]).rstrip("/"), _unescape(fields[4]).rstrip("/")))
+    device, root, point = max(
+        (mount for mount in mounts if _is_in(path, mount[2])), key=lambda mount: len(mount[2])
+    )
+    inside = root + path[len(point) :]
+    found = set()
+    for other, shown, place in mounts:
+        if other == device and _is_in(inside, shown):
+            found.add(place + inside[len(shown) :])
+        elif other == device and _is_in(shown, inside):
+            found.add(place)
+    return sorted(found - {path, ""})
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(f"{directory}/")
 
 
 def _unescape(field: bytes) -> str:

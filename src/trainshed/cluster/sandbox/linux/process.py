@@ -18,7 +18,7 @@ import socket
 import stat
 import termios
 
-from trainshed.cluster.sandbox.linux import credentials, pseudofs, seccomp, syscalls
+from trainshed.cluster.sandbox.linux import credentials, mountinfo, pseudofs, seccomp, syscalls
 from trainshed.cluster.sandbox.linux.beneath import open_beneath
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem, by_fd
 from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_PRIVATE, MS_REC
@@ -128,6 +128,7 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
     syscalls.mount("none", "/", "", MS_REC | MS_PRIVATE)
     # Sources are opened while the host's root is the root, and before the state directory is masked.
     sources = [(_open_source(mount), mount) for mount in _ordered(pod["files"] + spec["mounts"])]
+    masked = [*spec["masked"], *_seen_elsewhere(spec["masked"])]
     layers = [(layer["path"], layer["source"]) for layer in spec["layers"]]
     for path, source in layers:
         if not os.path.isdir(source):
@@ -143,7 +144,7 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
     os.chdir("/")
     # From here on paths are the container's, symbolic links included.
     filesystem.enter(_HOST, [*(mount["path"] for _, mount in sources), spec["cwd"]])
-    for path in spec["masked"]:
+    for path in masked:
         pseudofs.mask(path)
     for fd, mount in sources:
         _bind(fd, mount)
@@ -153,6 +154,18 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
     if spec["read_only_root"]:
         for path in filesystem.mounted:
             syscalls.make_read_only(path, recursive=False)
+
+
+def _seen_elsewhere(paths: list[str]) -> list[str]:
+    """Return the other places at which the host shows what is at `paths`, and below."""
+    found = []
+    for path in paths:
+        try:
+            places = mountinfo.other_places(path)
+        except (OSError, ValueError):
+            continue
+        found += places
+    return found
 
 
 def _ordered(mounts: list[Message]) -> list[Message]:
