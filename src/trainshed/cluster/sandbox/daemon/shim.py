@@ -298,6 +298,7 @@ def claim(pod: str) -> int:
     Raises BlockingIOError while another has it.
     """
     directory = f"{pod}/sandbox"
+    files.make_directory(pod)  # each by itself: parents that are made on the way get no mode
     files.make_directory(directory)
     lock = os.open(f"{directory}/{LOCK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
