@@ -164,6 +164,39 @@ def test_the_last_lines_of_a_failure_are_those_of_the_log() -> None:
     assert failure_of(outcome).tail == tuple(api.log_lines[-15:])
 
 
+def test_a_pod_that_fails_again_and_again_for_want_of_a_file_says_which_image_nothing_stands_for() -> None:
+    """A job that restarts its pods may never fail, and is followed for ever."""
+    api, view = Api(), Recording()
+    api.log_lines = ["python3: can't open file '/opt/train.py'"]
+
+    async def main() -> None:
+        job = await api.put(f"{JOBS}/job", **make_job())
+        following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
+        about = {"kind": "Pod", "name": "job-worker-0"}
+        await api.put("/api/v1/namespaces/ns/events/e", involvedObject=about, reason="ImageNotPulled")
+        await put_pod(api, job, None)
+        for restarts, wait in ((1, 10), (2, 20)):
+            await asyncio.sleep(5)
+            status = {
+                "name": "pytorch",
+                "restartCount": restarts,
+                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": f"back-off {wait}s"}},
+                "lastState": {"terminated": {"exitCode": 2}},
+            }
+            await api.put(
+                f"{PODS}/job-worker-0",
+                spec={"containers": [{"name": "pytorch", "image": "mnist:1"}]},
+                status={"phase": "Running", "containerStatuses": [status]},
+            )
+        await asyncio.sleep(5)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    run_virtual(main())
+    advice = [event for event in view.events if "nothing stands for image mnist:1" in event]
+    assert len(advice) == 1 and "trainshed image add mnist:1 --layer" in advice[0], view.events
+
+
 def test_what_the_operator_could_not_do_is_said() -> None:
     api, view = Api(), Recording()
 

@@ -21,7 +21,7 @@ from trainshed.jobs.engine.constants import (
     POD_GROUP_UNSCHEDULABLE,
 )
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, name_of, section, status_of, uid_of
+from trainshed.kube.meta.objects import Object, name_of, objects, section, status_of, uid_of
 from trainshed.kube.meta.pods import is_active, is_finished
 from trainshed.kube.meta.resources import EVENTS, PODS, Resource
 from trainshed.kube.meta.times import time_or_none
@@ -29,6 +29,7 @@ from trainshed.sdk import state as jobstate
 from trainshed.sdk.logformats import read
 from trainshed.sdk.logs import Lines, follow_container, last_lines
 from trainshed.sdk.progress import Progress, after, first_told
+from trainshed.sdk.remedies import image_of_nothing
 
 _KEPT_LINES = 25
 _SETTLE_SECONDS = 1.5
@@ -123,6 +124,7 @@ class Follower:
         self._tails: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=_KEPT_LINES))
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._streamed: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._advising: list[asyncio.Task[None]] = []
         self._obstructed = False
         self._told: set[str] = set()
         self._dirty, self._updated_at = False, time.monotonic()
@@ -150,9 +152,10 @@ class Follower:
             await self._drain()
             await self._read_failure()
         finally:
-            for task in (*tasks, *self._streams.values()):
+            tasks += [*self._streams.values(), *self._advising]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, *self._streams.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         self._update()
         tails = {replica: list(lines) for replica, lines in self._tails.items()}
         return Outcome(self._job, self._pods_by_rank(), self._shown_progress(), tails)
@@ -314,6 +317,17 @@ class Follower:
             and jobstate.replica(seen).detail == replica.detail
         ):
             self._tell(f"{replica.name} {replica.state}: {replica.detail}")
+            if replica.restarts:
+                self._advising.append(asyncio.create_task(self._advise(seen, replica)))
+
+    async def _advise(self, pod: Object, replica: jobstate.Replica) -> None:
+        """Say what may help a pod that fails again and again: its job may never end by itself."""
+        entries = objects(status_of(pod), "containerStatuses")
+        codes = [section(entry, "lastState", "terminated").get("exitCode") for entry in entries]
+        said = "\n".join(self._tails[replica.name])
+        advice = await image_of_nothing(self._client, pod, said, next(filter(None, codes), None))
+        if advice:
+            self._tell(advice)
 
     def _stream(self, pod: Object, container: str, attempt: int, replica: str) -> None:
         name, uid = name_of(pod), uid_of(pod)

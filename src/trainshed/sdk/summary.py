@@ -13,11 +13,12 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.duration import elapsed
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, status_of
-from trainshed.kube.meta.resources import EVENTS, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
+from trainshed.kube.meta.objects import Object, name_of, objects, section, status_of
+from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 from trainshed.kube.meta.times import parse_time
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.follow import Outcome
+from trainshed.sdk.remedies import image_of_nothing
 
 CHECKPOINT_SUFFIXES = (
     ".pt",
@@ -144,32 +145,11 @@ def _unless_alone(pod: Object, container: str) -> str:
     return "" if names == [container] else container
 
 
-_NOT_FOUND = re.compile(r"no such file|can't open file|not found|no module named|cannot find", re.IGNORECASE)
-
-
 async def remedy_of(client: Client, outcome: Outcome, failure: Failure) -> str:
     """Return what to do about a failure, where that can be told: of a program that is not in an unregistered image."""
     said = "\n".join((failure.detail, *failure.tail))
-    if failure.exit_code not in (126, 127) and not _NOT_FOUND.search(said):
-        return ""
-    pods = [pod for pod in outcome.pods if name_of(pod) == failure.pod]
-    try:
-        events = [event for pod in pods for event in (await client.list(EVENTS, namespace_of(pod))).items]
-    except (ApiError, TransportError):
-        return ""
-    about = [
-        event
-        for event in events
-        if event.get("reason") == "ImageNotPulled"
-        and section(event, "involvedObject").get("name") == failure.pod
-    ]
-    if not about:
-        return ""
-    images = [str(container.get("image")) for container in objects(section(pods[0], "spec"), "containers")]
-    return (
-        f"nothing stands for image {images[0]}, so the pod ran on this machine's own root; "
-        f"trainshed image add {images[0]} --layer DIRECTORY:PATH shows it the files of the image"
-    )
+    pod = next((pod for pod in outcome.pods if name_of(pod) == failure.pod), None)
+    return "" if pod is None else await image_of_nothing(client, pod, said, failure.exit_code)
 
 
 async def claimed_directories(client: Client, outcome: Outcome) -> list[tuple[str, Path]]:
