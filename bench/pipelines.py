@@ -1,37 +1,95 @@
 """How long a notebook's run takes on a warm cluster, and what a step costs beside its own code.
 
-The candies notebook has four steps one after another, whose own code takes no time. Alone: `python -m bench.pipelines`.
+The candies notebook has four steps one after another, whose own code takes no time. A notebook of 50 steps that wait
+for none is run as users run it: four at a time. Alone: `python -m bench.pipelines`.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from bench.cluster import cluster, trainshed
 from bench.measure import Figure
+from trainshed.pipelines.emit.program import program_text
+from trainshed.sdk.notebook import pipeline_of
 
 NOTEBOOK = Path(__file__).parent.parent / "examples/notebooks/candies.ipynb"
 STEPS = 4
+INDEPENDENT = 50
+AT_ONCE = 4
 
 
 def measure(repetitions: int) -> list[Figure]:
     """Return the figures of so many runs, after one that warms up the files."""
     whole: list[float] = []
-    with cluster() as home:
+    with cluster() as home, tempfile.TemporaryDirectory(prefix="trainshed-bench-") as folder:
         for number in range(repetitions + 1):
             started = time.perf_counter()
-            done = trainshed(home, "notebook", "run", str(NOTEBOOK), "-o", "json")
+            outcome = _run(home, NOTEBOOK)
             seconds = time.perf_counter() - started
-            assert json.loads(done.stdout)["succeeded"], done.stdout
+            assert outcome["succeeded"], outcome
             if number:
                 whole.append(seconds)
+        outcome = _run(home, _independent(Path(folder)))
+        assert outcome["succeeded"], outcome
+        many, at_once = outcome["seconds"], _at_once(outcome["steps"])
     return [
         Figure("candies notebook, 4 steps, end to end", "s", whole, 2.0),
         Figure("a step of a notebook: pod, kernel, load, save", "s", [w / STEPS for w in whole], 0.7),
+        Figure("processor time of a step's runner and kernel", "s", _processor(repetitions), 0.6),
+        Figure(f"{INDEPENDENT} independent steps", "s", [many], 60.0),
+        Figure("most of them at once", "steps", [at_once], AT_ONCE),
     ]
+
+
+def _run(home: Path, notebook: Path) -> Any:
+    return json.loads(trainshed(home, "notebook", "run", str(notebook), "-o", "json").stdout)
+
+
+def _independent(folder: Path) -> Path:
+    cells = [
+        {"cell_type": "code", "metadata": {"tags": [f"step:s{i}"]}, "source": f"x{i} = {i}", "outputs": []}
+        for i in range(INDEPENDENT)
+    ]
+    file = folder / "independent.ipynb"
+    file.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}))
+    return file
+
+
+def _at_once(steps: list[Any]) -> int:
+    """Return how many steps ran at the same time at most; one that ends in the second of another's start is over."""
+    changes = sorted(change for s in steps for change in ((s["started"], 1), (s["ended"], -1)))
+    now = most = 0
+    for _, change in changes:
+        now += change
+        most = max(most, now)
+    return most
+
+
+def _processor(repetitions: int) -> list[float]:
+    """Return the processor time of a step that prints a line, in seconds: little depends on what else runs."""
+    pipeline, _ = pipeline_of(NOTEBOOK)
+    found = []
+    with tempfile.TemporaryDirectory(prefix="trainshed-bench-") as folder:
+        program = Path(folder) / "program.json"
+        program.write_text(program_text(pipeline, pipeline.steps[0]))
+        command = [sys.executable, "-m", "trainshed.pipelines.runner", "--program", str(program)]
+        command += ["--data", f"{folder}/data", "--run-name", "bench", "--report", f"{folder}/report.html"]
+        for number in range(repetitions + 1):
+            before = os.times()
+            subprocess.run(command, check=True, capture_output=True)
+            after = os.times()
+            if number:
+                used = after.children_user + after.children_system
+                found.append(used - before.children_user - before.children_system)
+    return found
 
 
 def main() -> None:

@@ -63,6 +63,8 @@ How each figure is taken:
   `torchrun` with the same three ranks; time to the first logged step, and images per second from the first to the last.
 - **all-reduce**: 20 gloo all-reduces between two ranks, in pods and under bare `torchrun`.
 - **candies notebook**, **a step**: `trainshed notebook run` as a user types it, on a warm cluster; a quarter of that.
+- **processor time of a step**: user and system time of the step runner and its kernel for a step that prints a line.
+- **50 independent steps**: a notebook whose steps wait for none, and how many of them ran at the same time at most.
 - **notebooks**: a generated notebook of 100 cells, most of them steps; reading, names, edges and findings.
 - **shim**: resident memory of a pod's shim, and how long making its sandbox takes.
 """
