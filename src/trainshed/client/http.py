@@ -6,6 +6,7 @@ The only module that imports aiohttp; import it only where a connection to a rem
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import socket
 import ssl
 import tempfile
@@ -29,7 +30,12 @@ CONNECTIONS = 100
 IDLE_SECONDS = 4.0
 """Shorter than any server's patience (uvicorn waits 5 s): a POST on a connection that the server has just
 closed cannot be repeated safely, so it must not happen."""
+TLS_BUFFER_BYTES = 64 * 1024
+"""What asyncio reads from a TLS connection at a time, and holds for each: a watch has one of its own, and the usual
+256 KiB are zeroed, so that they take their room from the first byte. A TLS record is 16 KiB at most."""
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError, ssl.SSLError)
+
+asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 
 class Tls(msgspec.Struct, frozen=True):
