@@ -30,6 +30,32 @@ def test_import_is_cheap(module: str) -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("module", "unused"),
+    [
+        (
+            "trainshed.operator.__main__",
+            ("yaml", "re2", "celpy", "aiohttp.web", "trainshed.operator.webhook"),
+        ),
+        ("trainshed.cli.serve", ("re2", "celpy", "aiohttp", "trainshed.operator.manager", "trainshed.sdk")),
+    ],
+)
+def test_what_runs_all_day_loads_nothing_that_it_may_never_need(module: str, unused: tuple[str, ...]) -> None:
+    """And takes in its own definitions without: the control plane does so at every start."""
+    script = (
+        "import sys\n"
+        "from trainshed.operator.install import embedded_objects\n"
+        "from trainshed.kube.schema.crd import validate_crd\n"
+        f"import {module}\n"
+        "for obj in embedded_objects():\n"
+        "    if obj['kind'] == 'CustomResourceDefinition':\n"
+        "        assert not validate_crd(obj, None)\n"
+        f"print([m for m in {unused!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.parametrize("package", [trainshed, testing], ids=lambda package: package.__name__)
 def test_all_is_exactly_the_public_surface(package: ModuleType) -> None:
     assert sorted(package.__all__) == sorted(package._HOMES)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.kube.schema.nodes import from_crd, from_schema
-from trainshed.kube.schema.re2 import compile_re2
+from trainshed.kube.schema.re2 import QUANTITY_PATTERN, compile_re2
 from trainshed.kube.schema.structural import apply_defaults, validate
 
 SPEC = {
@@ -271,6 +271,20 @@ def test_defaulting_is_idempotent(spec):
 )
 def test_re2_patterns(pattern, yes, no):
     assert compile_re2(pattern).matches(yes) and not compile_re2(pattern).matches(no)
+
+
+@given(st.text(alphabet="+-.0123456789eEKMGTPinumk\n x", max_size=12))
+def test_the_pattern_of_quantities_means_the_same_without_re2(text):
+    re2 = compile_re2(f"(?:{QUANTITY_PATTERN})")
+    quick = compile_re2(QUANTITY_PATTERN)
+    assert quick.matches(text) == re2.matches(text) and quick.find(text) == re2.find(text)
+
+
+@pytest.mark.timeout(20)
+def test_the_pattern_of_quantities_is_linear():
+    text = "1" * 200_000
+    for tail in ("x", ".x", "e1x", f".{text}x"):
+        assert not compile_re2(QUANTITY_PATTERN).matches(text + tail)
 
 
 def test_matches_as_text():

@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec import Meta
 
+from trainshed.kube.schema.re2 import QUANTITY_PATTERN
+
 CORE_TYPE = "x-core-type"
 """Keyword that names the Kubernetes type whose schema stands here; never part of a finished CRD."""
 
@@ -30,8 +32,7 @@ DATE_TIME = {"format": "date-time"}
 
 QUANTITY: dict[str, Any] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
-    "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+    "pattern": QUANTITY_PATTERN,
     "x-kubernetes-int-or-string": True,
 }
 """Schema of a resource quantity such as `500m`, `2Gi` or 4."""

@@ -10,7 +10,6 @@ import functools
 import re
 
 import msgspec
-import yaml
 
 from trainshed.kube.meta.objects import Object
 
@@ -45,6 +44,8 @@ def _rendered(template: str, fields: tuple[tuple[str, str], ...]) -> bytes:
                 f"init container template: unknown expression {expression!r}; known fields: {known}"
             )
         return values[expression].translate(_HTML)
+
+    import yaml  # loaded when the first job needs it: most of the time there is none
 
     try:
         containers = yaml.safe_load(_FIELD.sub(fill, template))

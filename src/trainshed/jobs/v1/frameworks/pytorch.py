@@ -74,7 +74,8 @@ class PyTorchOptions(msgspec.Struct, frozen=True, kw_only=True):
     template: str = DEFAULT_TEMPLATE
 
     def __post_init__(self) -> None:
-        self.init_containers("job-master-0")
+        if self.template != DEFAULT_TEMPLATE:
+            self.init_containers("job-master-0")
 
     def init_containers(self, master_addr: str) -> list[Object]:
         """Return the containers that wait until `master_addr` has a DNS name."""
