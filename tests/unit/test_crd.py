@@ -2,6 +2,7 @@
 
 import copy
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -366,7 +367,7 @@ def test_served_resources():
     assert (info.short_names, info.categories) == (("wd",), ("all",))
     assert set(info.subresources) == {"status", "scale"} and info.subresources["scale"].group == "autoscaling"
     assert info.scale is not None and info.scale.spec_replicas == ".spec.size"
-    assert info.printer_columns == (COLUMN,) and info.schema == SCHEMA
+    assert info.printer_columns == (COLUMN,) and msgspec.json.decode(info.schema) == SCHEMA
     assert info.deprecation_warning == "kapi.test/v1 Widget is deprecated"
     assert info.storage_version == "v1" and not info.unconditional_update and info.crd
 

@@ -16,9 +16,11 @@ from trainshed.cluster.store import (
     KeyMissing,
     RevisionMismatch,
     Store,
+    Stored,
     StoreError,
     StoreEvent,
 )
+from trainshed.cluster.store.model import KEPT_DECODED_BYTES
 
 
 def make_object(name: str, **fields: object) -> dict[str, object]:
@@ -339,3 +341,14 @@ async def test_the_file_is_private(tmp_path: Path) -> None:
     for path in tmp_path.iterdir():
         assert path.stat().st_mode & 0o077 == 0, path
     await store.close()
+
+
+def test_few_objects_stay_decoded() -> None:
+    """Decoded they take six times their bytes. Whatever was decoded before, by whichever test, counts alike."""
+    kept = [Stored(f"/a/b/{n}", n, n, b'{"a": "%s"}' % (b"x" * 1024)) for n in range(2, 1002)]
+    for stored in kept:
+        assert stored.obj["a"]
+    held = sum(len(stored.encoded) for stored in kept if stored.is_decoded)
+    assert 0 < held <= KEPT_DECODED_BYTES
+    assert kept[-1].is_decoded and not kept[0].is_decoded
+    assert kept[0].obj["a"] == "x" * 1024

@@ -13,17 +13,13 @@ What differs from the source, and why
 
 from __future__ import annotations
 
-import copy
-import importlib.util
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from trainshed.api.fields import QUANTITY
-
-DEFINITIONS = "kubernetes-json-schema/v1.33.0-local/_definitions.json"
+from trainshed.kube.schema.nodes import builtin_definition
 
 _SHORT_GROUPS = {
     "core.": "io.k8s.api.core.",
@@ -82,26 +78,22 @@ def core_schema(definition: str) -> dict[str, Any]:
     """
     for short, full in _SHORT_GROUPS.items():
         if definition.startswith(short):
-            return copy.deepcopy(_expand(full + definition.removeprefix(short)))
+            schema: dict[str, Any] = msgspec.json.decode(_written_out(full + definition.removeprefix(short)))
+            return schema
     raise KeyError(definition)
 
 
 @cache
-def _definitions() -> dict[str, Any]:
-    spec = importlib.util.find_spec("kubernetes_validate")
-    assert spec is not None and spec.submodule_search_locations, "kubernetes-validate is not installed"
-    raw = (Path(spec.submodule_search_locations[0]) / DEFINITIONS).read_bytes()
-    definitions: dict[str, Any] = msgspec.json.decode(raw)["$defs"]
-    return definitions
+def _written_out(name: str) -> bytes:
+    return msgspec.json.encode(_expand(name))
 
 
-@cache
 def _expand(name: str) -> dict[str, Any]:
     # The types that templates are made of do not contain themselves, so this ends.
     written = _WRITTEN_BY_HAND.get(name)
     if written is not None:
         return written
-    out = _structural(_definitions()[name])
+    out = _structural(builtin_definition(name))
     return {**out, "x-kubernetes-map-type": "atomic"} if name in _ATOMIC else out
 
 

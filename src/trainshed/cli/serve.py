@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -34,6 +34,7 @@ from trainshed.operator.install import AUTO, embedded_objects, embedded_options
 from trainshed.tekton import crds
 
 MODULE = "trainshed.cli.serve"
+LARGE_BYTES = 16 * 1024
 
 
 def main() -> None:
@@ -154,14 +155,28 @@ def _check_of(kind: Kind, options: OperatorOptions) -> AdmissionCheck:
     return check
 
 
-def _steps(objects: Sequence[Object]) -> list[list[tuple[Resource, Object]]]:
-    """Return the objects by when they may be applied: namespaces first, what makes pods last."""
-    steps: list[list[tuple[Resource, Object]]] = [[], [], []]
+def _steps(objects: Iterable[Object]) -> Iterator[list[tuple[Resource, bytes]]]:
+    """Return the objects by when they may be applied: namespaces first, what makes pods last.
+
+    Large ones go one by one: each takes several MiB while it is checked, and what is taken at once is not given back.
+    """
+    first: list[tuple[Resource, bytes]] = []
+    large: list[list[tuple[Resource, bytes]]] = []
+    then: list[tuple[Resource, bytes]] = []
+    last: list[tuple[Resource, bytes]] = []
     for obj in objects:
-        steps[{"Namespace": 0, "Deployment": 2}.get(obj["kind"], 1)].append(
-            (_RESOURCES[obj["apiVersion"], obj["kind"]], obj)
-        )
-    return steps
+        item = _RESOURCES[obj["apiVersion"], obj["kind"]], msgspec.json.encode(obj)
+        if len(item[1]) > LARGE_BYTES:
+            large.append([item])
+        else:
+            {"Namespace": first, "Deployment": last}.get(obj["kind"], then).append(item)
+    return _taken([first, *large, then, last])
+
+
+def _taken(steps: list[list[tuple[Resource, bytes]]]) -> Iterator[list[tuple[Resource, bytes]]]:
+    """Yield the steps and keep none."""
+    while steps:
+        yield steps.pop(0)
 
 
 _RESOURCES = {(info.resource.api_version, info.resource.kind): info.resource for info in RESOURCES}

@@ -6,9 +6,10 @@ installation, so it runs the very code that installs it; the image name is only 
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Sequence
+
+import msgspec
 
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.objects import Object
@@ -56,7 +57,8 @@ def embedded_objects(
         objects.service(),
         deployment,
     ]
-    return copy.deepcopy(wanted)
+    owned: list[Object] = msgspec.json.decode(msgspec.json.encode(wanted))
+    return owned
 
 
 def _as_this_user(deployment: Object) -> None:

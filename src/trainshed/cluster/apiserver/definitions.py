@@ -7,7 +7,10 @@ definition is committed, before the create of the definition is answered.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
+
+import msgspec
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import DELETED, Compacted, KeyMissing, RevisionMismatch, Stored, keys
@@ -19,6 +22,8 @@ from trainshed.kube.schema import crd
 _PREFIX = keys.under(CRDS)
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _RETRY_SECONDS = 0.2
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 Remove = Callable[[Stored], Awaitable[None]]
 
@@ -57,17 +62,17 @@ class Definitions:
         name = obj["metadata"]["name"]
         if not crd.is_established(obj):
             return
-        before = kinds.schemas.get(name)
-        if before is not None and before == obj["spec"]:
+        digest = _digest(obj["spec"])
+        if kinds.specs.get(name) == digest:
             return  # only metadata or status changed
-        kinds.schemas[name] = obj["spec"]
+        kinds.specs[name] = digest
         kinds.definitions[name] = stored.revision
         kinds.registry.add(name, crd.infos(obj))
 
     def _drop(self, name: str) -> None:
         kinds = self._core.kinds
         kinds.definitions.pop(name, None)
-        kinds.schemas.pop(name, None)
+        kinds.specs.pop(name, None)
         kinds.registry.remove(name)
 
     async def clean_up(self, remove: Remove) -> None:
@@ -111,6 +116,10 @@ class Definitions:
                 await self._core.store.delete(stored.key, stored.revision)
         except (RevisionMismatch, KeyMissing):
             pass  # looked at again on the event that this came from
+
+
+def _digest(spec: Object) -> bytes:
+    return hashlib.blake2b(_encode(spec), digest_size=16).digest()
 
 
 def check_served(core: Core, call: Call) -> None:

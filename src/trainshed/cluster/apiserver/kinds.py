@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 
+import msgspec
+
 from trainshed.cluster.apiserver.http import encode_json
 from trainshed.cluster.store import Stored, keys
 from trainshed.kube.builtin import registry
@@ -46,7 +48,8 @@ class ServedKind:
         if self._schema is None:
             resource = self.resource
             if self.info.crd:
-                self._schema = schemas.from_crd(self.info.schema) if self.info.schema else schemas.UNTYPED
+                schema = self.info.schema
+                self._schema = schemas.from_crd(msgspec.json.decode(schema)) if schema else schemas.UNTYPED
             else:
                 self._schema = schemas.builtin((resource.group, resource.version, resource.kind))
         return self._schema
@@ -134,8 +137,8 @@ class Kinds:
         self._conversions = conversions or {}
         self.definitions: dict[str, int] = {}
         """The store revision at which each CRD's spec last changed, by name."""
-        self.schemas: dict[str, Object] = {}
-        """The spec of each CRD that is served, by name."""
+        self.specs: dict[str, bytes] = {}
+        """A digest of the spec of each CRD that is served, by name."""
         self._kinds: dict[tuple[str, str, str], ServedKind] = {}
 
     def get(self, group: str, version: str, plural: str) -> ServedKind | None:

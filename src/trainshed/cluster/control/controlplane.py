@@ -22,7 +22,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -113,12 +113,12 @@ class CannotStart(Exception):
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
-    by step; the objects of one step go together. `scheduler_names`: further ones that the scheduler answers to.
-    `provided`: init containers that an operator adds to pods (`Capabilities.provided`)."""
+    by step, and forgotten; the objects of one step, as JSON, go together. `scheduler_names`: further ones that the
+    scheduler answers to. `provided`: init containers that an operator adds to pods (`Capabilities.provided`)."""
 
     nodes: int = 0
     port: int = 0
-    install: Sequence[Sequence[tuple[Resource, Object]]] = ()
+    install: Iterator[Sequence[tuple[Resource, bytes]]] = iter(())
     admission: Mapping[str, AdmissionCheck] = {}
     scheduler_names: Sequence[str] = ()
     provided: Sequence[Object] = ()
@@ -296,7 +296,7 @@ async def _ready(
     """Install the operator's objects, say which process this is, and report that it is up."""
     await serving.wait()
     for together in options.install:
-        await asyncio.gather(*(_install(client, resource, obj) for resource, obj in together))
+        await asyncio.gather(*(_install(client, resource, document) for resource, document in together))
     info = Info(
         pid=os.getpid(),
         start_ticks=start_ticks(os.getpid()) or 0,
@@ -312,8 +312,9 @@ async def _ready(
     await asyncio.Event().wait()
 
 
-async def _install(client: Client, resource: Resource, obj: Object) -> None:
+async def _install(client: Client, resource: Resource, document: bytes) -> None:
     """Apply an object, unless it stands in for one that the user has installed meanwhile."""
+    obj: Object = msgspec.json.decode(document)
     label = next((name for name in labels_of(obj) if name == STAND_IN), None)
     if label is not None:
         try:

@@ -76,6 +76,7 @@ class Log:
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=2000")
             db.execute("PRAGMA journal_size_limit=16777216")
+            db.execute("PRAGMA cache_size=-512")  # KiB: it is read once, then written at its end
             version = self._version(db)
             found = db.execute("PRAGMA quick_check(1)").fetchone()
             if found[0] != "ok":

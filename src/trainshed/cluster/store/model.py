@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Any, Final, Literal
 
@@ -15,8 +16,8 @@ DELETED: Final = "DELETED"
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
-KEPT_DECODED = 500
-"""How many objects stay decoded, which takes about six times their bytes."""
+KEPT_DECODED_BYTES = 256 * 1024
+"""Bytes of objects that stay decoded, which takes about six times as much."""
 
 
 class _Metadata(msgspec.Struct):
@@ -29,14 +30,13 @@ class _Labelled(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(dict).decode
 _decode_labelled = msgspec.json.Decoder(_Labelled).decode
-_decoded: deque[Stored] = deque()
 
 
 class Stored:
     """One version of an object. Immutable, `obj` included: copy before you change it.
 
-    `encoded` is the object's JSON with its resourceVersion. `obj` is decoded from it when asked for, and kept for the
-    `KEPT_DECODED` objects that were decoded last: the others cost their bytes only.
+    `encoded` is the object's JSON with its resourceVersion. `obj` is decoded from it when asked for, and kept for
+    those decoded last, `KEPT_DECODED_BYTES` of them: the others cost their bytes only.
     """
 
     __slots__ = ("_obj", "create_revision", "encoded", "key", "revision")
@@ -50,7 +50,7 @@ class Stored:
         self.encoded = encoded
         self._obj = obj
         if obj is not None:
-            self._keep()
+            _decoded.add(self)
 
     @property
     def obj(self) -> Object:
@@ -58,7 +58,7 @@ class Stored:
         obj = self._obj
         if obj is None:
             obj = self._obj = _decode(self.encoded)
-            self._keep()
+            _decoded.add(self)
         return obj
 
     @property
@@ -70,13 +70,10 @@ class Stored:
             found = _decode_labelled(self.encoded).metadata.labels
         return found if isinstance(found, dict) else None
 
-    def _keep(self) -> None:
-        _decoded.append(self)
-        if len(_decoded) > KEPT_DECODED:
-            try:
-                _decoded.popleft()._obj = None
-            except IndexError:
-                pass  # the writer's thread, which decodes too, was faster
+    @property
+    def is_decoded(self) -> bool:
+        """Whether the decoded form is there."""
+        return self._obj is not None
 
     def release(self) -> None:
         """Forget the decoded form; it comes back when asked for."""
@@ -84,6 +81,27 @@ class Stored:
 
     def __repr__(self) -> str:
         return f"Stored({self.key}@{self.revision})"
+
+
+class _Decoded:
+    """What was decoded last; the writer's thread decodes too."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Stored] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, stored: Stored) -> None:
+        with self._lock:
+            self._kept.append(stored)
+            self._bytes += len(stored.encoded)
+            while self._bytes > KEPT_DECODED_BYTES and len(self._kept) > 1:
+                oldest = self._kept.popleft()
+                self._bytes -= len(oldest.encoded)
+                oldest.release()
+
+
+_decoded = _Decoded()
 
 
 class StoreEvent:

@@ -10,6 +10,8 @@ import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from trainshed.kube.meta import causes, jsonpath, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
@@ -283,6 +285,11 @@ def established(obj: Object, now: str, *, names_conflict: str = "") -> Object:
     return out
 
 
+def _schema_of(version: Object) -> bytes:
+    schema = section(version, "schema").get("openAPIV3Schema")
+    return msgspec.json.encode(schema) if schema else b""
+
+
 def _condition(kind: str, holds: bool, reason: str, message: str) -> Object:
     return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
 
@@ -341,7 +348,7 @@ def infos(obj: Object) -> list[ResourceInfo]:
                 ),
                 crd_name=obj["metadata"]["name"],
                 storage_version=storage,
-                schema=section(version, "schema").get("openAPIV3Schema"),
+                schema=_schema_of(version),
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
                 selectable=tuple(field["jsonPath"] for field in version.get("selectableFields") or ()),
                 deprecation_warning=warning,

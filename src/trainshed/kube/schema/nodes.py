@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -310,10 +310,6 @@ def from_crd(schema: Mapping[str, Any]) -> SchemaNode:
 # ---------------------------------------------------------------------------------- built-in definitions
 
 
-class _Definitions(msgspec.Struct):
-    defs: dict[str, msgspec.Raw] = msgspec.field(name="$defs")
-
-
 class _GroupVersionKind(msgspec.Struct):
     group: str
     version: str
@@ -326,28 +322,54 @@ class _Identity(msgspec.Struct):
     )
 
 
+class _Document(msgspec.Struct):
+    defs: dict[str, msgspec.Raw] = msgspec.field(name="$defs")
+
+
+class _Definitions:
+    """The data file, 1.4 MB, of which few definitions are ever read: where each is, not its text."""
+
+    def __init__(self, path: Path) -> None:
+        text = path.read_bytes()
+        self._path = path
+        self._places: dict[str, tuple[int, int]] = {}
+        self.by_kind: dict[tuple[str, str, str], str] = {}
+        """Names by (group, version, kind)."""
+        decoder = msgspec.json.Decoder(_Identity)
+        at = 0
+        for name, raw in msgspec.json.decode(text, type=_Document).defs.items():
+            part = bytes(raw)
+            at = text.index(part, at)  # a document keeps its order when decoded
+            self._places[name] = at, len(part)
+            for gvk in decoder.decode(raw).gvks:
+                self.by_kind[gvk.group, gvk.version, gvk.kind] = name
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def read(self, name: str) -> bytes:
+        """Return the JSON of a definition. Raises KeyError."""
+        at, length = self._places[name]
+        with self._path.open("rb", buffering=0) as file:
+            file.seek(at)
+            return file.read(length)
+
+
 @functools.cache
-def _definitions() -> dict[str, msgspec.Raw]:
+def _definitions() -> _Definitions:
     spec = importlib.util.find_spec("kubernetes_validate")
     if spec is None or spec.origin is None:
         raise LookupError("the data of the distribution kubernetes-validate is not installed")
     folder = Path(spec.origin).parent / "kubernetes-json-schema" / f"v{KUBERNETES_MINOR}.0-local"
-    return msgspec.json.decode((folder / "_definitions.json").read_bytes(), type=_Definitions).defs
-
-
-@functools.cache
-def _names_by_kind() -> dict[tuple[str, str, str], str]:
-    out: dict[tuple[str, str, str], str] = {}
-    decoder = msgspec.json.Decoder(_Identity)
-    for name, raw in _definitions().items():
-        for gvk in decoder.decode(raw).gvks:
-            out[gvk.group, gvk.version, gvk.kind] = name
-    return out
+    return _Definitions(folder / "_definitions.json")
 
 
 def definition_name(gvk: tuple[str, str, str]) -> str | None:
     """Return the definition that declares (group, version, kind), e.g. `io.k8s.api.core.v1.Pod`."""
-    return _names_by_kind().get(gvk)
+    return _definitions().by_kind.get(gvk)
 
 
 def definition_names() -> tuple[str, ...]:
@@ -361,7 +383,7 @@ def builtin_definition(name: str) -> dict[str, Any]:
     Raises:
         KeyError: there is no such definition.
     """
-    decoded: dict[str, Any] = msgspec.json.decode(_definitions()[name])
+    decoded: dict[str, Any] = msgspec.json.decode(_definitions().read(name))
     return decoded
 
 

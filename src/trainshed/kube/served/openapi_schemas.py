@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.schema.nodes import builtin_definition, definition_name
@@ -134,7 +136,8 @@ def _envelope(schema: Object, group: str, version: str, kind: str) -> Object:
 
 def _custom(info: ResourceInfo) -> Object:
     resource = info.resource
-    return _envelope(dict(info.schema or {}), resource.group, resource.version, resource.kind)
+    schema: Object = msgspec.json.decode(info.schema) if info.schema else {}
+    return _envelope(schema, resource.group, resource.version, resource.kind)
 
 
 def _list_of(info: ResourceInfo) -> Object:
