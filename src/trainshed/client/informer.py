@@ -21,11 +21,12 @@ import asyncio
 import enum
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import aclosing
 from typing import TypeAlias
 
 from trainshed.client.client import Client
+from trainshed.client.compact import CompactObjects
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, namespace_of
@@ -81,13 +82,20 @@ class State(enum.Enum):
 class Index:
     """Objects grouped by what `function` returns for them: any number of strings."""
 
-    def __init__(self, function: Callable[[Object], Iterable[str]]) -> None:
+    def __init__(
+        self, function: Callable[[Object], Iterable[str]], objects: MutableMapping[Key, Object]
+    ) -> None:
         self._function = function
-        self._groups: dict[str, dict[Key, Object]] = {}
+        self._objects = objects
+        self._groups: dict[str, dict[Key, None]] = {}
 
     def get(self, value: str) -> list[Object]:
         """Return the objects in group `value`, oldest entry first."""
-        return list(self._groups.get(value, {}).values())
+        return [self._objects[key] for key in self._groups.get(value, ())]
+
+    def count(self, value: str) -> int:
+        """Return how many objects are in group `value`."""
+        return len(self._groups.get(value, ()))
 
     def replace(self, key: Key, old: Object | None, new: Object | None) -> None:
         """Follow one change of the mirror."""
@@ -100,7 +108,7 @@ class Index:
                 del self._groups[value]
         if new is not None:
             for value in after:
-                self._groups.setdefault(value, {})[key] = new
+                self._groups.setdefault(value, {})[key] = None
 
 
 class Informer:
@@ -114,7 +122,9 @@ class Informer:
         namespace: str | None = None,
         label_selector: str = "",
         field_selector: str = "",
+        compact: bool = False,
     ) -> None:
+        """`compact` is for resources of which there may be very many."""
         self.resource = resource
         self.state = State.NEW
         self.resource_version = ""
@@ -123,7 +133,7 @@ class Informer:
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._objects: dict[Key, Object] = {}
+        self._objects: MutableMapping[Key, Object] = CompactObjects() if compact else {}
         self._handlers: list[Handler] = []
         self._indexes: list[Index] = []
         self._synced = asyncio.Event()
@@ -147,7 +157,7 @@ class Informer:
 
     def index(self, function: Callable[[Object], Iterable[str]]) -> Index:
         """Return an index by `function`, kept up to date before handlers are called."""
-        index = Index(function)
+        index = Index(function, self._objects)
         for key, obj in self._objects.items():
             index.replace(key, None, obj)
         self._indexes.append(index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 from typing import TypeAlias
 
 from trainshed.client.client import Client
@@ -17,12 +18,14 @@ _Selection: TypeAlias = tuple[Resource, str, str]
 class SharedInformers:
     """Hands out informers before `run`, then keeps them all up to date.
 
-    `namespace` restricts the mirrors of namespaced resources; empty means all namespaces.
+    `namespace` restricts the mirrors of namespaced resources; empty means all namespaces. Objects of the resources in
+    `compact` take little room, at the price of decoding those that were not used for long.
     """
 
-    def __init__(self, client: Client, namespace: str = "") -> None:
+    def __init__(self, client: Client, namespace: str = "", *, compact: Container[Resource] = ()) -> None:
         self._client = client
         self._namespace = namespace
+        self._compact = compact
         self._informers: dict[_Selection, Informer] = {}
         self._by_controller: dict[Resource, Index] = {}
 
@@ -37,6 +40,7 @@ class SharedInformers:
                 namespace=(self._namespace or None) if resource.namespaced else None,
                 label_selector=label_selector,
                 field_selector=field_selector,
+                compact=resource in self._compact,
             )
         return informer
 

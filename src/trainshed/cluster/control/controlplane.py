@@ -74,7 +74,7 @@ from trainshed.cluster.storage.ephemeral import EphemeralController
 from trainshed.cluster.store import Store, StoreError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, labels_of, name_of
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.tekton.crds import STAND_IN
 from trainshed.tekton.versions import CONVERSIONS
 
@@ -211,7 +211,7 @@ async def _serve(
     store = api.core.store
     listener = _listen(paths, options.port)
     port = listener.getsockname()[1]
-    informers = SharedInformers(client)
+    informers = SharedInformers(client, compact=(PODS,))
     parts: list[_Part] = [
         Scheduler(client, informers, names=options.scheduler_names),
         StorageController(client, informers, paths.volumes, runtime.remove_tree),

@@ -63,8 +63,9 @@ class EndpointsController(Controller[Key]):
         service = self._services.get(*key)
         if service is None or not is_managed(service):
             return None
-        candidates = [self._pods_by_label.get(g) for g in _pairs(key[0], service["spec"]["selector"])]
-        pods = selected(service, min(candidates, key=len))
+        # Whoever is selected is in each group: the smallest one will do.
+        group = min(_pairs(key[0], service["spec"]["selector"]), key=self._pods_by_label.count)
+        pods = selected(service, self._pods_by_label.get(group))
         try:
             for informer, build in self._written:
                 await self._write(informer, build(service, pods))
