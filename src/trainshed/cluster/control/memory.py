@@ -17,24 +17,37 @@ WORTH_OBJECTS = 500
 
 
 class MemoryKeeper:
-    """Trims the heap whenever the store has become smaller: the C library keeps freed memory for itself otherwise."""
+    """Trims the heap whenever the store has become smaller: the C library keeps freed memory for itself otherwise.
+
+    The history goes first, but for that since the last look: it is most of what is left then, objects that are gone.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._objects = len(store)
+        self._revision = store.revision
+        self._rounds = 0
 
     async def run(self) -> None:
         """Look until cancelled."""
-        before, rounds = len(self._store), 0
         while True:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
-            now = len(self._store)
-            if now <= before - WORTH_OBJECTS:
-                rounds = ROUNDS
-            before = now if rounds else max(before, now)
-            if rounds:
-                rounds -= 1
-                gc.collect()
+            if self.look():
                 await asyncio.to_thread(_trim)
+
+    def look(self) -> bool:
+        """Look at the store; return whether the heap is to be trimmed."""
+        now = len(self._store)
+        if now <= self._objects - WORTH_OBJECTS:
+            self._rounds = ROUNDS
+        due = self._rounds > 0
+        self._objects = now if due else max(self._objects, now)
+        if due:
+            self._rounds -= 1
+            self._store.forget(self._revision)
+            gc.collect()
+        self._revision = self._store.revision
+        return due
 
 
 def _trim() -> None:

@@ -162,7 +162,8 @@ class Log:
         )
         if free * size < SHRINK_FROM_BYTES or free * 4 < total:
             return False
-        self._db.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        # A step of the statement gives back one page, as a row without columns, after which `execute` stops.
+        self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
         left: int = self._db.execute("PRAGMA freelist_count").fetchone()[0]
         if left < free and left * size >= SHRINK_FROM_BYTES and left * 4 >= total - (free - left):
             return True

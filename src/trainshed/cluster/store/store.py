@@ -167,6 +167,15 @@ class Store:
         """
         return self._window.watch(prefix, since, limit)
 
+    def forget(self, upto: int) -> None:
+        """Drop the history up to this revision, in memory now and in the file when there is nothing to write.
+
+        Who comes back with an older revision is told `Compacted`. The last few events stay.
+        """
+        self._window.forget(upto)
+        if self._writer is not None and not self._writer.closed.done():
+            self._writer.tidy()
+
     async def _write(self, key: str, obj: Object | None, expected: int, *, delete: bool) -> Stored:
         return await self._submit(Write(key, obj, expected, delete, _future()))
 

@@ -54,9 +54,17 @@ class Window:
         events.append(event)
         self._bytes += len(event.stored.encoded)
         while len(events) > self.retain or (self._bytes > self.retain_bytes and len(events) > MIN_EVENTS):
-            oldest = events.popleft()
-            self.floor = oldest.revision
-            self._bytes -= len(oldest.stored.encoded)
+            self._drop_oldest()
+
+    def forget(self, upto: int) -> None:
+        """Drop the events up to this revision, but for the last `MIN_EVENTS`."""
+        while len(self._events) > MIN_EVENTS and self._events[0].revision <= upto:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        oldest = self._events.popleft()
+        self.floor = oldest.revision
+        self._bytes -= len(oldest.stored.encoded)
 
     def after(self, since: int) -> list[StoreEvent]:
         """Return the events with a revision above `since`. Raises `Compacted`."""

@@ -11,6 +11,7 @@ free pages of the file back.
 
 from __future__ import annotations
 
+import enum
 import queue
 import sqlite3
 import threading
@@ -59,6 +60,12 @@ class Write(NamedTuple):
     discard: bool = False
 
 
+class _Tidy(enum.Enum):
+    TIDY = enum.auto()
+
+
+_TIDY = _Tidy.TIDY
+
 Outcome = tuple[Write, StoreEvent | Exception]
 Outcomes = list[Outcome]
 Publish = Callable[[Outcomes], None]
@@ -88,7 +95,7 @@ class Writer:
         self._publish = publish
         self._watermark = Watermark(log.path)
         self._watermark.write(loaded.revision)
-        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Write | _Tidy | None] = queue.SimpleQueue()
         self._broken = False
         self._history_bytes = 0
         self._target = loaded.compacted
@@ -101,6 +108,10 @@ class Writer:
 
     def submit(self, write: Write) -> None:
         self._queue.put(write)
+
+    def tidy(self) -> None:
+        """Compact what the window has dropped, and shrink the file, as soon as nothing waits to be written."""
+        self._queue.put(_TIDY)
 
     def stop(self) -> None:
         """Ask the thread to finish what is queued and close the file; `closed` is set when it has."""
@@ -115,17 +126,12 @@ class Writer:
             except queue.Empty:
                 self._tidy_up()
                 continue
-            stopping = first is None
-            if first is not None:
-                batch.append(first)
+            stopping = self._take(first, batch)
             while not stopping and len(batch) < MAX_BATCH:
                 try:
-                    following = self._queue.get_nowait()
+                    stopping = self._take(self._queue.get_nowait(), batch)
                 except queue.Empty:
                     break
-                stopping = following is None
-                if following is not None:
-                    batch.append(following)
             if batch:
                 self._hand_over(self._commit(batch))
                 self._compact_if_due()
@@ -134,6 +140,14 @@ class Writer:
             self._watermark.close()
         finally:
             self._loop.call_soon_threadsafe(_finish, self.closed)
+
+    def _take(self, item: Write | _Tidy | None, batch: list[Write]) -> bool:
+        """Take in one item of the queue; return whether it was the last."""
+        if item is _TIDY:
+            self._target, self._history_bytes, self._tidy = self._floor(), 0, False
+        elif isinstance(item, Write):
+            batch.append(item)
+        return item is None
 
     def _hand_over(self, outcomes: list[Outcome]) -> None:
         try:
