@@ -71,7 +71,10 @@ def test_explain_reads_descriptions_and_references() -> None:
 def test_custom_resource_has_its_schema_and_metadata() -> None:
     registry = Registry()
     schema = {"type": "object", "properties": {"spec": {"type": "object", "description": "what to run"}}}
-    registry.add("pytorchjobs.kubeflow.org", [msgspec.structs.replace(make_custom(), schema=schema)])
+    registry.add(
+        "pytorchjobs.kubeflow.org",
+        [msgspec.structs.replace(make_custom(), schema=msgspec.json.encode(schema))],
+    )
     document = _document(registry, "kubeflow.org", "v1")
     job = document["components"]["schemas"]["org.kubeflow.v1.PyTorchJob"]
     assert job["properties"]["spec"]["description"] == "what to run"
@@ -90,7 +93,7 @@ def test_hash_changes_with_the_crd_only_where_it_is_served() -> None:
     assert set(added) - set(before) == {"apis/kubeflow.org/v1"}
     assert added["apis/apps/v1"] == before["apis/apps/v1"]
     first = documents.document("kubeflow.org", "v1")
-    changed = msgspec.structs.replace(make_custom(), schema={"type": "object", "description": "new"})
+    changed = msgspec.structs.replace(make_custom(), schema=b'{"type": "object", "description": "new"}')
     registry.add("pytorchjobs.kubeflow.org", [changed])
     after = documents.root()["paths"]
     assert after["apis/kubeflow.org/v1"] != added["apis/kubeflow.org/v1"]
