@@ -23,20 +23,20 @@ from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.verdict import Verdict
 from trainshed.jobs.engine.children import exit_code
-from trainshed.jobs.engine.job import Job, Replica
-from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.job import Replica
+from trainshed.jobs.engine.model import Flag, OperatorOptions
 from trainshed.jobs.engine.owned import Grant, Owned, Owns
 from trainshed.jobs.v1 import phases
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import (
     ContainerPatch,
     Failing,
-    Flag,
     Framework,
     Phase,
     PodPatch,
     Seen,
 )
+from trainshed.jobs.v1.job import Job
 from trainshed.jobs.v1.restart import Restart
 from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.meta.plan import Event, Tells, Told

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from trainshed.api.v1.pytorch import PYTORCHJOB
-from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide
+from trainshed.jobs.v1.job import Job
 from trainshed.jobs.v1.read import read as read_as
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Apply, Create, Delete

@@ -139,7 +139,7 @@ CHILD = {"metadata": {"name": "x", "namespace": "ns", "uid": "u"}}
             "FailedDeleteService: Error deleting: no",
         ),
         (
-            delete_job(read(make_job(name="x", workers=1))),
+            delete_job(read(make_job(name="x", workers=1)), "Pod"),
             "SuccessfulDeletePod: Deleted job: x",
             "FailedDeletePod: Error deleting: no",
         ),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from trainshed.api.kind import Kind
 from trainshed.api.verdict import Verdict
-from trainshed.jobs.engine.model import Observed, OperatorOptions
+from trainshed.jobs.engine.model import Flag, Observed, OperatorOptions
 from trainshed.jobs.engine.owned import REPLICAS, Grant, Owns
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide
@@ -60,6 +60,22 @@ def all_grants() -> tuple[Grant, ...]:
 def init_containers(options: OperatorOptions) -> tuple[Object, ...]:
     """Return the init containers that an operator with these options adds to pods, with name and resources."""
     return tuple(one for part in _parts(options) for one in part.init_containers(options))
+
+
+def flags() -> Iterator[Flag]:
+    """Yield the flags of the operator that belong to kinds."""
+    for framework in FRAMEWORKS.values():
+        yield from framework.flags
+
+
+def options_of_kinds(values: Mapping[str, str | int]) -> dict[str, msgspec.Struct]:
+    """Return what flags say of each kind, by their names. ValueError for a value that cannot be used."""
+    found = {}
+    for name, framework in FRAMEWORKS.items():
+        options = framework.options({flag.name: values[flag.name] for flag in framework.flags})
+        if options is not None:
+            found[name] = options
+    return found
 
 
 def needed(options: OperatorOptions) -> tuple[Resource, ...]:

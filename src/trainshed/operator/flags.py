@@ -13,9 +13,8 @@ from pathlib import Path
 import msgspec
 
 from trainshed.api.registry import KINDS
-from trainshed.jobs.engine.model import DEFAULTS, OperatorOptions
-from trainshed.jobs.v1.frameworks import FRAMEWORKS
-from trainshed.jobs.v1.frameworks.base import Flag
+from trainshed.jobs import registry
+from trainshed.jobs.engine.model import DEFAULTS, Flag, OperatorOptions
 from trainshed.operator.probes import parse_address
 
 DEFAULT_LEASE = "1ca428e5.training-operator.kubeflow.org"
@@ -77,17 +76,11 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Flags:
 
 def _job_options(found: argparse.Namespace) -> OperatorOptions:
     """What the pure part needs. ValueError for a flag of a kind that cannot be used, naming it."""
-    by_kind = {}
-    for name, framework in FRAMEWORKS.items():
-        values = {flag.name: _value(flag, found) for flag in framework.flags}
-        options = framework.options(values)
-        if options is not None:
-            by_kind[name] = options
     return OperatorOptions(
         legacy_labels=found.legacy_labels,
         gang_scheduler=gang_scheduler(found.gang_scheduler_name),
         gang_policy_only=found.gang_policy_only,
-        by_kind=by_kind,
+        by_kind=registry.options_of_kinds({flag.name: _value(flag, found) for flag in registry.flags()}),
     )
 
 
@@ -153,7 +146,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("controller-threads", 1, "jobs of one kind reconciled at the same time", type=_positive)
     flag("kube-api-qps", 20.0, "sustained requests per second to the API", type=float)
     flag("kube-api-burst", 30, "requests that may be sent at once", type=_positive)
-    for own in (own for framework in FRAMEWORKS.values() for own in framework.flags):
+    for own in registry.flags():
         default = environment.get(own.variable) or own.default
         flag(own.name, default, own.help, type=_positive if own.type == "count" else str)
     flag(

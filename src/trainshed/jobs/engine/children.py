@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from trainshed.api.v1.validation import MAX_REPLICAS
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.job import Job, Replica
 from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, labels_of, name_of
@@ -62,10 +61,7 @@ class Children(msgspec.Struct, frozen=True):
 
 
 def classify(job: Job, pods: Sequence[Object], services: Sequence[Object]) -> Children:
-    """Return the children of the job among the observed objects, sorted into slots.
-
-    There are slots for as many replicas as a job may have: nothing asks `scale` whether its count is one.
-    """
+    """Return the children of the job among the observed objects, sorted into slots."""
     own_pods = _controlled(job, pods)
     own_services = _controlled(job, services)
     pods_by_type, services_by_type = _by_type(own_pods), _by_type(own_services)
@@ -73,7 +69,7 @@ def classify(job: Job, pods: Sequence[Object], services: Sequence[Object]) -> Ch
     for replica in job.replicas:
         pods_at = _by_index(pods_by_type.get(replica.slug, ()), replica)
         services_at = _by_index(services_by_type.get(replica.slug, ()), replica)
-        for index in sorted({*range(min(replica.count, MAX_REPLICAS)), *pods_at, *services_at}):
+        for index in sorted({*range(replica.slots), *pods_at, *services_at}):
             here = (pods_at.get(index, []), services_at.get(index, []))
             slots.append(Slot(replica, index, index < replica.count, *here))
     return Children(own_pods, own_services, slots)

@@ -44,17 +44,17 @@ def time_to_live(job: Job, draft: Draft) -> float | None:
     return max(finished_at + ttl - draft.now, 0.0)
 
 
-def delete_job(job: Job) -> Delete:
+def delete_job(job: Job, word: str) -> Delete:
     """Return the deletion of the job with the default propagation, which is alone and last in its plan.
 
-    Its children follow by garbage collection.
+    The reason of its event ends in `word`. Its children follow by garbage collection.
     """
     return Delete(
         resource=job.kind.resource,
         name=job.name,
         namespace=job.namespace,
         uid=job.uid,
-        told=Tells(job.kind.deletion_word, "job").deleted(job.name),
+        told=Tells(word, "job").deleted(job.name),
         counter="deleted",
     )
 

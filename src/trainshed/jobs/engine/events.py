@@ -33,8 +33,8 @@ def abnormal_pod_events(children: Children) -> Iterator[Event]:
             yield from _abnormal(pod)
 
 
-def exit_events(job: Job, children: Children) -> Iterator[Event]:
-    """Yield the exit code of each main container that ended.
+def exit_events(job: Job, children: Children, container: str) -> Iterator[Event]:
+    """Yield the exit code of each container of this name that ended.
 
     Pods that ended well stay, and each pass sees them all: of these, only as many of the latest are told as the
     stored count of succeeded pods is behind.
@@ -46,7 +46,7 @@ def exit_events(job: Job, children: Children) -> Iterator[Event]:
         new = max(len(ended_well) - count_in(section(stored, replica.type), "succeeded"), 0)
         others = (p for p in pods if pod_phase(p) != "Succeeded" and not is_terminating(p))
         for pod in (*others, *ended_well[len(ended_well) - new :]):
-            for state in terminated_states(pod, job.kind.container_name):
+            for state in terminated_states(pod, container):
                 where = f"{namespace_of(pod)}.{name_of(pod)}"
                 message = f"Pod: {where} exited with code {state.get('exitCode', 0)}"
                 yield Event("Normal", c.EXITED_WITH_CODE, message)

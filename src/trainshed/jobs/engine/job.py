@@ -1,47 +1,32 @@
-"""A job as the policies read it: defaulted, typed, with the names of its children."""
+"""A job as the policies read it, of whatever kind and generation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from trainshed.api.v1.common import JobKind, ReplicaType
-from trainshed.api.v1.replicas import ReplicaSpec
-from trainshed.api.v1.runpolicy import RunPolicy
+from trainshed.api.kind import Kind
 from trainshed.jobs.engine import constants as c
 from trainshed.kube.meta.objects import (
     Object,
     is_terminating,
-    name_of,
-    namespace_of,
     status_of,
-    uid_of,
 )
 
 T = TypeVar("T")
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One replica type of one job: `count` pods from `template`."""
+    """One replica type of one job: `count` pods from `template`; only the first `slots` are looked at."""
 
     type: str
     count: int
+    slots: int
     restart_policy: str
     template: Object
     indexed: bool = True
-
-    @classmethod
-    def of(cls, type_: ReplicaType, spec: ReplicaSpec) -> Replica:
-        """Return the replica of a defaulted spec; a negative count is none."""
-        return cls(
-            type=type_.name,
-            count=max(spec.replicas or 0, 0),
-            restart_policy=spec.restart_policy or "",
-            template=spec.template or {},
-            indexed=type_.indexed,
-        )
 
     @property
     def slug(self) -> str:
@@ -49,39 +34,34 @@ class Replica(msgspec.Struct, frozen=True):
         return self.type.lower()
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. `spec` is the kind's typed spec; `replicas` are in the order in which they are reconciled."""
+class RunPolicy(Protocol):
+    """What a job says about its run as a whole, whichever generation's type says it."""
 
-    kind: JobKind
+    @property
+    def clean_pod_policy(self) -> str | None: ...
+    @property
+    def ttl_seconds_after_finished(self) -> int | None: ...
+    @property
+    def active_deadline_seconds(self) -> int | None: ...
+    @property
+    def backoff_limit(self) -> int | None: ...
+    @property
+    def suspend(self) -> bool | None: ...
+    @property
+    def managed_by(self) -> str | None: ...
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One job. `replicas` are in the order in which they are reconciled; a generation adds what it knows besides."""
+
+    kind: Kind
     name: str
     namespace: str
     uid: str
     run_policy: RunPolicy
     replicas: tuple[Replica, ...]
-    spec: Any
     document: Object
     _computed: dict[object, Any] = msgspec.field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        kind: JobKind,
-        document: Object,
-        spec: Any,
-        run_policy: RunPolicy | None,
-        specs: dict[str, ReplicaSpec],
-    ) -> Job:
-        """Return the view of a defaulted document; replica types that the kind does not know are ignored."""
-        return cls(
-            kind=kind,
-            name=name_of(document),
-            namespace=namespace_of(document),
-            uid=uid_of(document),
-            run_policy=run_policy or RunPolicy(),
-            replicas=tuple(Replica.of(t, specs[t.name]) for t in kind.replica_types if t.name in specs),
-            spec=spec,
-            document=document,
-        )
 
     @property
     def is_terminating(self) -> bool:
@@ -126,36 +106,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
                 return replica
         return None
 
-    def child_name(self, type_: str, index: int) -> str:
-        """Return the name of the pod and of its service: `<job>-<type>-<index>`, or `<job>-<type>` without index."""
-        stem, indexed = self.once(("stem", type_), lambda: self._stem(type_))
-        return f"{stem}-{index}" if indexed else stem
-
-    def _stem(self, type_: str) -> tuple[str, bool]:
-        """Return what the names of the children of a type begin with, and whether an index follows."""
-        return f"{self.name}-{type_.lower()}".replace("/", "-"), self.kind.replica_type(type_).indexed
-
     def labels(self) -> dict[str, str]:
         """Return the labels that every child has."""
         return {
             c.LABEL_OPERATOR_NAME: self.kind.controller_name,
             c.LABEL_JOB_NAME: self.name.replace("/", "-"),
         }
-
-    def child_labels(self, type_: str, index: int) -> dict[str, str]:
-        """Return the labels that pick out one replica; also the selector of its service."""
-        common, indexed = self.once(("labels", type_), lambda: self._labels_of(type_))
-        return {**common, c.LABEL_REPLICA_INDEX: str(index)} if indexed else dict(common)
-
-    def _labels_of(self, type_: str) -> tuple[dict[str, str], bool]:
-        """Return the labels that all children of a type have, and whether an index is added."""
-        common = {**self.labels(), c.LABEL_REPLICA_TYPE: type_.lower()}
-        return common, self.kind.replica_type(type_).indexed
-
-    def selector(self, type_: str) -> str:
-        """Return the label selector of all pods of one replica type as text, keys in order."""
-        labels = {**self.labels(), c.LABEL_REPLICA_TYPE: type_.lower()}
-        return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
 
     def owner_reference(self) -> Object:
         """Return the reference that makes this job the controller of a child. All children share it."""

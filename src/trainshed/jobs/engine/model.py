@@ -6,6 +6,7 @@ The view may be stale or partial; see `decide` for what holds then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -30,6 +31,21 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULTS = OperatorOptions()
+
+
+class Flag(msgspec.Struct, frozen=True, kw_only=True):
+    """One flag of the operator that belongs to a kind. Its value is text, a count of at least 1, or a file's content.
+
+    `fallback` is a file that is read where it exists and no other is named; `variable` is the environment variable of
+    the operator that gives the default, where it is set.
+    """
+
+    name: str
+    help: str
+    default: str | int = ""
+    type: Literal["text", "count", "file"] = "text"
+    fallback: str = ""
+    variable: str = ""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ A draft also gathers what to say and count once the status is written. Fields th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -92,12 +92,12 @@ class Draft(msgspec.Struct):
         self.say(type_, outcome, message)
         self.counters.append(counter)
 
-    def count(self, tallies: Mapping[str, Tally]) -> None:
-        """Write the counts of every replica type, with the selector that autoscalers use where the kind has it."""
+    def count(self, tallies: Mapping[str, Tally], selector: Callable[[str], str] | None = None) -> None:
+        """Write the counts of every replica type, and the `selector` that autoscalers use where there is one."""
         self.replica_statuses = {type_: _counts(tally) for type_, tally in tallies.items()}
-        if self.job.kind.reports_selector:
+        if selector is not None:
             for type_, counts in self.replica_statuses.items():
-                counts["selector"] = self.job.selector(type_)
+                counts["selector"] = selector(type_)
 
     def fold_active_into_succeeded(self) -> None:
         """Count what still ran when the job succeeded as succeeded: nobody waits for it any more."""

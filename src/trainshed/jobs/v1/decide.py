@@ -21,13 +21,13 @@ from trainshed.jobs.engine import cleanup, limits, owned, suspend
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import Children, Slot, classify
 from trainshed.jobs.engine.events import abnormal_pod_events
-from trainshed.jobs.engine.job import Job
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.engine.owned import POD_EVENTS, SERVICE_EVENTS
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.engine.status import Draft
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import Framework, Judgement, Phase, Seen
+from trainshed.jobs.v1.job import Job
 from trainshed.jobs.v1.phases import phases
 from trainshed.jobs.v1.pods import Conflict, pod
 from trainshed.jobs.v1.read import read
@@ -113,7 +113,7 @@ def _after_finish(job: Job, children: Children, draft: Draft, actions: list[Acti
         actions += cleanup.delete_after_finish(job, children)
     left = cleanup.time_to_live(job, draft)
     if left == 0 and not draft.changed():
-        return Plan(actions=(cleanup.delete_job(job),))
+        return Plan(actions=(cleanup.delete_job(job, job.kind.deletion_word),))
     return draft.plan(actions, left)
 
 
@@ -143,7 +143,7 @@ class _Run(msgspec.Struct, frozen=True):
             # It has not begun: nothing to count, and no deadline runs.
             return list(extras.actions)
         judgement = self.framework.judge(job, self.seen)
-        draft.count(self.seen.tallies)
+        draft.count(self.seen.tallies, job.selector if job.kind.reports_selector else None)
         if draft.start_time is None:
             draft.start()
         actions = list(extras.actions)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainshed.jobs.engine import constants as c
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import ContainerPatch, Framework, Phase, PodPatch
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object, metadata_of, objects, section, spec_of, texts
 from trainshed.kube.meta.pods import container_named
 

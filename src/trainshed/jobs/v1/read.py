@@ -8,7 +8,7 @@ import msgspec
 
 from trainshed.api.v1.common import JobKind
 from trainshed.api.verdict import FieldError
-from trainshed.jobs.engine.job import Job
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object
 
 

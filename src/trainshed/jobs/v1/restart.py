@@ -18,7 +18,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object
 
 FIRST_RETRYABLE_EXIT_CODE = 128

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object
 
 

@@ -25,10 +25,11 @@ from trainshed.api.v1.common import JobKind
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import Children, Tally, exit_code, tally
 from trainshed.jobs.engine.events import exit_events
-from trainshed.jobs.engine.job import Job, Replica
-from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.job import Replica
+from trainshed.jobs.engine.model import Flag, OperatorOptions
 from trainshed.jobs.engine.owned import POD_EVENTS, Grant, Owned, Owns
 from trainshed.jobs.v1 import restart
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object, name_of, objects, spec_of
 from trainshed.kube.meta.plan import Event, Tells, Told
 from trainshed.kube.meta.pods import container_named, port_named
@@ -100,21 +101,6 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     succeeded: str | None = None
     failing: tuple[Failing, ...] = ()
     ran_first: bool = False
-
-
-class Flag(msgspec.Struct, frozen=True, kw_only=True):
-    """One flag of the operator that belongs to a kind. Its value is text, a count of at least 1, or a file's content.
-
-    `fallback` is a file that is read where it exists and no other is named; `variable` is the environment variable of
-    the operator that gives the default, where it is set.
-    """
-
-    name: str
-    help: str
-    default: str | int = ""
-    type: Literal["text", "count", "file"] = "text"
-    fallback: str = ""
-    variable: str = ""
 
 
 class Phase:
@@ -271,7 +257,7 @@ class Framework(Phase):
 
     def events(self, job: Job, seen: Seen) -> Iterable[Event]:
         """Yield what to say about the children in each pass: by default, the exit codes of containers that ended."""
-        return exit_events(job, seen.children)
+        return exit_events(job, seen.children, self.kind.container_name)
 
 
 def _service_ports(job: Job, replica: Replica) -> tuple[Object, ...]:

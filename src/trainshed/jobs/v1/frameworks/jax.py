@@ -7,9 +7,10 @@ Source: the environment table of the Kubeflow training operator v1 (1.9).
 from __future__ import annotations
 
 from trainshed.api.v1.jax import JAXJOB, WORKER
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import ContainerPatch, Framework, PodPatch, port_of, variable
+from trainshed.jobs.v1.job import Job
 
 
 class JAX(Framework):

@@ -17,11 +17,12 @@ from trainshed.api.v1.mpi import LAUNCHER, MPIJOB, WORKER
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import Children, Tally, count_in, exit_code
 from trainshed.jobs.engine.conditions import is_true
-from trainshed.jobs.engine.job import Job, Replica
-from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.job import Replica
+from trainshed.jobs.engine.model import Flag, OperatorOptions
 from trainshed.jobs.engine.owned import Grant, Owned, Owns
 from trainshed.jobs.v1 import restart
-from trainshed.jobs.v1.frameworks.base import ContainerPatch, Failing, Flag, Framework, PodPatch, Seen
+from trainshed.jobs.v1.frameworks.base import ContainerPatch, Failing, Framework, PodPatch, Seen
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of, status_of
 from trainshed.kube.meta.plan import Event, Told
 from trainshed.kube.meta.pods import FINISHED

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 
 from trainshed.api.v1.mx import MXJOB, SCHEDULER, SERVER, WORKER
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import (
     ContainerPatch,
@@ -22,6 +22,7 @@ from trainshed.jobs.v1.frameworks.base import (
     port_of,
     variable,
 )
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object, metadata_of, texts
 from trainshed.kube.meta.plan import Event
 

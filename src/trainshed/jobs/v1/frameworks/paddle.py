@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainshed.api.v1.paddle import MASTER, PADDLEJOB, WORKER
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import ContainerPatch, Framework, PodPatch, port_of, variable
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object
 
 _OWN_ADDRESS = "POD_IP_DUMMY"

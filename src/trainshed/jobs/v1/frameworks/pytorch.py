@@ -15,19 +15,19 @@ import msgspec
 
 from trainshed.api.v1.pytorch import MASTER, PYTORCHJOB, WORKER, ElasticPolicy
 from trainshed.jobs.engine import constants as c
-from trainshed.jobs.engine.job import Job, Replica
-from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.job import Replica
+from trainshed.jobs.engine.model import Flag, OperatorOptions
 from trainshed.jobs.engine.owned import Owned, Owns
 from trainshed.jobs.v1.containertemplate import render
 from trainshed.jobs.v1.frameworks.base import (
     ContainerPatch,
-    Flag,
     Framework,
     PodPatch,
     Seen,
     port_of,
     variable,
 )
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object, metadata_of, name_of, section
 from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, Resource

@@ -17,18 +17,18 @@ from trainshed.api.v1.tensorflow import ALL_WORKERS, CHIEF, MASTER, PS, TFJOB, W
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import exit_code
 from trainshed.jobs.engine.conditions import find
-from trainshed.jobs.engine.job import Job, Replica
-from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.engine.job import Replica
+from trainshed.jobs.engine.model import Flag, OperatorOptions
 from trainshed.jobs.v1.frameworks.base import (
     ContainerPatch,
     Failing,
-    Flag,
     Framework,
     PodPatch,
     Seen,
     port_of,
     variable,
 )
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import phase as pod_phase
 

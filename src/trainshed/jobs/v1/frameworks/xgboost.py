@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from trainshed.api.v1.xgboost import MASTER, WORKER, XGBOOSTJOB
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import (
     ContainerPatch,
@@ -23,6 +23,7 @@ from trainshed.jobs.v1.frameworks.base import (
     port_of,
     variable,
 )
+from trainshed.jobs.v1.job import Job
 
 
 class XGBoost(Framework):

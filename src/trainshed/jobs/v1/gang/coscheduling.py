@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from trainshed.api.v1.runpolicy import SchedulingPolicy
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import PodPatch
 from trainshed.jobs.v1.gang.gang import Gang, owns
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import COSCHEDULING_GROUP_LABEL, COSCHEDULING_PODGROUPS, VOLCANO_SCHEDULER
 

@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 from trainshed.api.v1.runpolicy import SchedulingPolicy
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.conditions import is_true
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.owned import Owned, Owns
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import Framework, Phase, PodPatch, Seen
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.objects import Object, controller_uid, name_of, objects, section, texts
 from trainshed.kube.meta.plan import Event, Tells, Told

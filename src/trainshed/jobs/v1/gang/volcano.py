@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from trainshed.api.v1.runpolicy import SchedulingPolicy
 from trainshed.jobs.engine import constants as c
-from trainshed.jobs.engine.job import Job, Replica
+from trainshed.jobs.engine.job import Replica
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.v1.frameworks.base import PodPatch, Seen
 from trainshed.jobs.v1.gang.gang import Gang, is_gang, owns
+from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.podgroups import (
