@@ -18,14 +18,14 @@ from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.references import References
 from trainshed.cluster.node.volumes import atomic, registry
 from trainshed.cluster.node.volumes.claim import claimed_directory
-from trainshed.cluster.node.volumes.configmap import configmap_files
+from trainshed.cluster.node.volumes.configmap import ConfigMapVolume
 from trainshed.cluster.node.volumes.downward_api import downward_files
 from trainshed.cluster.node.volumes.empty_dir import EmptyDirVolume
 from trainshed.cluster.node.volumes.files import File
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.cluster.node.volumes.manager import VolumeManager
 from trainshed.cluster.node.volumes.mounts import container_mounts
-from trainshed.cluster.node.volumes.secret import secret_files
+from trainshed.cluster.node.volumes.secret import SecretVolume
 from trainshed.cluster.node.volumes.tokens import Token
 from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Volume
 from trainshed.cluster.sandbox.model import Mount
@@ -60,17 +60,17 @@ def read(directory):
 
 
 def test_configmap_keys_items_and_modes():
-    whole = configmap_files({"name": "cm", "defaultMode": 0o400}, REFERENCES, "default")
+    whole = ConfigMapVolume().read({"name": "cm", "defaultMode": 0o400}, REFERENCES, "default")
     assert {k: (f.content, f.mode) for k, f in whole.items()} == {
         "a": (b"1", 0o400),
         "b": (b"2", 0o400),
         "c": (b"\xff", 0o400),
     }
     items = [{"key": "a", "path": "dir/x", "mode": 0o600}]
-    assert configmap_files({"name": "cm", "items": items}, REFERENCES, "default") == {
+    assert ConfigMapVolume().read({"name": "cm", "items": items}, REFERENCES, "default") == {
         "dir/x": File(b"1", 0o600)
     }
-    assert secret_files({"secretName": "s"}, REFERENCES, "default") == {"key": File(b"x")}
+    assert SecretVolume().read({"secretName": "s"}, REFERENCES, "default") == {"key": File(b"x")}
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_configmap_keys_items_and_modes():
 )
 def test_configmap_errors(source, message):
     with pytest.raises(MountError, match=message):
-        configmap_files(source, REFERENCES, "default")
-    assert configmap_files({"name": "gone", "optional": True}, REFERENCES, "default") == {}
+        ConfigMapVolume().read(source, REFERENCES, "default")
+    assert ConfigMapVolume().read({"name": "gone", "optional": True}, REFERENCES, "default") == {}
 
 
 def test_downward_files():

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainshed.cluster.node.references import Reference
-from trainshed.cluster.node.volumes.configmap import configmap_files
+from trainshed.cluster.node.volumes.configmap import ConfigMapVolume
 from trainshed.cluster.node.volumes.downward_api import downward_files
 from trainshed.cluster.node.volumes.files import DEFAULT_MODE, File
-from trainshed.cluster.node.volumes.secret import secret_files
+from trainshed.cluster.node.volumes.secret import SecretVolume
 from trainshed.cluster.node.volumes.tokens import TokenRequest
 from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Source
 from trainshed.kube.meta.objects import Object
 
 DEFAULT_EXPIRATION_SECONDS = 3600
+_CONFIGMAP, _SECRET = ConfigMapVolume(), SecretVolume()
 
 
 class ProjectedVolume(FileVolume):
@@ -47,9 +48,9 @@ class ProjectedVolume(FileVolume):
         out: dict[str, File] = {}
         for part in setup.source.get("sources") or ():
             if part.get("configMap"):
-                out.update(configmap_files(part["configMap"], setup.references, namespace, mode))
+                out.update(_CONFIGMAP.read(part["configMap"], setup.references, namespace, mode))
             elif part.get("secret"):
-                out.update(secret_files(part["secret"], setup.references, namespace, mode))
+                out.update(_SECRET.read(part["secret"], setup.references, namespace, mode))
             elif part.get("downwardAPI") is not None:
                 out.update(downward_files(part["downwardAPI"], setup.pod, setup.node, mode))
             elif part.get("serviceAccountToken"):
