@@ -10,7 +10,9 @@ What is exported here is the public API (`docs/reference/python.md`). It is impo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainshed._lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from trainshed.client.config import ConfigError
@@ -107,16 +109,4 @@ _HOMES = {
 }
 """Public name → module below this package."""
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _lazily(__name__, _HOMES)

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.notebook_builder import Cell, content
+from trainshed.findings import Severity
 from trainshed.pipelines.compilation import Compiled, compile_notebook
-from trainshed.pipelines.diagnostics import Severity
 from trainshed.pipelines.ir import Pipeline, program
 from trainshed.pipelines.notebook.cells import read
 from trainshed.pipelines.runner.inside import Session

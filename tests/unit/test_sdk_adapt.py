@@ -10,10 +10,10 @@ import pytest
 
 from tests import manifest_fuzz
 from tests.unit.test_sdk_foresight import LOCAL, NODE, job, volume
+from trainshed.findings import Severity
 from trainshed.sdk.adapt import Wishes, adapt, as_yaml, diff
 from trainshed.sdk.documents import documents
 from trainshed.sdk.errors import UserError
-from trainshed.sdk.foresight.findings import Severity
 from trainshed.sdk.foresight.foresee import foresee
 from trainshed.sdk.foresight.world import World
 from trainshed.sdk.offline import judge

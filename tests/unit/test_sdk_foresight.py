@@ -14,8 +14,9 @@ from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import Capabilities
+from trainshed.findings import Severity
 from trainshed.operator.install import embedded_objects
-from trainshed.sdk.foresight.findings import RULES, Finding, Severity
+from trainshed.sdk.foresight.findings import RULES, Finding
 from trainshed.sdk.foresight.foresee import foresee
 from trainshed.sdk.foresight.gather import of_cluster
 from trainshed.sdk.foresight.world import World

@@ -15,12 +15,12 @@ from rich.markup import escape
 from trainshed.cli.console import err, note, out, user_errors, warn
 from trainshed.cli.options import Context, Files, Kubeconfig, Namespace
 from trainshed.cluster.images.directories import Image
+from trainshed.findings import Severity
 from trainshed.kube.meta.objects import Object
 from trainshed.sdk import images, manifests
 from trainshed.sdk.check import Verdict, examine, examine_offline
 from trainshed.sdk.connection import Target, connected
 from trainshed.sdk.errors import REFUSED
-from trainshed.sdk.foresight.findings import Severity
 
 _MARKS = {Severity.ERROR: "[red]✗[/]", Severity.WARNING: "[yellow]![/]", Severity.INFO: "[cyan]·[/]"}
 

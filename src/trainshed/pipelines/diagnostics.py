@@ -7,26 +7,10 @@ order of steps, 2 names, 3 code, 4 parameters and metrics, 5 what a target canno
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 
 import msgspec
 
-
-class Severity(StrEnum):
-    """What follows from a finding: an error stops the compilation."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """A kind of finding."""
-
-    code: str
-    name: str
-    severity: Severity
-    meaning: str
+from trainshed.findings import Rule, Severity
 
 
 class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trainshed.cluster.images.directories import Image
+from trainshed.findings import Severity
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of, namespace_of
 from trainshed.sdk import offline
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.errors import Explanation, UserError, explain
 from trainshed.sdk.fieldnames import unknown_fields
-from trainshed.sdk.foresight.findings import Finding, Severity
+from trainshed.sdk.foresight.findings import Finding
 from trainshed.sdk.foresight.foresee import of_object
 from trainshed.sdk.foresight.world import World
 

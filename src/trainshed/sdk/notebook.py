@@ -9,8 +9,9 @@ from typing import Literal
 
 import msgspec
 
+from trainshed.findings import Severity
 from trainshed.pipelines.compilation import Compiled, compile_notebook, references
-from trainshed.pipelines.diagnostics import Diagnostic, NotebookError, Severity, has_errors
+from trainshed.pipelines.diagnostics import Diagnostic, NotebookError, has_errors
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.program import is_exposed, too_large
 from trainshed.pipelines.ir import Pipeline, Step

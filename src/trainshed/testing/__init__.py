@@ -11,7 +11,9 @@ used. Nothing else of trainshed imports this package.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainshed._lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from trainshed.testing.builders import make_job, make_pod, make_pod_spec, make_replica
@@ -46,16 +48,4 @@ _HOMES = {
 }
 """Public name → module of this package."""
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _lazily(__name__, _HOMES)

@@ -6,26 +6,9 @@ referred to, 2 images and commands, 3 placement, 4 training, 5 fields without ef
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
-
-class Severity(StrEnum):
-    """What follows from a finding: with an error a pod of the object cannot start as things are."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """A kind of finding."""
-
-    code: str
-    name: str
-    severity: Severity
-    meaning: str
+from trainshed.findings import Rule, Severity
 
 
 class Finding(msgspec.Struct, frozen=True):
