@@ -354,7 +354,7 @@ async def test_logs_and_exec_without_a_node(world: World) -> None:
 
 
 class Metering:
-    """A backend that only measures."""
+    """Nodes that are only measured."""
 
     async def node_usage(self) -> dict[str, dict[str, str]]:
         return {"n1": {"cpu": "154m", "memory": "1024Ki"}, "gone": {"cpu": "1", "memory": "1Ki"}}
@@ -364,7 +364,7 @@ class Metering:
 
 
 async def test_metrics(tmp_path: Path) -> None:
-    async with open_world(tmp_path, backend=Metering()) as world:
+    async with open_world(tmp_path, nodes=Metering()) as world:
         await world.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
         await world.ok("POST", f"{NS}/pods", pod("p"))
         nodes = await world.ok("GET", "/apis/metrics.k8s.io/v1beta1/nodes")

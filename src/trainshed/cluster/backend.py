@@ -71,8 +71,16 @@ class ByteStream(Protocol):
     async def close(self) -> None: ...
 
 
+class Nodes(Protocol):
+    """The nodes of a cluster."""
+
+    def of(self, pod: Object) -> NodeBackend:
+        """Return the access to the node that a pod is bound to. Raises ApiError 400 when that does not run."""
+        ...
+
+
 class NodeBackend(Protocol):
-    """Access to running pods. Raises `kube.meta.errors.ApiError` with the kubelet's texts."""
+    """Access to the running pods of a node. Raises `kube.meta.errors.ApiError` with the kubelet's texts."""
 
     def logs(self, pod: Object, request: LogRequest) -> AsyncIterator[bytes]:
         """Yield log bytes; with `follow`, until the container ends."""

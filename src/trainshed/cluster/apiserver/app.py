@@ -30,7 +30,7 @@ from trainshed.cluster.apiserver.nonresource import HealthCheck, NonResource
 from trainshed.cluster.apiserver.subresources import streaming
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.apiserver.verbs.remove import remove
-from trainshed.cluster.backend import NodeBackend
+from trainshed.cluster.backend import Nodes
 from trainshed.cluster.pki import Pki
 from trainshed.cluster.store import Damaged, Store, Stored, StoreError, StoreFull, StoreReadOnly, keys
 from trainshed.kube.builtin.kind import View
@@ -50,7 +50,7 @@ _PIECE_BYTES = 256 * 1024
 class ApiServer:
     """A Kubernetes API over a store.
 
-    `backend` may be set later, before the first request that needs it: the node is itself a client of this
+    `nodes` may be set later, before the first request that needs it: the node is itself a client of this
     server. `admission` maps a group resource (`pytorchjobs.kubeflow.org`) to a check of its writes, `conversions` a
     version of a custom resource to how it is stored.
     """
@@ -61,7 +61,7 @@ class ApiServer:
         *,
         authenticator: Authenticator,
         authorizer: Authorizer,
-        backend: NodeBackend | None = None,
+        nodes: Nodes | None = None,
         admission: Mapping[str, AdmissionCheck] | None = None,
         conversions: Mapping[tuple[str, str, str], View] | None = None,
         clock: Callable[[], float] = time.time,
@@ -72,7 +72,7 @@ class ApiServer:
             Kinds(Registry(), conversions),
             authenticator=authenticator,
             authorizer=authorizer,
-            backend=backend,
+            nodes=nodes,
             admission=admission or {},
             clock=clock,
         )
@@ -88,7 +88,7 @@ class ApiServer:
         store: Store,
         pki: Pki,
         *,
-        backend: NodeBackend | None = None,
+        nodes: Nodes | None = None,
         admission: Mapping[str, AdmissionCheck] | None = None,
         conversions: Mapping[tuple[str, str, str], View] | None = None,
         health_checks: Mapping[str, HealthCheck] | None = None,
@@ -99,7 +99,7 @@ class ApiServer:
             store,
             authenticator=Authenticator(store, issuer, {pki.admin_token: ADMIN}),
             authorizer=RbacAuthorizer(store),
-            backend=backend,
+            nodes=nodes,
             admission=admission,
             conversions=conversions,
             health_checks=health_checks,

@@ -12,7 +12,7 @@ from trainshed.cluster.apiserver.access import Authenticator, Authorizer, User
 from trainshed.cluster.apiserver.charges import Charges
 from trainshed.cluster.apiserver.http import Incoming
 from trainshed.cluster.apiserver.kinds import Kinds, ServedKind
-from trainshed.cluster.backend import NodeBackend
+from trainshed.cluster.backend import Nodes
 from trainshed.cluster.store import Store
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.names import SUFFIX_ALPHABET, SUFFIX_LENGTH
@@ -46,7 +46,7 @@ class Core:
         *,
         authenticator: Authenticator,
         authorizer: Authorizer,
-        backend: NodeBackend | None,
+        nodes: Nodes | None,
         admission: Mapping[str, AdmissionCheck],
         clock: Callable[[], float],
     ) -> None:
@@ -54,7 +54,7 @@ class Core:
         self.kinds = kinds
         self.authenticator = authenticator
         self.authorizer = authorizer
-        self.backend = backend
+        self.nodes = nodes
         self.admission = admission
         self.clock = clock
         self.charges = Charges()

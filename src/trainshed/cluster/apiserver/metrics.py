@@ -21,7 +21,7 @@ Amounts = Mapping[str, str]
 
 @runtime_checkable
 class UsageSource(Protocol):
-    """A backend that measures."""
+    """Nodes that measure."""
 
     async def node_usage(self) -> Mapping[str, Amounts]:
         """Return usage by node name."""
@@ -34,7 +34,7 @@ class UsageSource(Protocol):
 
 async def read(core: Core, call: Call) -> Answer:
     """Return one NodeMetrics or PodMetrics, or the list that is selected. Raises `ApiError` 404, 503."""
-    source: object = core.backend
+    source: object = core.nodes
     if not isinstance(source, UsageSource):
         raise ApiError(503, "ServiceUnavailable", "Metrics API not available")
     if call.kind.resource.plural == "nodes":

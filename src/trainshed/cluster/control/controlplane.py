@@ -145,7 +145,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             stack.push_async_callback(runtime.close)
             nodes = NodeGroup()
             api = ApiServer.secured(
-                store, pki, backend=nodes, admission=options.admission, conversions=CONVERSIONS
+                store, pki, nodes=nodes, admission=options.admission, conversions=CONVERSIONS
             )
             client = Client(
                 AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane"

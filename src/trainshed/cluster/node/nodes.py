@@ -1,12 +1,10 @@
-"""Several nodes on one machine, as the API server sees them: each pod's requests go to its own node."""
+"""The nodes of a machine, as the API server sees them: access to the one of a pod, and what all use."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 
-from trainshed.cluster.backend import ByteStream, ExecRequest, ExecSession, LogRequest
 from trainshed.cluster.node.access import NodeAccess
 from trainshed.cluster.node.metrics import CpuMeter, amounts, machine_usage
 from trainshed.cluster.node.node import Node
@@ -15,7 +13,7 @@ from trainshed.kube.meta.objects import Object
 
 
 class NodeGroup:
-    """A `NodeBackend` that hands every call to the node the pod is bound to."""
+    """Implements `cluster.backend.Nodes`."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
@@ -31,18 +29,6 @@ class NodeGroup:
         if name not in self._nodes:
             raise bad_request(f'node "{name}" of pod {pod["metadata"]["name"]} is not running')
         return self._nodes[name].access
-
-    def logs(self, pod: Object, request: LogRequest) -> AsyncIterator[bytes]:
-        return self.of(pod).logs(pod, request)
-
-    async def exec(self, pod: Object, request: ExecRequest) -> ExecSession:
-        return await self.of(pod).exec(pod, request)
-
-    async def attach(self, pod: Object, request: ExecRequest) -> ExecSession:
-        return await self.of(pod).attach(pod, request)
-
-    async def port_forward(self, pod: Object, port: int) -> ByteStream:
-        return await self.of(pod).port_forward(pod, port)
 
     async def node_usage(self) -> dict[str, dict[str, str]]:
         """Return usage by node name: the machine's own for a single node, the sum of its pods for each of

@@ -19,9 +19,9 @@ async def get(core: Core, call: Call) -> Result:
     request = _request(call, pod)
     if not spec_of(pod).get("nodeName"):
         return Answer(status=204, content_type="text/plain")
-    if core.backend is None:
+    if core.nodes is None:
         raise ApiError(503, "ServiceUnavailable", "this server has no node to read logs from")
-    chunks = core.backend.logs(pod, request)
+    chunks = core.nodes.of(pod).logs(pod, request)
     if request.follow:
         return Streaming(chunks, content_type="text/plain")
     body = b"".join([chunk async for chunk in chunks])

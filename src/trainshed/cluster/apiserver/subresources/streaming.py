@@ -19,11 +19,11 @@ async def serve(core: Core, call: Call, scope: Scope, receive: Receive, send: Se
     pod = find_pod(core, call)
     if not spec_of(pod).get("nodeName"):
         raise bad_request(f"pod {call.route.name} does not have a host assigned")
-    backend = core.backend
-    if backend is None:
+    nodes = core.nodes
+    if nodes is None:
         raise ApiError(503, "ServiceUnavailable", "this server has no node to connect to")
     if call.route.subresource == "portforward":
-        await streams.serve_port_forward(scope, receive, send, backend, pod)
+        await streams.serve_port_forward(scope, receive, send, nodes.of(pod), pod)
         return
     phase = status_of(pod).get("phase", "")
     if phase in ("Succeeded", "Failed"):
@@ -38,4 +38,4 @@ async def serve(core: Core, call: Call, scope: Scope, receive: Receive, send: Se
         tty=options.tty,
     )
     answer = streams.serve_attach if call.route.subresource == "attach" else streams.serve_exec
-    await answer(scope, receive, send, backend, pod, wanted)
+    await answer(scope, receive, send, nodes.of(pod), pod, wanted)
