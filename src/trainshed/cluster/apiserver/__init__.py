@@ -4,5 +4,5 @@ One ASGI application. A request passes, in this order: `app` (errors, headers) �
 `authentication` → `authorization` → a verb of `verbs/` or `subresources/`. Writes pass through `pipeline`
 (decode, default, admit, validate) and `writing` (optimistic concurrency against the store).
 
-Knows nothing of pods as processes: logs, exec and the like are asked of a `NodeBackend`.
+Knows nothing of pods as processes: logs, exec and the like are asked of the `NodeBackend` of the pod's node.
 """

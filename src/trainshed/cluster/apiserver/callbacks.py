@@ -89,7 +89,7 @@ async def _connect(core: Core, config: Object) -> ByteStream:
     if port is None:
         raise OSError(f'no service port {number} found for service "{name}"')
     pod = _pod_behind(core, namespace, service)
-    if pod is None or core.backend is None:
+    if pod is None or core.nodes is None:
         raise OSError(f'no endpoints available for service "{name}"')
     target = port.get("targetPort", number)
     if not isinstance(target, int):
@@ -98,7 +98,7 @@ async def _connect(core: Core, config: Object) -> ByteStream:
         if named is None:
             raise OSError(f'no port "{target}" in the pods of service "{name}"')
         target = named
-    return await core.backend.port_forward(pod, target)
+    return await core.nodes.of(pod).port_forward(pod, target)
 
 
 def _pod_behind(core: Core, namespace: str, service: Object) -> Object | None:
