@@ -202,13 +202,18 @@ async def test_evictions_keep_to_a_budget(world: World) -> None:
 
     transport = world.client.transport
 
+    headers: list[str] = []
+
     async def evict(name: str) -> int:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
         path = f"/api/v1/namespaces/default/pods/{name}/eviction"
         request = Request("POST", path, body=json.dumps(body).encode(), content_type="application/json")
-        return (await transport.request(request)).status
+        response = await transport.request(request)
+        headers.extend(response.headers)
+        return response.status
 
     codes = await asyncio.gather(*map(evict, names))
     assert sorted(codes) == [201, 429, 429]
+    assert "retry-after" not in headers, "kubectl drain would be silent for that long"
     await world.until("a pod in place of the evicted one", lambda: len(world.all(PODS)) == 3)
     assert allowed() == 0, "the new pod is not ready"

@@ -104,7 +104,7 @@ def _check(budget: Object, status: Object) -> None:
     name = budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         text = f"The disruption budget {name} is still being processed by the server."
-        raise _too_many(_REFUSED, text)
+        raise _too_many(text, _RETRY_SECONDS)
     if len(section(status, "disruptedPods")) > _MOST_EVICTED:
         raise ApiError(
             403,
@@ -114,17 +114,13 @@ def _check(budget: Object, status: Object) -> None:
     if status.get("disruptionsAllowed", 0) <= 0:
         needs, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
         text = f"The disruption budget {name} needs {needs} healthy pods and has {healthy} currently"
-        raise _too_many(_REFUSED, text)
+        # Without Retry-After: client-go would ask again by itself, and `kubectl drain` say nothing for minutes.
+        raise _too_many(text)
 
 
-def _too_many(message: str, text: str) -> ApiError:
-    return ApiError(
-        429,
-        "TooManyRequests",
-        message,
-        causes=[Cause("DisruptionBudget", text)],
-        retry_after_seconds=_RETRY_SECONDS,
-    )
+def _too_many(text: str, retry_after_seconds: int | None = None) -> ApiError:
+    cause = Cause("DisruptionBudget", text)
+    return ApiError(429, "TooManyRequests", _REFUSED, causes=[cause], retry_after_seconds=retry_after_seconds)
 
 
 async def _mark(core: Core, call: Call, name: str) -> None:
