@@ -192,6 +192,8 @@ async def test_selectors_conditions_and_dry_runs(world: World, author: Author) -
 async def test_a_configuration_is_checked(world: World) -> None:
     hook = {"name": "short", "clientConfig": {"url": "http://x"}}
     hook |= {"sideEffects": "Some", "admissionReviewVersions": ["v2"]}
+    wrong = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
+    hook |= {"objectSelector": wrong}
     body = {"metadata": {"name": "h"}, "webhooks": [hook]}
     refused = await world.refused(422, "POST", f"{HOOKS}/validatingwebhookconfigurations", body)
     fields = [cause["field"] for cause in refused["details"]["causes"]]
@@ -200,6 +202,7 @@ async def test_a_configuration_is_checked(world: World) -> None:
         "webhooks[0].sideEffects",
         "webhooks[0].admissionReviewVersions",
         "webhooks[0].clientConfig.url",
+        "webhooks[0].objectSelector.matchExpressions[0].operator",
     ]
 
 

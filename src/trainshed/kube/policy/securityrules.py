@@ -137,7 +137,7 @@ def _host_namespaces(metadata: Object, spec: Object) -> Violation | None:
 
 
 def _host_paths(metadata: Object, spec: Object) -> Violation | None:
-    names = [v["name"] for v in spec.get("volumes") or () if v.get("hostPath") is not None]
+    names = [str(v.get("name", "")) for v in spec.get("volumes") or () if v.get("hostPath") is not None]
     return (
         Violation("hostPath volumes", f"{_plural('volume', len(names))} {_quoted(names)}") if names else None
     )
@@ -213,7 +213,7 @@ def _selinux(metadata: Object, spec: Object) -> Violation | None:
 
 
 def _sysctls(metadata: Object, spec: Object) -> Violation | None:
-    names = sorted({s["name"] for s in _context(spec).get("sysctls") or ()} - _SYSCTLS)
+    names = sorted({str(s.get("name", "")) for s in _context(spec).get("sysctls") or ()} - _SYSCTLS)
     return Violation("forbidden sysctls", ", ".join(names)) if names else None
 
 
@@ -260,7 +260,7 @@ def _volume_types(metadata: Object, spec: Object) -> Violation | None:
     for volume in spec.get("volumes") or ():
         bad = sorted(volume.keys() - {"name"} - _VOLUMES)
         if bad:
-            names.append(volume["name"])
+            names.append(str(volume.get("name", "")))
             kinds.add(bad[0])
     if not names:
         return None

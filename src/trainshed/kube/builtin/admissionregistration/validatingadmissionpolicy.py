@@ -8,7 +8,7 @@ from typing import Any
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.builtin.parts.webhooks import match_defaults
+from trainshed.kube.builtin.parts.webhooks import match_causes, match_defaults
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
@@ -36,6 +36,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     if not spec.get("validations") and not spec.get("auditAnnotations"):
         text = "validations or auditAnnotations must contain at least one item"
         yield causes.required("spec.validations", text)
+    yield from match_causes(section(spec, "matchConstraints"), "spec.matchConstraints")
     yield from causes.one_of(spec, "spec", "failurePolicy", ("Fail", "Ignore"))
     for field in ("validations", "variables", "matchConditions"):
         for index, item in enumerate(objects(spec, field)):

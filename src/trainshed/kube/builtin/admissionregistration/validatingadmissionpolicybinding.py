@@ -7,11 +7,12 @@ from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
-from trainshed.kube.builtin.parts.webhooks import match_defaults
+from trainshed.kube.builtin.parts.webhooks import match_causes, match_defaults
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of
 from trainshed.kube.meta.resources import VALIDATINGADMISSIONPOLICYBINDINGS
+from trainshed.kube.schema.metadata import selector_causes
 
 _ACTIONS = ("Audit", "Deny", "Warn")
 
@@ -35,7 +36,9 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.invalid(
             "spec.validationActions", actions, f"{text} response and headers serves no purpose)"
         )
+    yield from match_causes(section(spec, "matchResources"), "spec.matchResources")
     reference = section(spec, "paramRef")
+    yield from selector_causes(reference.get("selector"), "spec.paramRef.selector")
     if reference and bool(reference.get("name")) == (reference.get("selector") is not None):
         yield causes.required("spec.paramRef", "one of name or selector must be specified")
 

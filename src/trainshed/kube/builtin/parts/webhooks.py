@@ -12,6 +12,7 @@ from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.schema.cel import syntax_error
+from trainshed.kube.schema.metadata import selector_causes
 
 
 def webhook_defaults(obj: Object) -> None:
@@ -40,6 +41,12 @@ def match_defaults(match: Object | None) -> None:
             setdefault(rule, "scope", "*")
 
 
+def match_causes(match: Object, at: str) -> Iterator[Cause]:
+    """Yield what is wrong with the selectors of a webhook or a policy: a wrong one would fail every request."""
+    for field in ("namespaceSelector", "objectSelector"):
+        yield from selector_causes(match.get(field), f"{at}.{field}")
+
+
 def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     """Yield what is wrong with a configuration that has its defaults."""
     seen: set[str] = set()
@@ -64,6 +71,7 @@ def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
         yield from causes.one_of(hook, at, "failurePolicy", ("Fail", "Ignore"))
         yield from causes.one_of(hook, at, "matchPolicy", ("Equivalent", "Exact"))
         yield from _client(section(hook, "clientConfig"), f"{at}.clientConfig")
+        yield from match_causes(hook, at)
         for number, condition in enumerate(objects(hook, "matchConditions")):
             problem = syntax_error(str(condition.get("expression") or ""))
             if problem:
