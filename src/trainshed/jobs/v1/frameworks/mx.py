@@ -94,16 +94,17 @@ def _environment(job: Job, replica: Replica) -> tuple[str, tuple[Object, ...]]:
         variable("DMLC_USE_KUBERNETES", "1"),
     )
     # All replicas with their addresses, and which of them this one is, as JSON with sorted types.
-    return f'{_cluster(job)},"task":{{"type":"{replica.slug}","index":', shared
+    cluster = job.once("cluster", lambda: _cluster(job))
+    return f'{cluster},"task":{{"type":"{replica.slug}","index":', shared
 
 
 def _cluster(job: Job) -> str:
     """Return the part of the JSON that all pods have in common, which stands first."""
     replicas = sorted(job.replicas, key=lambda replica: replica.slug)
-    cluster: Object = {
-        one.slug: [{"url": job.child_name(one.type, i), "port": port_of(job, one)} for i in range(one.count)]
-        for one in replicas
-    }
+    cluster: Object = {}
+    for one in replicas:
+        port = port_of(job, one)
+        cluster[one.slug] = [{"url": job.child_name(one.type, i), "port": port} for i in range(one.count)]
     labels = {
         one.slug: texts(metadata_of(one.template), "annotations").get(_TUNER_KEY, "") for one in replicas
     }

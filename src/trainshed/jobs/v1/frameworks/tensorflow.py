@@ -157,13 +157,18 @@ def _task(replica: Replica, index: int) -> str:
 
 
 def _hosts(job: Job, replica: Replica, domain: str) -> list[str]:
-    return [_host(job, replica, index, domain) for index in range(replica.count)]
+    after = _after_name(job, replica, domain)
+    return [job.child_name(replica.type, index) + after for index in range(replica.count)]
 
 
 def _host(job: Job, replica: Replica, index: int, domain: str) -> str:
-    """Return the address of one replica: the DNS name of its service, and the port of its type."""
-    name = f"{job.child_name(replica.type, index)}.{job.namespace}.svc"
-    return f"{name}.{domain}:{port_of(job, replica)}" if domain else f"{name}:{port_of(job, replica)}"
+    """Return the address of one replica."""
+    return job.child_name(replica.type, index) + _after_name(job, replica, domain)
+
+
+def _after_name(job: Job, replica: Replica, domain: str) -> str:
+    """Return what follows the name of a replica in its address: the rest of its service's, and the port of its type."""
+    return f".{job.namespace}.svc{f'.{domain}' if domain else ''}:{port_of(job, replica)}"
 
 
 def _options(options: OperatorOptions) -> TensorFlowOptions:
