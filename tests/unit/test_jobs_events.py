@@ -101,6 +101,7 @@ def test_exit_codes_are_told_once_for_each_pod_that_ended_well() -> None:
     pods[0] = make_pod("Worker", 0, "Succeeded", exit_code=0)
     ended = pods[0]["status"]["containerStatuses"][0]["state"]["terminated"]
     ended["finishedAt"] = format_time(NOW + 5)
+    del ended["exitCode"]  # the wire form of a zero may be nothing
     assert exits(plan_for(job, pods).events) == ["Pod: ns.train-worker-0 exited with code 0"]
 
 
