@@ -82,10 +82,20 @@ def remove_tree(path: str) -> None:
     """
     parent, name = os.path.split(path)
     try:
-        current = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
-    names, above, kept = [name], list[_Level](), _Kept(parent)
+    _remove_below(descriptor, name, parent)
+
+
+def remove_tree_at(parent: int, name: str) -> None:
+    """As `remove_tree`, of the directory `name` in the open directory `parent`."""
+    _remove_below(os.open(".", _DIRECTORY, dir_fd=parent), name, "")
+
+
+def _remove_below(current: int, name: str, shown: str) -> None:
+    """Delete `name` in the directory `current`, which is closed; `shown` is what errors call it."""
+    names, above, kept = [name], list[_Level](), _Kept(shown)
     try:
         while True:
             inner = _unlink_files(current, names, above, kept)
@@ -105,7 +115,7 @@ def remove_tree(path: str) -> None:
             # Not the descriptor of before: there may be more levels than a process may have open.
             current = _replace(current, os.open("..", _DIRECTORY, dir_fd=current))
             if not os.path.samestat(os.fstat(current), level.found):
-                raise OSError(errno.EBUSY, "a directory was moved while it was deleted", path)
+                raise OSError(errno.EBUSY, "a directory was moved while it was deleted", f"{shown}/{name}")
             if len(kept) == level.kept:
                 try:
                     os.rmdir(level.name, dir_fd=current)

@@ -62,6 +62,9 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `devices` are paths below the host's /dev. Capabilities are written without `CAP_`; `ALL` is allowed.
     `supplemental_gids` are ignored where the user namespace has no such groups.
     `unconfined` lifts the filter of system calls, which refuses what container runtimes refuse.
+    With `root`, host directories with the topmost first, they alone are the root, and nothing of the host's is in it;
+    `layers` are not looked at then. There `user` (`name|uid[:group|gid]`, as images have it) counts where `uid` and
+    `gid` are None, its groups are taken from the root's /etc/group, and HOME from its /etc/passwd unless `env` has it.
     """
 
     name: str
@@ -72,6 +75,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = "/"
     mounts: tuple[Mount, ...] = ()
     layers: tuple[Layer, ...] = ()
+    root: tuple[str, ...] = ()
+    user: str = ""
     uid: int | None = None
     gid: int | None = None
     supplemental_gids: tuple[int, ...] = ()

@@ -114,7 +114,9 @@ class Runtime:
             StartError: the command cannot run; the attempt is over.
             OSError: the disk is full or fails; the attempt may be made again.
         """
-        layered = msgspec.structs.replace(spec, layers=(*spec.layers, *self._environment))
+        # A root of its own has a Python of its own, if any.
+        layers = () if spec.root else (*spec.layers, *self._environment)
+        layered = msgspec.structs.replace(spec, layers=layers)
         async with self._shims.asking(uid) as connection:
             answer, _ = await connection.ask({"op": "start", "spec": msgspec.to_builtins(layered)})
         if "error" in answer:

@@ -18,8 +18,9 @@ import socket
 import stat
 import termios
 
-from trainshed.cluster.sandbox.linux import credentials, mountinfo, pseudofs, seccomp, syscalls
+from trainshed.cluster.sandbox.linux import credentials, mountinfo, pseudofs, seccomp, syscalls, users
 from trainshed.cluster.sandbox.linux.beneath import open_beneath
+from trainshed.cluster.sandbox.linux.imageroot import ImageRoot
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem, by_fd
 from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_PRIVATE, MS_REC
 
@@ -46,8 +47,9 @@ def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync:
         if spec["tty"]:
             _take_terminal(_open_terminal(sync), console=True)
         prefer_for_oom()
-        _become(spec, -1)
-        env = dict(spec["env"])
+        user = users.of_container(spec)
+        env = {"HOME": user.home, **dict(spec["env"])}
+        _become(spec, user, -1)
         file = find_command(spec["argv"][0], env.get("PATH"))
         _wait_for_leave(sync)
         _exec(file, spec["argv"], env)
@@ -68,8 +70,9 @@ def run_joined(spec: Message, user_namespace: int, stdio: list[int], sync: socke
             os.chdir(spec["cwd"])
         except OSError as error:
             raise CommandError(128, f"chdir to cwd ({spec['cwd']!r}): {_reason(error)}") from None
-        _become(spec, user_namespace)
-        env = dict(spec["env"])
+        user = users.of_container(spec)
+        env = {"HOME": user.home, **dict(spec["env"])}
+        _become(spec, user, user_namespace)
         _exec(find_command(spec["argv"][0], env.get("PATH")), spec["argv"], env)
     except BaseException as error:
         _report(sync, error)
@@ -79,6 +82,8 @@ def run_joined(spec: Message, user_namespace: int, stdio: list[int], sync: socke
 def _report(sync: socket.socket, error: BaseException) -> None:
     if isinstance(error, CommandError):
         report = {"exit_code": error.exit_code, "message": error.message}
+    elif isinstance(error, users.UnknownUser):
+        report = {"exit_code": 128, "message": str(error)}
     elif isinstance(error, OSError):
         report = {"exit_code": 128, "message": f"cannot make the container: {_reason(error)}"}
     else:
@@ -129,11 +134,13 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
     # Sources are opened while the host's root is the root, and before the state directory is masked.
     sources = [(_open_source(mount), mount) for mount in _ordered(pod["files"] + spec["mounts"])]
     masked = [*spec["masked"], *_seen_elsewhere(spec["masked"])]
+    if spec["root"]:
+        sources = [(_detached(fd), mount) for fd, mount in sources]
     layers = [(layer["path"], layer["source"]) for layer in spec["layers"]]
     for path, source in layers:
         if not os.path.isdir(source):
             raise CommandError(128, f"layer {path}: {source}: no such directory")
-    filesystem = RootFilesystem(private, layers)
+    filesystem = ImageRoot(private, spec["root"]) if spec["root"] else RootFilesystem(private, layers)
     filesystem.build()
     root = filesystem.root
     pseudofs.mount_dev(root, spec["devices"], spec["privileged"])
@@ -143,13 +150,18 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
     syscalls.pivot_root(root, root + _HOST)
     os.chdir("/")
     # From here on paths are the container's, symbolic links included.
-    filesystem.enter(_HOST, [*(mount["path"] for _, mount in sources), spec["cwd"]])
-    for path in masked:
-        pseudofs.mask(path)
+    if spec["root"]:
+        # Before a path is looked at: a symbolic link of the image could lead to the host through it. What is to be
+        # mounted has been detached, for nothing is taken from a mount that has gone.
+        _leave_host()
+    else:
+        filesystem.enter(_HOST, [*(mount["path"] for _, mount in sources), spec["cwd"]])
+        for path in masked:
+            pseudofs.mask(path)
     for fd, mount in sources:
-        _bind(fd, mount)
-    syscalls.unmount(_HOST)
-    os.rmdir(_HOST)
+        _mount(fd, mount, detached=bool(spec["root"]))
+    if not spec["root"]:
+        _leave_host()
     _make_cwd(spec["cwd"])  # as container runtimes do; hence before the root becomes read-only
     if spec["read_only_root"]:
         for path in filesystem.mounted:
@@ -166,6 +178,11 @@ def _seen_elsewhere(paths: list[str]) -> list[str]:
             continue
         found += places
     return found
+
+
+def _leave_host() -> None:
+    syscalls.unmount(_HOST)
+    os.rmdir(_HOST)
 
 
 def _ordered(mounts: list[Message]) -> list[Message]:
@@ -188,7 +205,14 @@ def _open_source(mount: Message) -> int:
         raise CommandError(128, f"cannot mount {path}: {_reason(error)}") from None
 
 
-def _bind(fd: int, mount: Message) -> None:
+def _detached(fd: int) -> int:
+    try:
+        return syscalls.clone_tree(fd)
+    finally:
+        os.close(fd)
+
+
+def _mount(fd: int, mount: Message, detached: bool) -> None:
     target = os.path.realpath(mount["path"])
     try:
         if os.path.isdir(by_fd(fd)):
@@ -196,7 +220,10 @@ def _bind(fd: int, mount: Message) -> None:
         elif not os.path.exists(target):
             os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
-        syscalls.mount(by_fd(fd), target, "", MS_BIND | MS_REC)
+        if detached:
+            syscalls.attach_tree(fd, target)
+        else:
+            syscalls.mount(by_fd(fd), target, "", MS_BIND | MS_REC)
         if mount.get("read_only"):
             syscalls.make_read_only(target)
     except OSError as error:
@@ -224,18 +251,17 @@ def prefer_for_oom() -> None:
         pass  # read-only /proc of an outer container
 
 
-def _become(spec: Message, user_namespace: int) -> None:
+def _become(spec: Message, user: users.User, user_namespace: int) -> None:
     try:
         capabilities = credentials.capability_set(spec["privileged"], spec["add_caps"], spec["drop_caps"])
     except ValueError as error:
         raise CommandError(128, str(error)) from None
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gid = spec["gid"] or 0
     identity = credentials.Identity(
-        uid=spec["uid"] or 0,
-        gid=gid,
-        groups=[gid, *spec["supplemental_gids"]],
+        uid=user.uid,
+        gid=user.gid,
+        groups=[user.gid, *user.groups, *spec["supplemental_gids"]],
         capabilities=capabilities,
         no_new_privs=spec["no_new_privs"],
         confine=lambda: None if spec["unconfined"] else _confine(capabilities),

@@ -38,10 +38,16 @@ PR_SET_NO_NEW_PRIVS = 38
 
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
+RESOLVE_IN_ROOT = 0x10
 
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
+_AT_EMPTY_PATH = 0x1000
+_OPEN_TREE_CLONE = 1
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+_SYS_OPEN_TREE = 428
+_SYS_MOVE_MOUNT = 429
 _SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442  # the same on every architecture (numbers above 423 are)
 _SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271}
@@ -102,6 +108,26 @@ def unmount(target: str, flags: int = MNT_DETACH) -> None:
 def pivot_root(new_root: str, put_old: str) -> None:
     """pivot_root(2): glibc and musl export it without declaring it."""
     _check(_libc.pivot_root(os.fsencode(new_root), os.fsencode(put_old)), new_root)
+
+
+def clone_tree(fd: int) -> int:
+    """Return a descriptor of a detached copy of what `fd` refers to, with the mounts below it (open_tree(2), Linux 5.2)."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | _AT_EMPTY_PATH | os.O_CLOEXEC
+    result = _libc.syscall(ctypes.c_long(_SYS_OPEN_TREE), ctypes.c_int(fd), b"", ctypes.c_uint(flags))
+    return _check(int(result))
+
+
+def attach_tree(fd: int, target: str) -> None:
+    """Mount a detached copy at `target` (move_mount(2), Linux 5.2)."""
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_MOVE_MOUNT),
+        ctypes.c_int(fd),
+        b"",
+        ctypes.c_int(_AT_FDCWD),
+        os.fsencode(target),
+        ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH),
+    )
+    _check(int(result), target)
 
 
 class _MountAttributes(ctypes.Structure):

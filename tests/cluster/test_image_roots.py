@@ -1,0 +1,115 @@
+"""Containers whose root is an image: what they see, who they are, and that nothing of the machine is in reach."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.sandboxes import Sandboxes
+from tests.fakes.images import Archive, put, tiny_root
+from trainshed.cluster.images.store.store import ImageStore
+from trainshed.cluster.sandbox.api import Mount, StartError
+
+ENV = (("PATH", "/usr/bin:/bin"),)
+
+
+@pytest.fixture
+def store(boxes: Sandboxes) -> ImageStore:
+    return ImageStore(boxes.home / "images" / "store")
+
+
+def lowers(store: ImageStore, *layers: bytes) -> tuple[str, ...]:
+    return tuple(map(str, store.lowers(put(store, "tiny", tiny_root(), *layers))))
+
+
+async def test_the_root_is_the_image_and_nothing_of_the_machine(boxes: Sandboxes, store: ImageStore) -> None:
+    changes = (
+        Archive().file("etc/added", b"new").file("etc/.wh.group").file("root/.wh..wh..opq").file("root/mine")
+    )
+    root = lowers(store, Archive().file("root/old").bytes(), changes.bytes())
+    script = (
+        "ls -a /; ls /etc /root; cat /etc/added; echo; touch /etc/x /bin/y && echo written; ls /.host 2>&1"
+    )
+    state, output = await boxes.run("p", "sh", "-c", script, root=root, env=ENV)
+    assert state.exit_code == 0 or "No such file" in output
+    words = output.split()
+    assert {"bin", "dev", "etc", "proc", "root", "sys", "tmp", "lib64"} >= set(
+        words[2 : words.index("/etc:")]
+    ) - {"lib"}
+    assert (
+        "group" not in words
+        and {"mine", "new", "written", "hostname", "resolv.conf"} <= set(words)
+        and "old" not in words
+    )
+    again, output = await boxes.run("q", "sh", "-c", "ls /etc", root=root, env=ENV)
+    assert again.exit_code == 0 and "x" not in output.split(), "what a pod writes stays in the pod"
+
+
+@pytest.mark.parametrize(
+    ("user", "fields", "expected"),
+    [
+        ("", {}, "uid=0(root) gid=0(root) groups=0(root) /root"),
+        ("app", {}, "uid=1234(app) gid=1235(app) groups=1235(app),1300(extra) /home/app"),
+        ("1234:1300", {}, "uid=1234(app) gid=1300(extra) groups=1300(extra) /home/app"),
+        ("77", {}, "uid=77 gid=0(root) groups=0(root) /"),
+        ("app", {"uid": 0}, "uid=0(root) gid=0(root) groups=0(root) /root"),
+        ("app", {"gid": 5}, "uid=1234(app) gid=5 groups=5,1300(extra) /home/app"),
+    ],
+)
+async def test_who_it_runs_as(
+    boxes: Sandboxes, store: ImageStore, user: str, fields: dict, expected: str
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("without further ids there is one user only")
+    state, output = await boxes.run(
+        "p", "sh", "-c", "id; echo $HOME", root=lowers(store), env=ENV, user=user, **fields
+    )
+    assert (state.exit_code, " ".join(output.split())) == (0, expected)
+
+
+async def test_an_exec_is_the_same_user_in_the_same_root(boxes: Sandboxes, store: ImageStore) -> None:
+    await boxes.pod("p")
+    await boxes.start("p", "sleep", "60", root=lowers(store), env=ENV, user="app")
+    code, output = await boxes.exec("p", "sh", "-c", "id -u; echo $HOME; cat /etc/passwd")
+    assert code == 0 and output.decode().split()[:2] == ["1234" if os.geteuid() == 0 else "0", "/home/app"]
+
+
+async def test_an_unknown_user_is_said(boxes: Sandboxes, store: ImageStore) -> None:
+    await boxes.pod("p")
+    with pytest.raises(
+        StartError, match="unable to find user nobody-here: no matching entries in passwd file"
+    ):
+        await boxes.start("p", "id", root=lowers(store), env=ENV, user="nobody-here")
+
+
+@pytest.mark.parametrize("target", ["/", "/.host", "/.host/tmp", "../../../..", "/proc/1/root"])
+async def test_links_of_an_image_lead_nowhere(
+    boxes: Sandboxes, store: ImageStore, tmp_path: Path, target: str
+) -> None:
+    """Where mounts, the working directory and the pseudo file systems are to be, the image has links out."""
+    links = Archive()
+    for name in ("dev", "proc", "sys", "mnt", "work"):
+        links.link(name, target)
+    links.file("etc/.wh.hosts").link("etc/hosts", f"{target}/etc/hosts").link(
+        "etc/passwd", f"{target}/etc/shadow"
+    )
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    before = sorted(os.listdir("/"))
+    mark = f"escaped-{os.getpid()}"
+    mounts = (Mount(str(volume), f"/mnt/{mark}"), Mount(str(volume), f"/work/tmp/{mark}"))
+    await boxes.pod("p")
+    try:
+        await boxes.start(
+            "p", "sh", "-c", "ls /; cat /etc/shadow; sleep 0", root=lowers(store, links.bytes()), env=ENV,
+            mounts=mounts, cwd=f"/work/{mark}",
+        )  # fmt: skip
+    except StartError:
+        pass  # refused is as good
+    else:
+        await boxes.end("p")
+        assert "root:" not in boxes.output("p")
+    assert sorted(os.listdir("/")) == before
+    assert not [place for place in ("/", "/tmp", "/etc", "/root") if (Path(place) / mark).exists()]
