@@ -17,6 +17,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.node.machine import Machine, NodeOptions
 from trainshed.cluster.node.node import Node
 from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.pod.nodecontext import MachineOptions
 from trainshed.kube.meta.objects import Object
 
 NODE = "node-a"
@@ -66,10 +67,11 @@ class KubeApi(FakeApi):
 class World:
     """The API, the runtime, and a machine that can be restarted."""
 
-    def __init__(self, home: Any, runtime: Any = None) -> None:
+    def __init__(self, home: Any, runtime: Any = None, machine: MachineOptions | None = None) -> None:
         self.api = KubeApi()
         self.runtime = runtime or MemoryRuntime()
         self.paths = NodePaths(home)
+        self.options = machine
 
     @asynccontextmanager
     async def node(self, **options: Any) -> AsyncIterator[Node]:
@@ -82,7 +84,7 @@ class World:
         """Run a machine with these nodes."""
         client = Client(self.api)
         informers = SharedInformers(client)
-        machine = Machine(client, self.runtime, informers, self.paths)
+        machine = Machine(client, self.runtime, informers, self.paths, options=self.options)
         nodes = [machine.add(name, options[name]) for name in options]
 
         async def run() -> None:

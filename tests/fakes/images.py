@@ -44,7 +44,7 @@ class Archive:
 
     def __init__(self) -> None:
         self._buffer = io.BytesIO()
-        self._tar = tarfile.open(fileobj=self._buffer, mode="w", format=tarfile.PAX_FORMAT)
+        self._tar = tarfile.TarFile(fileobj=self._buffer, mode="w", format=tarfile.PAX_FORMAT)
 
     def file(self, name: str, data: bytes = b"", /, **fields: Any) -> Archive:
         return self.entry(name, tarfile.REGTYPE, data, **fields)

@@ -11,7 +11,6 @@ from trainshed.cluster.images.directories import (
     ImageProblem,
     ImageRegistry,
     command_line,
-    image_for,
     image_id,
     normalise,
 )
@@ -56,16 +55,6 @@ def test_a_layer_must_exist(tmp_path):
         ImageRegistry(tmp_path / "i.json").add("app", Image((Layer("/nope", "/x"),)))
 
 
-def test_never_pull_needs_a_registered_image(tmp_path):
-    registry = ImageRegistry(tmp_path / "i.json")
-    assert image_for(make_container(), registry) == (HOST_ROOT, False)
-    with pytest.raises(ImageProblem) as caught:
-        image_for(make_container(imagePullPolicy="Never"), registry)
-    assert caught.value.reason == "ErrImageNeverPull"
-    registry.add("img:1", Image(entrypoint=("x",)))
-    assert image_for(make_container(imagePullPolicy="Never"), registry)[1]
-
-
 @pytest.mark.parametrize(
     "command, args, image, expected",
     [
@@ -102,8 +91,9 @@ def test_no_command_says_the_fix(args):
 )
 def test_images_whose_work_is_done_locally_are_there_in_every_version(tmp_path, name, known):
     registry = ImageRegistry(tmp_path / "images.json")
-    image, registered = image_for(make_container(image=name), registry)
-    assert (bool(image.entrypoint), registered) == (known, known)
+    image = registry.resolve(name)
+    assert (image is not None and bool(image.entrypoint)) == known
     registry.add(name, Image(entrypoint=("mine",)))
-    assert image_for(make_container(image=name), registry)[0].entrypoint == ("mine",)
-    assert image_for({"image": "kubeflow/other"}, registry) == (HOST_ROOT, False)
+    image = registry.resolve(name)
+    assert image is not None and image.entrypoint == ("mine",)
+    assert registry.resolve("kubeflow/other") is None

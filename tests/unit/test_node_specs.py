@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.pod.images import RunImage
 from trainshed.cluster.node.pod.sandboxspec import (
     ClusterNetwork,
     ContainerParts,
@@ -207,7 +208,7 @@ def test_a_containers_spec():
     }
     container = make_container(securityContext=context, workingDir="/w", tty=True)
     pod = make_pod(container, securityContext={"runAsUser": 1, "runAsGroup": 2})
-    image = Image(layers=(Layer("/src", "/app"),), workdir="/app")
+    image = RunImage(image=Image(layers=(Layer("/src", "/app"),), workdir="/app"))
     parts = ContainerParts(
         attempt=3,
         argv=("x",),
@@ -221,7 +222,7 @@ def test_a_containers_spec():
     spec = container_spec(pod, container, parts)
     assert (spec.uid, spec.gid, spec.cwd, spec.attempt, spec.tty) == (7, 2, "/w", 3, True)
     assert spec.read_only_root and spec.no_new_privs and not spec.privileged
-    assert (spec.drop_caps, spec.add_caps, spec.layers) == (("ALL",), ("NET_ADMIN",), image.layers)
+    assert (spec.drop_caps, spec.add_caps, spec.layers) == (("ALL",), ("NET_ADMIN",), image.image.layers)
     inherited = container_spec(pod, make_container(), parts)
     assert (inherited.uid, inherited.gid, inherited.cwd) == (1, 2, "/app")
     plain = container_spec(make_pod(), make_container(), parts)

@@ -53,6 +53,14 @@ def up(
             "volcano or the name of one of scheduler-plugins (every job), None. Nothing keeps that of last time.",
         ),
     ] = "",
+    images: Annotated[
+        Literal["machine", "strict"] | None,
+        typer.Option(
+            help="What containers run in whose image is not in the store: this machine's root and registered "
+            "directories (machine, the default), or nothing: they wait (strict).",
+            show_default=False,
+        ),
+    ] = None,
     merge: Annotated[
         bool,
         typer.Option(
@@ -63,9 +71,13 @@ def up(
     """Start the local cluster, if it is not up. Prints the line that points kubectl at it."""
     with user_errors():
         started = ensure_up(
-            nodes=nodes, port=port, allow_privileged=allow_privileged, gang_scheduler=gang_scheduler_name
+            nodes=nodes,
+            port=port,
+            allow_privileged=allow_privileged,
+            gang_scheduler=gang_scheduler_name,
+            images=images or "",
         )
-        asked = nodes or allow_privileged or gang_scheduler_name
+        asked = nodes or allow_privileged or gang_scheduler_name or images
         if started.already and (asked or port not in (0, started.info.port)):
             note("the cluster runs already: options are for the next start, after trainshed down")
         if merge:
@@ -75,7 +87,12 @@ def up(
 
 
 def ensure_up(
-    *, nodes: int = 0, port: int = 0, allow_privileged: bool = False, gang_scheduler: str = ""
+    *,
+    nodes: int = 0,
+    port: int = 0,
+    allow_privileged: bool = False,
+    gang_scheduler: str = "",
+    images: str = "",
 ) -> Started:
     """Return the running cluster, starting it if need be. Raises StartFailed or StateError."""
     paths = StatePaths.default()
@@ -89,6 +106,7 @@ def ensure_up(
                 port=port,
                 allow_privileged=allow_privileged,
                 gang_scheduler=gang_scheduler,
+                images=images,
                 progress=lambda step: spinner.update(f"starting the cluster: {step}"),
             )
     if started.mended:

@@ -47,6 +47,18 @@ def complete_job(ctx: typer.Context, incomplete: str) -> list[str]:
     return _asked(ctx, names, incomplete)
 
 
+def complete_image(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of the images of the store that begin so."""
+    from trainshed.cluster.images.store.store import ImageStore
+    from trainshed.cluster.paths import StatePaths
+
+    try:
+        names = [name.familiar for name in ImageStore(StatePaths.default().image_store).all()]
+    except Exception:  # as in `_asked`
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def complete_replica(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of the replicas of the job that was named before, as far as they begin so."""
     from trainshed.sdk import jobs

@@ -1,4 +1,4 @@
-"""Commands about images: what stands for a name where nothing is pulled."""
+"""Commands about images: the store's, and names that stand for directories of this machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from trainshed.cli import imagestore
 from trainshed.cli.console import note, out, user_errors
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.paths import StatePaths
@@ -20,9 +21,20 @@ from trainshed.sdk.errors import UserError
 from trainshed.sdk.images import register
 
 app = typer.Typer(
-    help="Say what stands for an image. That is this machine's root and directories laid over it.",
+    help="Images: those of the store, and names that stand for directories of this machine.",
     no_args_is_help=True,
 )
+for command in (
+    imagestore.ls,
+    imagestore.tag,
+    imagestore.inspect,
+    imagestore.history,
+    imagestore.rm,
+    imagestore.prune,
+    imagestore.save,
+    imagestore.load,
+):
+    app.command()(command)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Image name as in the manifest.")]
 
 
@@ -45,7 +57,7 @@ def add(
     ] = "",
     workdir: Annotated[str, typer.Option(help="Working directory.")] = "",
 ) -> None:
-    """Register an image, replacing one of that name. Pods started from now on use it."""
+    """Let directories of this machine stand for a name. An image of that name in the store comes before them."""
     with user_errors():
         image = Image(
             layers=tuple(map(_layer, layer or ())),
@@ -59,7 +71,7 @@ def add(
 
 @app.command()
 def remove(name: Name) -> None:
-    """Forget an image. Containers that name it run on this machine's root alone."""
+    """Forget directories that were added for a name."""
     with user_errors():
         try:
             known = _registry().remove(name)
@@ -74,7 +86,7 @@ def remove(name: Name) -> None:
 def list_images(
     output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")] = "text",
 ) -> None:
-    """List the registered images."""
+    """List the names that stand for directories. Images of the store: `trainshed image ls`."""
     with user_errors():
         images = _registry().list()
         if output == "json":

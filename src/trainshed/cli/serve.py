@@ -20,6 +20,7 @@ from trainshed.api.registry import KINDS
 from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.control.controlplane import CannotStart, Options, run
 from trainshed.cluster.control.launcher import Report
+from trainshed.cluster.node.pod.images import MODES
 from trainshed.cluster.node.pod.unsupported import privileged_containers
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.cluster.sandbox import files
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--allow-privileged", action="store_true")
     parser.add_argument("--gang-scheduler-name", default="")
+    parser.add_argument("--images", choices=MODES, default="machine")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     report = _reporter(args.report_fd)
@@ -60,6 +62,7 @@ def main() -> None:
             admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
             scheduler_names=(operator.gang_scheduler,),
             provided=init_containers(operator),
+            images=args.images,
         )
         _run(run(paths, options, report))
     except CannotStart as error:

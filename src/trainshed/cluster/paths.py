@@ -77,6 +77,10 @@ class StatePaths(msgspec.Struct, frozen=True):
         return self.images / "images.json"
 
     @property
+    def image_store(self) -> Path:
+        return self.images / "store"
+
+    @property
     def gang_scheduler(self) -> Path:
         """What `trainshed up --gang-scheduler-name` was given last."""
         return self.root / "gang-scheduler"

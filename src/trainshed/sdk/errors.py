@@ -8,6 +8,9 @@
     StateError          the state directory does not do            (cluster.paths)
     StartFailed         the control plane did not come up          (cluster.control.launcher)
     ImageProblem        an image that cannot be registered         (cluster.images.directories)
+    InvalidReference    no name of an image                        (cluster.images.reference)
+    InvalidImage        an image that is not as the format has it  (cluster.images.oci)
+    UnknownImage        the store has no such image                (cluster.images.store)
     TimeoutError        what was waited for did not come
     OSError             only what no code can mend: no space, no permission
 
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -98,12 +101,19 @@ def explain(error: BaseException) -> Explanation | None:
     return None
 
 
-def _explanations() -> list[tuple[type[BaseException], Callable[[Any], Explanation | None]]]:
+_Kinds: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+
+
+def _explanations() -> list[tuple[_Kinds, Callable[[Any], Explanation | None]]]:
     """Return the table; the first row that fits counts. Imported here: only what failed has to be explained."""
     from trainshed.client.config import ConfigError
     from trainshed.client.transport import TransportError
     from trainshed.cluster.control.launcher import StartFailed
     from trainshed.cluster.images.directories import ImageProblem
+    from trainshed.cluster.images.oci import InvalidImage
+    from trainshed.cluster.images.reference import InvalidReference
+    from trainshed.cluster.images.store.blobs import MissingBlob
+    from trainshed.cluster.images.store.store import UnknownImage
     from trainshed.cluster.paths import StateError
     from trainshed.kube.meta.errors import ApiError
 
@@ -120,6 +130,9 @@ def _explanations() -> list[tuple[type[BaseException], Callable[[Any], Explanati
         ),
         (ConfigError, lambda e: Explanation(str(e))),
         (ImageProblem, lambda e: Explanation(str(e))),
+        (InvalidReference, lambda e: Explanation(str(e))),
+        (UnknownImage, lambda e: Explanation(str(e), "trainshed image ls")),
+        ((InvalidImage, MissingBlob), lambda e: Explanation(str(e))),
         (TimeoutError, lambda e: Explanation(str(e)) if str(e) else None),
         (OSError, _of_the_machine),
     ]

@@ -12,6 +12,8 @@ from typing import Any
 import yaml
 
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry, normalise
+from trainshed.cluster.images.lookup import Lookup
+from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.sandbox.model import Layer
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.manifests import IMAGES
@@ -30,12 +32,13 @@ def register_beside(manifests: list[str], registry: ImageRegistry) -> list[str]:
 
 
 def known(manifests: list[str], registered: Path) -> dict[str, Image]:
-    """Return the images by normalised name: those in the registry's file, and those listed beside the manifests.
+    """Return the images by normalised name: of the registry's file and the store beside it, and those listed beside
+    the manifests.
 
     Raises:
         UserError: an `images.yaml` is malformed.
     """
-    found = dict(ImageRegistry(registered).list())
+    found = Lookup(ImageRegistry(registered), ImageStore(registered.parent / "store")).all()
     for file in beside(manifests):
         for name, image in read(file).items():
             try:

@@ -71,6 +71,7 @@ def start(
     port: int = 0,
     allow_privileged: bool = False,
     gang_scheduler: str = "",
+    images: str = "",
     progress: Callable[[str], None] = lambda step: None,
 ) -> Started:
     """Return the cluster, started if need be; `progress` is told each step. Blocks until it serves.
@@ -78,6 +79,7 @@ def start(
     `nodes` is how many virtual nodes to show and `port` where on 127.0.0.1 to listen; 0 keeps those of last time.
     `allow_privileged` lets pods of a cluster of root's have privileged containers, for as long as it is up.
     `gang_scheduler` is the value of the operator's `gang-scheduler-name`, or `auto`; empty keeps that of last time.
+    `images` is `strict` where containers run in images of the store only, for as long as it is up.
 
     Raises:
         StateError: the state directory cannot be used.
@@ -93,6 +95,7 @@ def start(
         arguments = ["--nodes", str(nodes), "--port", str(port)]
         arguments += ["--allow-privileged"] if allow_privileged else []
         arguments += [f"--gang-scheduler-name={gang_scheduler}"] if gang_scheduler else []
+        arguments += ["--images", images] if images else []
         info = launcher.start(paths, CONTROL_PLANE, arguments, progress)
     return Started(paths, info, seconds=time.monotonic() - began)
 
@@ -149,7 +152,7 @@ async def purge(paths: StatePaths) -> None:
     if not paths.root.is_dir():
         return
     runtime = Runtime(RuntimePaths.under(paths.root))
-    of_pods = [*NodePaths(paths.root).all_memory(), paths.pods, paths.volumes]
+    of_pods = [*NodePaths(paths.root).all_memory(), paths.pods, paths.volumes, paths.images]
 
     async def remove(*directories: Path) -> None:
         """Delete all that can be deleted of each; raise what was in the way of the last."""

@@ -54,12 +54,15 @@ from trainshed.cluster.controllers.workloads.replicasets import (
 )
 from trainshed.cluster.controllers.workloads.statefulsets import StatefulSetController
 from trainshed.cluster.images.directories import ImageRegistry
+from trainshed.cluster.images.lookup import Lookup
+from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.devices.gpu import detect
 from trainshed.cluster.node.machine import Machine, NodeOptions
 from trainshed.cluster.node.membership import settle_nodes
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.environment import Egress
+from trainshed.cluster.node.pod.images import Mode
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.paths import StatePaths, write_private
@@ -114,7 +117,8 @@ class CannotStart(Exception):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
     by step, and forgotten; the objects of one step, as JSON, go together. `scheduler_names`: further ones that the
-    scheduler answers to. `provided`: init containers that an operator adds to pods (`Capabilities.provided`)."""
+    scheduler answers to. `provided`: init containers that an operator adds to pods (`Capabilities.provided`).
+    `images`: what containers run in whose image is not in the store."""
 
     nodes: int = 0
     port: int = 0
@@ -122,6 +126,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     admission: Mapping[str, AdmissionCheck] = {}
     scheduler_names: Sequence[str] = ()
     provided: Sequence[Object] = ()
+    images: Mode = "machine"
 
 
 async def run(paths: StatePaths, options: Options, report: Callable[[Report], None]) -> None:
@@ -223,7 +228,7 @@ async def _serve(
         DaemonSetController(client, informers),
         DeploymentController(client, informers),
         JobController(client, informers),
-        Tekton(client, informers, ImageRegistry(paths.images_file)),
+        Tekton(client, informers, Lookup(ImageRegistry(paths.images_file), ImageStore(paths.image_store))),
         StatefulSetController(client, informers),
         CronJobController(client, informers),
         DisruptionController(client, informers),
@@ -236,7 +241,9 @@ async def _serve(
     ]
     names = await settle_nodes(client, socket.gethostname(), options.nodes)
     capabilities = local_capabilities(tuple(options.provided))
-    parts.append(machine_of(client, runtime, informers, paths, names, nodes, capabilities))
+    parts.append(
+        machine_of(client, runtime, informers, paths, names, nodes, capabilities, options.images)
+    )
     inside = await runtime.cluster_listener(API_ADDRESS, API_PORT)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
     stopping = asyncio.Event()
@@ -273,12 +280,13 @@ def machine_of(
     names: Sequence[str],
     nodes: NodeGroup,
     capabilities: Capabilities,
+    images: Mode = "machine",
 ) -> Machine:
     """Return this machine with nodes of these names; GPUs are dealt out so that none is promised twice."""
     gpus = detect()
     # A tool for egress may be installed and still not work here: ask the runtime, not the PATH.
     egress = Egress() if runtime.has_route else Egress(PROXY_URL)
-    on_machine = MachineOptions(egress=egress, capabilities=capabilities)
+    on_machine = MachineOptions(egress=egress, capabilities=capabilities, images=images)
     machine = Machine(client, runtime, informers, NodePaths(paths.root), options=on_machine)
     for number, name in enumerate(names):
         nodes.add(machine.add(name, NodeOptions(gpus=tuple(gpus[number :: len(names)]))))

@@ -1,8 +1,8 @@
-"""Images on a machine without a container runtime: the host's root, plus layers that the user registers.
+"""Images that are no images: the host's root, plus directories that the user registers.
 
 `images.json` under the state directory maps a name to what an image would add: directories laid over the
 root, environment, entrypoint, command and working directory. An image that is not registered is the host's
-root as it is. Nothing is ever pulled.
+root as it is.
 """
 
 from __future__ import annotations
@@ -18,19 +18,11 @@ from pathlib import Path
 
 import msgspec
 
+from trainshed.cluster.images.reference import InvalidReference, parse
 from trainshed.cluster.sandbox.model import Layer
 from trainshed.kube.meta.expansion import expand_all
 from trainshed.kube.meta.objects import Object
 
-# The grammar of github.com/distribution/reference, without the length rules of each part.
-_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*"
-_DOMAIN = rf"(?:{_HOST}|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
-_REFERENCE = re.compile(
-    rf"^(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*"
-    r"(?::[\w][\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$",
-    re.ASCII,
-)
 DEFAULT_HOSTS = ("docker.io/library/", "docker.io/", "index.docker.io/library/", "index.docker.io/")
 
 
@@ -139,12 +131,12 @@ def normalise(name: str) -> str:
 
     Raises ImageProblem(InvalidImageName) when it is no image reference.
     """
-    if not _REFERENCE.fullmatch(name):
+    try:
+        parse(name)
+    except InvalidReference as error:
         raise ImageProblem(
-            "InvalidImageName",
-            f'Failed to apply default image tag "{name}": couldn\'t parse image name "{name}": '
-            "invalid reference format",
-        )
+            "InvalidImageName", f'Failed to apply default image tag "{name}": {error}'
+        ) from error
     for prefix in DEFAULT_HOSTS:
         if name.startswith(prefix):
             name = name.removeprefix(prefix)
@@ -153,25 +145,19 @@ def normalise(name: str) -> str:
     return name if has_tag else f"{name}:latest"
 
 
-def image_for(container: Object, registry: ImageRegistry) -> tuple[Image, bool]:
-    """Return the container's image and whether it is registered. Raises ImageProblem."""
-    name = container["image"]
-    image = registry.resolve(name)
-    if image is None and container.get("imagePullPolicy") == "Never":
-        raise ImageProblem(
-            "ErrImageNeverPull", f'Container image "{name}" is not present with pull policy of Never'
-        )
-    return image or HOST_ROOT, image is not None
-
-
 def command_line(
-    container: Object, image: Image, variables: dict[str, str], *, is_program: Callable[[str], bool]
+    container: Object,
+    image: Image,
+    variables: dict[str, str],
+    *,
+    is_program: Callable[[str], bool],
+    stored: bool = False,
 ) -> tuple[str, ...]:
     """Return argv: `command` replaces the entrypoint, `args` the default arguments, `$(NAME)` expanded.
 
     An image that nobody registered has no known entrypoint. Its `args` are the command line when they begin
-    with a program (`kubectl run x --image=busybox -- sleep 9`), which `is_program` decides.
-    Raises ImageProblem.
+    with a program (`kubectl run x --image=busybox -- sleep 9`), which `is_program` decides. Of a `stored` one it is
+    known that there is none. Raises ImageProblem.
     """
     command = expand_all(container.get("command") or (), variables)
     arguments = expand_all(container.get("args") or (), variables)
@@ -181,6 +167,12 @@ def command_line(
         return image.entrypoint + (arguments or image.cmd)
     if arguments and not arguments[0].startswith("-") and is_program(arguments[0]):
         return arguments
+    if stored:
+        if arguments:
+            return arguments
+        raise ImageProblem(
+            "CreateContainerError", f'no command specified: image "{container["image"]}" has no entrypoint'
+        )
     if image.layers or image.env or image.workdir:
         raise ImageProblem(
             "CreateContainerError",

@@ -84,8 +84,9 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     annotations: dict[str, str] = {}
 
     def encoded(self) -> bytes:
-        """Return the bytes that its digest is of. The version is written although it is always the same."""
-        return msgspec.json.encode({"schemaVersion": self.schema_version, **msgspec.to_builtins(self)})
+        """Return the bytes that its digest is of; version and type are written although they are the usual ones."""
+        head = {"schemaVersion": self.schema_version, "mediaType": self.media_type}
+        return msgspec.json.encode({**head, **msgspec.to_builtins(self)})
 
 
 class Index(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -24,12 +24,14 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer
 from trainshed.cluster.images.directories import ImageRegistry
+from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.dns import DnsController
 from trainshed.cluster.node.hardware import capacity
 from trainshed.cluster.node.node import Node, persist
 from trainshed.cluster.node.paths import NodePaths, remove_pod
 from trainshed.cluster.node.pod.environment import search_path
+from trainshed.cluster.node.pod.images import Images
 from trainshed.cluster.node.pod.nodecontext import MachineOptions, NodeContext
 from trainshed.cluster.node.pod.sandboxspec import python_prefix
 from trainshed.cluster.node.pod.starter import TOOLS_PATH, tools_directory
@@ -81,7 +83,8 @@ class Machine:
         self._referenced = [informers.of(r) for r in (CONFIGMAPS, SECRETS, PERSISTENTVOLUMECLAIMS)]
         self._dns = DnsController(runtime, informers, domain=self._options.network.domain)
         self._recorder = EventRecorder(client, "kubelet")
-        self._images = ImageRegistry(paths.images)
+        registry, store = ImageRegistry(paths.images), ImageStore(paths.image_store)
+        self._images = Images(registry, store, self._options.images, now)
         self._tools = tools_directory()
         self._nodes: dict[str, Node] = {}
         self._found: dict[str, SandboxState] = {}

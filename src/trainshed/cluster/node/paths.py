@@ -19,7 +19,7 @@ class NodePaths(msgspec.Struct, frozen=True):
     """`home` is the state directory: hidden from containers.
 
     pods/<uid>/      the runtime's `sandbox` and `containers`; here `volumes`, `logs`, `devices.json`
-    images.json      registered images (`images.ImageRegistry`)
+    images/          registered images (`images.ImageRegistry`), and the store of images
     """
 
     home: Path
@@ -27,6 +27,10 @@ class NodePaths(msgspec.Struct, frozen=True):
     @property
     def images(self) -> Path:
         return self.home / "images" / "images.json"
+
+    @property
+    def image_store(self) -> Path:
+        return self.home / "images" / "store"
 
     def pod(self, uid: str) -> Path:
         return self.home / "pods" / uid

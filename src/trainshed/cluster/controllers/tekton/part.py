@@ -10,7 +10,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.transport import TransportError
 from trainshed.cluster.controllers.tekton.pipelineruns import PipelineRunController
 from trainshed.cluster.controllers.tekton.taskruns import TaskRunController
-from trainshed.cluster.images.directories import ImageRegistry
+from trainshed.cluster.images.lookup import Lookup
 from trainshed.kube.meta.errors import ApiError
 from trainshed.tekton.resources import CUSTOMRUNS, PIPELINERUNS, PIPELINES, STEPACTIONS, TASKRUNS, TASKS
 
@@ -23,7 +23,7 @@ _LONGEST_SECONDS = 5.0
 class Tekton:
     """The controllers of Tekton's kinds."""
 
-    def __init__(self, client: Client, shared: SharedInformers, images: ImageRegistry) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, images: Lookup) -> None:
         """Args:
         shared: the informers of the control plane, not running yet.
         images: what is registered, for the commands of images.

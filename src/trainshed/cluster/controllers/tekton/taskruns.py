@@ -14,7 +14,8 @@ from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, controlled_by, key_of
-from trainshed.cluster.images.directories import ImageProblem, ImageRegistry
+from trainshed.cluster.images.directories import ImageProblem
+from trainshed.cluster.images.lookup import Lookup
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, spec_of, uid_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.tekton import stepactions
@@ -51,7 +52,7 @@ class TaskRunController(Controller[Key]):
         client: Client,
         informers: SharedInformers,
         shared: SharedInformers,
-        images: ImageRegistry,
+        images: Lookup,
         *,
         now: Callable[[], float] = time.time,
     ) -> None:

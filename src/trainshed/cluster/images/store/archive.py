@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
@@ -73,9 +74,12 @@ def load(
     head = source.read(4)
     source.seek(0)
     kind = compression.sniff(head)
-    plain: IO[bytes] = _spooled(source, kind) if kind else source
     try:
-        with store.paths.in_use(), tarfile.open(fileobj=plain, mode="r:", tarinfo=BoundedMember) as archive:
+        with (
+            tempfile.TemporaryFile() as spool,
+            store.paths.in_use(),
+            tarfile.open(fileobj=_plain(source, kind, spool), mode="r:", tarinfo=BoundedMember) as archive,
+        ):
             return _Loader(store, archive, wanted, progress).load()
     except (tarfile.TarError, EOFError, RecursionError) as error:
         raise InvalidImage(f"not an archive of images: {error}") from error
@@ -211,14 +215,14 @@ class _Loader:
         return member
 
 
-def _spooled(source: IO[bytes], kind: str) -> IO[bytes]:
-    import tempfile
-
-    plain = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the last reference
+def _plain(source: IO[bytes], kind: str, spool: IO[bytes]) -> IO[bytes]:
+    """Return the archive without the compression of the whole: entries are found by going back and forth."""
+    if not kind:
+        return source
     for chunk in compression.decompressed(source, kind):
-        plain.write(chunk)
-    plain.seek(0)
-    return plain
+        spool.write(chunk)
+    spool.seek(0)
+    return spool
 
 
 def _blob_name(digest: str) -> str:

@@ -73,6 +73,7 @@ def _collect(store: ImageStore, pods: Path, kept: set[str]) -> Freed:
                 *(layer.digest for layer in image.manifest.layers),
                 *image.config.rootfs.diff_ids,
             }
+    store.paths.prepare()
     names = {digest.removeprefix("sha256:") for digest in kept}
     if pods.is_dir():
         for pod in pods.iterdir():

@@ -28,6 +28,12 @@ class UnknownImage(Exception):
         self.name = name
 
 
+class Remembered(msgspec.Struct, frozen=True):
+    """What every record of a step of a build has: digests of what it needs."""
+
+    digests: tuple[str, ...] = ()
+
+
 class StoredImage(msgspec.Struct, frozen=True):
     """One image for one platform. `descriptor` is its manifest's."""
 
@@ -136,6 +142,22 @@ class ImageStore:
         if name is not None:
             self.names.set(name, descriptor)
         return image
+
+    def remembered(self) -> set[str]:
+        """Return the digests and diff ids that the steps of builds have led to."""
+        found: set[str] = set()
+        if self.paths.cache.is_dir():
+            for file in self.paths.cache.iterdir():
+                try:
+                    found.update(msgspec.json.decode(file.read_bytes(), type=Remembered).digests)
+                except (OSError, msgspec.DecodeError):
+                    continue
+        return found
+
+    def forget(self) -> None:
+        """Forget what steps of builds have led to."""
+        for file in self.paths.prepare().cache.iterdir():
+            file.unlink()
 
     def names_of(self, manifest: Descriptor) -> list[Reference]:
         """Return the names that stand for a manifest."""

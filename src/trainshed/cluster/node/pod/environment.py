@@ -73,8 +73,10 @@ def search_path(prefix: str, tools: str = "") -> str:
 
 
 def base_environment(hostname: str, path: str, *, tty: bool, home: str = "/root") -> dict[str, str]:
-    """Return what a container runtime sets by itself."""
-    base = {"PATH": path, "HOSTNAME": hostname, "HOME": home}
+    """Return what a container runtime sets by itself; without `home` the sandbox asks the image for it."""
+    base = {"PATH": path, "HOSTNAME": hostname}
+    if home:
+        base["HOME"] = home
     if tty:
         base["TERM"] = "xterm"
     return base

@@ -9,9 +9,9 @@ import msgspec
 
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.environment import Egress
+from trainshed.cluster.node.pod.images import Images, Mode
 from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.node.podfields import NodeFacts
@@ -25,7 +25,8 @@ PublishPod = Callable[[Object], Awaitable[None]]
 class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every pod of this machine; everything has a default that suits one machine.
 
-    `masked` are host paths hidden from containers beside the state directory.
+    `masked` are host paths hidden from containers beside the state directory. `images`: what containers run in whose
+    image is not in the store.
     """
 
     host_ip: str = GATEWAY
@@ -35,6 +36,7 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     network: ClusterNetwork = ClusterNetwork()
     capabilities: Capabilities = msgspec.field(default_factory=local_capabilities)
     masked: tuple[str, ...] = ()
+    images: Mode = "machine"
 
 
 class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -48,7 +50,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     runtime: Runtime
     recorder: EventRecorder
     paths: NodePaths
-    images: ImageRegistry
+    images: Images
     facts: NodeFacts
     options: MachineOptions
     services: Callable[[str], Sequence[Object]]

@@ -50,10 +50,11 @@ class ContainerRecord:
         ordered = tuple(_placed(self.attempts[n], since) for n in sorted(self.attempts))
         return SeenContainer(ordered, self.health, self.problem, self.stopping)
 
-    def fail(self, reason: str, message: str, now: float) -> None:
-        """Note that a start did not work and when to try again."""
+    def fail(self, reason: str, message: str, now: float, retry_at: float | None = None) -> None:
+        """Note that a start did not work and when to try again, by default later each time."""
         self.failures += 1
-        self.problem = Problem(reason, message, now + retry_delay(self.failures))
+        due = now + retry_delay(self.failures) if retry_at is None else retry_at
+        self.problem = Problem(reason, message, due)
 
     def clear_problem(self) -> None:
         self.problem, self.failures = None, 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.images.directories import Image
+from trainshed.cluster.node.pod.images import RunImage
 from trainshed.cluster.sandbox.addresses import DOMAIN, GATEWAY
 from trainshed.cluster.sandbox.model import ContainerSpec, Mount, SandboxSpec
 from trainshed.kube.meta.objects import Object, section
@@ -73,7 +73,7 @@ class ContainerParts(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     mounts: Sequence[Mount]
-    image: Image
+    image: RunImage
     devices: tuple[str, ...]
     log_path: Path
     masked: tuple[str, ...]
@@ -97,9 +97,11 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         attempt=parts.attempt,
         argv=parts.argv,
         env=tuple(parts.env.items()),
-        cwd=container.get("workingDir") or parts.image.workdir or DEFAULT_WORKDIR,
+        cwd=container.get("workingDir") or parts.image.image.workdir or DEFAULT_WORKDIR,
         mounts=tuple(parts.mounts),
-        layers=parts.image.layers,
+        layers=parts.image.image.layers,
+        root=parts.image.root,
+        user=parts.image.user,
         uid=chosen("runAsUser"),
         gid=chosen("runAsGroup"),
         supplemental_gids=tuple(shared.get("supplementalGroups") or ()),

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.images.directories import ImageProblem, command_line, image_for
+from trainshed.cluster.images.directories import ImageProblem, command_line
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.pod.environment import (
+    SYSTEM_PATH,
     ConfigError,
     Surroundings,
     base_environment,
@@ -27,6 +28,7 @@ from trainshed.cluster.node.pod.environment import (
     referenced,
     thread_environment,
 )
+from trainshed.cluster.node.pod.images import ImageRefused, RunImage, check_non_root
 from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.sandboxspec import (
     ContainerParts,
@@ -43,6 +45,7 @@ from trainshed.cluster.node.volumes.tokens import token_issuer
 from trainshed.cluster.node.volumes.volume import ClaimPending, MountError, Volume
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
 from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.plan import Event
 
 TOOLS_PATH = "/usr/local/lib/trainshed/tools"
 """Where containers see our stand-ins for missing programs."""
@@ -62,13 +65,28 @@ class SetupError(Exception):
 
 
 class ContainerError(Exception):
-    """A container cannot be made now: `reason` and message of its waiting state, and the event's reason."""
+    """A container cannot be made now: `reason` and message of its waiting state.
 
-    def __init__(self, reason: str, message: str, event: str = "Failed") -> None:
+    Either `event` is the reason of the event that tells, or `events` are those; `retry_at`: not to be tried before, in
+    seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        event: str = "Failed",
+        *,
+        events: tuple[Event, ...] = (),
+        retry_at: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
-        self.event = event
+        self.events = events or (
+            Event("Warning", event, f"Error: {message}" if event == "Failed" else message),
+        )
+        self.retry_at = retry_at
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -112,7 +130,7 @@ class PodStarter:
         context = self._context
         prepared = await self._prepare(pod)
         try:
-            image, _ = image_for(container, context.images)
+            image = await context.images.obtain(container, context.paths.pod(self._uid))
             around = Surroundings(
                 node=context.facts,
                 pod_ip=ip,
@@ -127,35 +145,45 @@ class PodStarter:
             devices = gpu.environment(indexes) if context.gpus else {}
             base = base_environment(
                 hostname(pod),
-                context.search_path,
+                ":".join(SYSTEM_PATH) if image.root else context.search_path,
                 tty=bool(container.get("tty")),
-                home=self._home(pod, container),
+                home="" if image.root else self._home(pod, container),
             )
             base |= thread_environment(declared, os.cpu_count() or 1)
-            env = {**base, **proxy_environment(context.options.egress), **image.env, **devices, **declared}
+            proxy = proxy_environment(context.options.egress)
+            env = {**base, **proxy, **image.image.env, **devices, **declared}
             path = env["PATH"]
             argv = command_line(
-                container, image, declared, is_program=lambda name: shutil.which(name, path=path) is not None
+                container,
+                image.image,
+                declared,
+                is_program=lambda name: not image.stored and shutil.which(name, path=path) is not None,
+                stored=image.stored,
             )
             mounts = container_mounts(container, prepared.volumes, declared)
+        except ImageRefused as error:
+            raise ContainerError(
+                error.reason, error.message, events=error.events, retry_at=error.retry_at
+            ) from error
         except ImageProblem as error:
             event = "InspectFailed" if error.reason == "InvalidImageName" else "Failed"
             event = error.reason if error.reason == "ErrImageNeverPull" else event
             raise ContainerError(error.reason, error.message, event) from error
         except (ConfigError, MountError) as error:
             raise ContainerError("CreateContainerConfigError", str(error)) from error
-        self._refuse_root(pod, container)
+        if refusal := check_non_root(pod, container, image):
+            raise ContainerError("CreateContainerConfigError", refusal)
         log = context.paths.log(self._uid, container["name"], attempt)
         log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         parts = ContainerParts(
             attempt=attempt,
             argv=argv,
             env=env,
-            mounts=[*mounts, *_tool_mounts(context.tools)],
+            mounts=[*mounts, *_tool_mounts(context.tools, image)],
             image=image,
             devices=gpu.device_files(indexes),
             log_path=log,
-            masked=(str(context.paths.home), *context.options.masked),
+            masked=() if image.root else (str(context.paths.home), *context.options.masked),
         )
         return container_spec(pod, container, parts)
 
@@ -203,16 +231,6 @@ class PodStarter:
         except KeyError:
             return "/"
 
-    def _refuse_root(self, pod: Object, container: Object) -> None:
-        """Refuse an explicit root user where the pod forbids root, as the kubelet does."""
-        shared = section(pod["spec"], "securityContext")
-        own = section(container, "securityContext")
-        if (
-            own.get("runAsNonRoot", shared.get("runAsNonRoot"))
-            and own.get("runAsUser", shared.get("runAsUser")) == 0
-        ):
-            raise ContainerError("CreateContainerConfigError", "container's runAsUser breaks non-root policy")
-
 
 def tools_directory() -> Path | None:
     """Return our stand-ins for programs that this machine lacks, or None when it has them all."""
@@ -221,5 +239,7 @@ def tools_directory() -> Path | None:
     return directory if missing else None
 
 
-def _tool_mounts(tools: Path | None) -> tuple[Mount, ...]:
-    return (Mount(str(tools), TOOLS_PATH, read_only=True),) if tools is not None else ()
+def _tool_mounts(tools: Path | None, image: RunImage) -> tuple[Mount, ...]:
+    if tools is None or image.root:
+        return ()
+    return (Mount(str(tools), TOOLS_PATH, read_only=True),)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 
 from trainshed.client.transport import TransportError
-from trainshed.cluster.images.directories import ImageProblem, image_for, image_id
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.paths import remove_pod
 from trainshed.cluster.node.pod import lifecycle
@@ -186,8 +185,7 @@ class PodWorker:
         return {**self.pod, "status": {**theirs, **self._status, "conditions": [*own, *foreign]}}
 
     def _observe(self) -> Observed:
-        images = self._context.images
-        node = StatusContext(self._context.options.host_ip, lambda name: image_id(name, images))
+        node = StatusContext(self._context.options.host_ip, self._context.images.id)
         return Observed(self._current(), self.record.seen(), self._context.now(), node)
 
     def _tell(self, plan: lifecycle.PodPlan) -> None:
@@ -259,13 +257,10 @@ class PodWorker:
             spec = await self._starter.container(self.pod, container, attempt, self.record.ip)
             state = await self._context.runtime.start_container(self.uid, spec)
         except ContainerError as error:
-            record.fail(error.reason, error.message, self._context.now())
+            record.fail(error.reason, error.message, self._context.now(), error.retry_at)
             self._starter.refresh()
-            self._emit(
-                "Warning",
-                error.event,
-                f"Error: {error.message}" if error.event == "Failed" else error.message,
-            )
+            for event in error.events:
+                self._emit(event.type, event.reason, event.message)
         except (SetupError, ApiError, TransportError) as error:
             record.fail("CreateContainerConfigError", str(error), self._context.now())
             self._starter.refresh()
@@ -293,7 +288,7 @@ class PodWorker:
         else:
             record.clear_problem()
             self._supervisor.started(state)
-            if image_for(container, self._context.images)[1]:
+            if self._context.images.is_known(container["image"]):
                 self._emit(
                     "Normal", "Pulled", f'Container image "{container["image"]}" already present on machine'
                 )
@@ -348,13 +343,10 @@ class PodWorker:
         spec = self.pod["spec"]
         unregistered = []
         for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
-            try:
-                registered = image_for(container, self._context.images)[1]
-            except ImageProblem:
-                continue
-            if not registered and container["image"] not in unregistered:
-                unregistered.append(container["image"])
-        if unregistered:
+            name = container["image"]
+            if name not in unregistered and not self._context.images.is_known(name):
+                unregistered.append(name)
+        if unregistered and self._context.options.images == "machine":
             self._emit(
                 "Normal",
                 "ImageNotPulled",

@@ -111,7 +111,7 @@ def pivot_root(new_root: str, put_old: str) -> None:
 
 
 def clone_tree(fd: int) -> int:
-    """Return a descriptor of a detached copy of what `fd` refers to, with the mounts below it (open_tree(2), Linux 5.2)."""
+    """Return a descriptor of a detached copy of what `fd` refers to, with mounts below it (open_tree(2), Linux 5.2)."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | _AT_EMPTY_PATH | os.O_CLOEXEC
     result = _libc.syscall(ctypes.c_long(_SYS_OPEN_TREE), ctypes.c_int(fd), b"", ctypes.c_uint(flags))
     return _check(int(result))

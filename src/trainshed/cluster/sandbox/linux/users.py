@@ -35,7 +35,7 @@ class User:
 
 def of_container(spec: Message) -> User:
     """Return the user that a container's first process or a joining one becomes. Raises UnknownUser."""
-    if not spec["root"]:
+    if not spec["root"] and not spec["user"]:
         return User(spec["uid"] or 0, spec["gid"] or 0, [], "/root")
     text = str(spec["uid"]) if spec["uid"] is not None else spec["user"]
     user = resolve(text, _read("/etc/passwd"), _read("/etc/group"))

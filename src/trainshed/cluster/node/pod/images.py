@@ -1,0 +1,186 @@
+"""What a container runs in: an image of the store, directories registered for its name, or this machine's root.
+
+    in the store, or pulled into it    the image, and nothing of the machine
+    registered directories             laid over the machine's root          ┐ not with `--images strict`
+    anything else                      the machine's root                    ┘
+
+Reasons, messages and delays are the kubelet's (pkg/kubelet/images/image_manager.go): what cannot be had is
+`ErrImagePull` once, then `ImagePullBackOff` until it is tried again after 10 s, 20 s, … up to 300 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from trainshed.cluster.images.directories import HOST_ROOT, Image, ImageProblem, ImageRegistry, find, image_id
+from trainshed.cluster.images.lookup import as_image
+from trainshed.cluster.images.oci import InvalidImage
+from trainshed.cluster.images.reference import InvalidReference, Reference, parse
+from trainshed.cluster.images.store import garbage
+from trainshed.cluster.images.store.blobs import MissingBlob
+from trainshed.cluster.images.store.store import ImageStore, StoredImage
+from trainshed.cluster.sandbox.model import Layer
+from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.plan import Event
+
+FIRST_BACKOFF_SECONDS = 10.0
+MAX_BACKOFF_SECONDS = 300.0
+SETTLE_SECONDS = 1.0
+"""How long a container shows `ErrImagePull` before it shows `ImagePullBackOff`."""
+
+Mode = Literal["machine", "strict"]
+MODES: tuple[Mode, ...] = ("machine", "strict")
+
+
+class RunImage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container is made of. `root` are unpacked layers, the topmost first; without them the machine's is below.
+
+    `user` is what the image says, and known only of images of the store. `stored`: it comes from there. `known`: it is
+    there or registered.
+    """
+
+    image: Image
+    root: tuple[str, ...] = ()
+    user: str = ""
+    stored: bool = False
+    known: bool = False
+
+
+class ImageRefused(ImageProblem):
+    """A container has to wait for its image: until `retry_at`, in seconds since the epoch; `events` say why."""
+
+    def __init__(self, reason: str, message: str, retry_at: float, events: tuple[Event, ...]) -> None:
+        super().__init__(reason, message)
+        self.retry_at = retry_at
+        self.events = events
+
+
+class _Backoff(msgspec.Struct):
+    """Failures in a row to get an image, and from when on to try again."""
+
+    seconds: float = 0.0
+    until: float = 0.0
+    message: str = ""
+
+
+class Images:
+    """The images of a machine. `now` returns seconds since the epoch."""
+
+    def __init__(
+        self, registry: ImageRegistry, store: ImageStore, mode: Mode, now: Callable[[], float]
+    ) -> None:
+        self._registry = registry
+        self._store = store
+        self._mode = mode
+        self._now = now
+        self._backoffs: dict[str, _Backoff] = {}
+
+    async def obtain(self, container: Object, pod_directory: Path) -> RunImage:
+        """Return what the container runs in, its layers unpacked and noted. Raises ImageProblem."""
+        name = container["image"]
+        reference = _parse(name)
+        try:
+            stored = await asyncio.to_thread(self._store.find, reference)
+            if stored is not None:
+                self._backoffs.pop(name, None)
+                return await asyncio.to_thread(self._unpacked, stored, pod_directory)
+        except (InvalidImage, MissingBlob, OSError) as error:
+            raise ImageProblem("CreateContainerError", f'image "{name}" cannot be used: {error}') from error
+        image = find({}, name) if self._mode == "strict" else self._registry.resolve(name)
+        if image is not None:
+            return RunImage(image=image, known=True)
+        if container.get("imagePullPolicy") == "Never":
+            raise ImageProblem(
+                "ErrImageNeverPull", f'Container image "{name}" is not present with pull policy of Never'
+            )
+        if self._mode == "strict":
+            raise self._refused(name)
+        return RunImage(image=HOST_ROOT)
+
+    def is_known(self, name: str) -> bool:
+        """Return whether an image of that name is in the store or registered."""
+        try:
+            return self._stored(name) is not None or self._registry.resolve(name) is not None
+        except ImageProblem:
+            return False
+
+    def id(self, name: str) -> str:
+        """Return `imageID` of a container status."""
+        try:
+            stored = self._stored(name)
+        except ImageProblem:
+            stored = None
+        if stored is not None:
+            return f"{parse(name).repository}@{stored.descriptor.digest}"
+        return image_id(name, self._registry)
+
+    def _stored(self, name: str) -> StoredImage | None:
+        try:
+            return self._store.find(_parse(name))
+        except (InvalidImage, OSError):
+            return None
+
+    def _unpacked(self, stored: StoredImage, pod_directory: Path) -> RunImage:
+        # Held until the pod's note is written: a collection in between would take the layers away.
+        with self._store.paths.in_use():
+            lowers = self._store.lowers(stored)
+            garbage.note(pod_directory, lowers)
+        image = as_image(stored)
+        if stored.over_machine:
+            over = tuple(Layer(str(path), "/") for path in lowers)
+            image = msgspec.structs.replace(image, layers=over)
+            return RunImage(image=image, user=stored.config.run.user, stored=True, known=True)
+        root = tuple(map(str, lowers))
+        return RunImage(image=image, root=root, user=stored.config.run.user, stored=True, known=True)
+
+    def _refused(self, name: str) -> ImageRefused:
+        backoff = self._backoffs.setdefault(name, _Backoff())
+        now = self._now()
+        if now < backoff.until:
+            events: tuple[Event, ...] = (
+                Event("Normal", "BackOff", f'Back-off pulling image "{name}"'),
+                Event("Warning", "Failed", "Error: ImagePullBackOff"),
+            )
+            text = f'Back-off pulling image "{name}": ErrImagePull: {backoff.message}'
+            return ImageRefused("ImagePullBackOff", text, backoff.until, events)
+        backoff.seconds = min(backoff.seconds * 2 or FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        backoff.until = now + backoff.seconds
+        backoff.message = f"{parse(name)} is not in the store, and this cluster pulls nothing"
+        events = (
+            Event("Normal", "Pulling", f'Pulling image "{name}"'),
+            Event("Warning", "Failed", f'Failed to pull image "{name}": {backoff.message}'),
+            Event("Warning", "Failed", "Error: ErrImagePull"),
+        )
+        return ImageRefused("ErrImagePull", backoff.message, min(now + SETTLE_SECONDS, backoff.until), events)
+
+
+def check_non_root(pod: Object, container: Object, image: RunImage) -> str:
+    """Return why a container may not run as its user, empty if it may (kubelet: security_context.go)."""
+    shared, own = section(pod["spec"], "securityContext"), section(container, "securityContext")
+    if not own.get("runAsNonRoot", shared.get("runAsNonRoot")):
+        return ""
+    asked = own.get("runAsUser", shared.get("runAsUser"))
+    if asked is not None:
+        return "container's runAsUser breaks non-root policy" if int(asked) == 0 else ""
+    if not image.stored:
+        return ""
+    user = image.user.partition(":")[0]
+    if user in ("", "0"):
+        return "container has runAsNonRoot and image will run as root"
+    if not user.isdigit():
+        return f"container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root"
+    return ""
+
+
+def _parse(name: str) -> Reference:
+    try:
+        return parse(name)
+    except InvalidReference as error:
+        raise ImageProblem(
+            "InvalidImageName", f'Failed to apply default image tag "{name}": {error}'
+        ) from error
