@@ -21,6 +21,7 @@ from trainshed.cluster.images.store.store import ImageStore, UnknownImage
 
 LOCAL = oci.local_platform()
 ONE = Archive().file("one", b"1").bytes()
+BAD_INDEX = b'{"manifests": [{"mediaType": "x", "digest": "..", "size": 1}]}'
 TWO = Archive().file("two", b"2").bytes()
 
 
@@ -140,7 +141,7 @@ def test_an_index_in_a_layout_leads_to_this_platform(store: ImageStore, tmp_path
         (Archive().file("x").bytes(), "neither index.json nor manifest.json"),
         (Archive().file("manifest.json", b"[{}]").bytes(), "malformed"),
         (Archive().file("manifest.json", b'[{"Config": "../../etc/passwd", "Layers": []}]').bytes(), "no file"),
-        (Archive().file("index.json", b'{"manifests": [{"mediaType": "x", "digest": "..", "size": 1}]}').bytes(), "no sha256"),
+        (Archive().file("index.json", BAD_INDEX).bytes(), "no sha256"),
     ],
 )  # fmt: skip
 def test_archives_that_are_refused(store: ImageStore, data: bytes, said: str) -> None:

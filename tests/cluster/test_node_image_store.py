@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
+
 import pytest
 
 from tests.cluster.node_world import World
 from tests.fakes.images import Archive, put
+from tests.fakes.registry import PASSWORD, USER, FakeRegistry
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
+from trainshed.cluster.images.reference import parse
+from trainshed.cluster.images.registry import transfer
+from trainshed.cluster.images.registry.client import RegistryError
+from trainshed.cluster.images.registry.credentials import Credentials
 from trainshed.cluster.images.store import garbage
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.pod.images import ImageRefused, Images, RunImage, check_non_root
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
+from trainshed.cluster.node.pod.starter import needed, pull_secrets
+from trainshed.cluster.node.references import References
+from trainshed.kube.meta.plan import Event
 
 
 class Clock:
@@ -59,29 +71,119 @@ async def test_never_pull_needs_an_image(store, registry, tmp_path):
     assert (await images.obtain(container, tmp_path / "pod")).stored
 
 
+UNKNOWN = "hub: GET /v2/me/app/manifests/1: 404 manifest unknown"
+
+
+class Hub:
+    """Pulls what it has, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.has: list[str] = []
+        self.asked: list[tuple[str, list[Credentials]]] = []
+
+    async def __call__(self, store, name, wanted, credentials):
+        self.asked.append((name.familiar, list(credentials)))
+        await asyncio.sleep(0)
+        if name.familiar not in self.has:
+            raise RegistryError(UNKNOWN, 404)
+        return put(store, str(name), Archive().bytes())
+
+
 async def test_strict_backs_off_as_a_kubelet(store, registry, tmp_path):
-    clock = Clock()
-    images = Images(registry, store, "strict", clock)
+    clock, hub = Clock(), Hub()
+    images = Images(registry, store, "strict", clock, hub)
     registry.add("me/app:1", Image(entrypoint=("mine",)))
     container = make_container(image="me/app:1")
+    told: list[Event] = []
 
     async def refused():
         with pytest.raises(ImageRefused) as caught:
-            await images.obtain(container, tmp_path / "pod")
+            await images.obtain(container, tmp_path / "pod", tell=told.append)
         return caught.value
 
     for seconds in (10, 20, 40, 80, 160, 300, 300):
+        told.clear()
         first = await refused()
         assert first.reason == "ErrImagePull" and first.retry_at == clock.now + 1
-        assert [e.reason for e in first.events] == ["Pulling", "Failed", "Failed"]
+        assert [e.reason for e in (*told, *first.events)] == ["Pulling", "Failed", "Failed"]
+        assert first.message.endswith(
+            'image "docker.io/me/app:1": hub: GET /v2/me/app/manifests/1: 404 manifest unknown'
+        )
         second = await refused()
         assert second.reason == "ImagePullBackOff" and second.retry_at == clock.now + seconds
-        assert second.message.startswith('Back-off pulling image "me/app:1": ErrImagePull: ')
+        assert second.message.startswith('Back-off pulling image "me/app:1": ErrImagePull: failed to pull')
         assert [(e.type, e.reason) for e in second.events] == [("Normal", "BackOff"), ("Warning", "Failed")]
         clock.now += seconds
-    put(store, "me/app:1", Archive().bytes())
-    assert (await images.obtain(container, tmp_path / "pod")).stored
+    assert len(hub.asked) == 7
+    hub.has = ["me/app:1"]
+    told.clear()
+    assert (await images.obtain(container, tmp_path / "pod", tell=told.append)).stored
+    assert [e.reason for e in told] == ["Pulling", "Pulled"] and "Successfully pulled" in told[1].message
     assert (await images.obtain(make_container(image="kubeflow/kubectl-delivery"), tmp_path / "pod")).known
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy", "present", "pulls", "stored"),
+    [
+        ("machine", "Always", False, 0, False),
+        ("machine", "Always", True, 0, True),
+        ("pull", "IfNotPresent", False, 1, True),
+        ("pull", "Always", True, 0, True),
+        ("strict", "IfNotPresent", True, 0, True),
+        ("strict", "IfNotPresent", False, 1, True),
+        ("strict", "Always", True, 1, True),
+        ("strict", "Never", True, 0, True),
+    ],
+)
+async def test_when_images_are_pulled(store, registry, tmp_path, mode, policy, present, pulls, stored):
+    hub = Hub()
+    hub.has = ["me/app:1"]
+    if present:
+        put(store, "me/app:1", Archive().bytes())
+    images = Images(registry, store, mode, Clock(), hub)
+    container = make_container(image="me/app:1", imagePullPolicy=policy)
+    assert (await images.obtain(container, tmp_path / "pod")).stored == stored
+    assert len(hub.asked) == pulls
+
+
+async def test_pods_that_ask_at_once_share_a_pull_and_what_is_not_had_is_the_machine(
+    store, registry, tmp_path
+):
+    hub = Hub()
+    images = Images(registry, store, "pull", Clock(), hub)
+    told: list[Event] = []
+    obtained = await asyncio.gather(
+        *(
+            images.obtain(make_container(image="me/app:1"), tmp_path / "pod", tell=told.append)
+            for _ in range(3)
+        )
+    )
+    assert not any(each.stored for each in obtained) and len(hub.asked) == 1
+    assert [e.reason for e in told if e.reason == "ImageNotPulled"] == ["ImageNotPulled"] * 3
+    secret = {"auths": {"docker.io": {"username": "u", "password": "p"}}}
+    hub.has = ["me/other:1"]
+    assert (await images.obtain(make_container(image="me/other:1"), tmp_path / "pod", [secret])).stored
+    assert hub.asked[-1][1][0] == Credentials("u", "p")
+
+
+def test_the_documents_of_pull_secrets():
+    good = {"auths": {"reg.io": {"username": "u", "password": "p"}}}
+
+    def secret(key, value):
+        return {"data": {key: base64.b64encode(value).decode()}}
+
+    references = References(
+        {
+            ("secrets", "new"): secret(".dockerconfigjson", json.dumps(good).encode()),
+            ("secrets", "old"): secret(".dockercfg", json.dumps(good["auths"]).encode()),
+            ("secrets", "bad"): secret(".dockerconfigjson", b"{"),
+            ("secrets", "other"): secret("password", b"x"),
+        }
+    )
+    named = [{"name": name} for name in ("bad", "new", "missing", "other", "old")]
+    pod = make_pod(imagePullSecrets=named)
+    assert pull_secrets(pod, references) == [good, good["auths"]]
+    assert ("secrets", "missing") in needed(pod)
 
 
 async def test_a_damaged_image_is_said(store, registry, tmp_path):
@@ -94,14 +196,53 @@ async def test_a_damaged_image_is_said(store, registry, tmp_path):
     assert caught.value.reason == "CreateContainerError"
 
 
-async def test_a_pod_waits_for_an_image_that_strict_refuses(tmp_path):
+async def test_a_pod_waits_for_an_image_that_strict_refuses(tmp_path, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     world = World(tmp_path, machine=MachineOptions(images="strict"))
-    async with world.node():
-        await world.api.apply_pod(make_pod(make_container(image="me/none:1")))
+    async with FakeRegistry().serving() as hub, world.node():
+        await world.api.apply_pod(make_pod(make_container(image=f"{hub.address}/me/none:1")))
         await world.until(lambda: _waiting(world).get("reason") == "ImagePullBackOff", "the pod backs off")
-        assert "not in the store" in _waiting(world)["message"]
+        assert "404 it is manifest_unknown" in _waiting(world)["message"]
         await world.until(lambda: {"Pulling", "Failed", "BackOff"} <= set(world.api.reasons()), "the events")
         assert not world.runtime.specs
+
+
+async def test_a_pod_runs_in_what_is_pulled_with_its_secret(tmp_path, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    world = World(tmp_path, machine=MachineOptions(images="strict"))
+    mine = ImageStore(tmp_path / "mine")
+    async with FakeRegistry("token").serving() as hub, world.node():
+        name = parse(f"{hub.address}/me/app:1")
+        image = put(
+            mine,
+            str(name),
+            Archive().bytes(),
+            entrypoint=("serve",),
+            user="7",
+            env=("A=1",),
+            working_dir="/w",
+        )
+        await transfer.push(mine, image, name, [Credentials(USER, PASSWORD)])
+        auths = {"auths": {hub.address: {"username": USER, "password": PASSWORD}}}
+        data = {".dockerconfigjson": base64.b64encode(json.dumps(auths).encode()).decode()}
+        await world.api.put("/api/v1/namespaces/default/secrets/hub", apiVersion="v1", kind="Secret", data=data,
+                            metadata={"name": "hub", "namespace": "default"})  # fmt: skip
+        container = make_container(image=str(name), command=[])
+        await world.api.apply_pod(make_pod(container, imagePullSecrets=[{"name": "hub"}]))
+        await world.until(lambda: world.runtime.specs, "the container starts")
+        (spec,) = world.runtime.specs.values()
+        assert (spec.argv, spec.user, spec.cwd, dict(spec.env)["A"]) == (("serve",), "7", "/w", "1")
+        assert "HOME" not in dict(spec.env) and spec.masked == () and len(spec.root) == 1
+        await world.until(
+            lambda: {"Pulling", "Pulled", "Created", "Started"} <= set(world.api.reasons()), "the events"
+        )
+        await world.until(
+            lambda: world.api.status("web")["containerStatuses"][0]["imageID"], "the image's id"
+        )
+        image_id = world.api.status("web")["containerStatuses"][0]["imageID"]
+        assert image_id == f"{name.repository}@{image.descriptor.digest}"
 
 
 def _waiting(world):

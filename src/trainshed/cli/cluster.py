@@ -54,10 +54,11 @@ def up(
         ),
     ] = "",
     images: Annotated[
-        Literal["machine", "strict"] | None,
+        Literal["machine", "pull", "strict"] | None,
         typer.Option(
             help="What containers run in whose image is not in the store: this machine's root and registered "
-            "directories (machine, the default), or nothing: they wait (strict).",
+            "directories (machine, the default), the image from its registry, else the machine's root (pull), or the "
+            "image from its registry, else they wait (strict).",
             show_default=False,
         ),
     ] = None,

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from trainshed.cli import imagestore
+from trainshed.cli import imagestore, imagetransfer
 from trainshed.cli.console import note, out, user_errors
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.paths import StatePaths
@@ -21,7 +21,7 @@ from trainshed.sdk.errors import UserError
 from trainshed.sdk.images import register
 
 app = typer.Typer(
-    help="Images: those of the store, and names that stand for directories of this machine.",
+    help="Pull, push, list, load and save images, and let names stand for directories.",
     no_args_is_help=True,
 )
 for command in (
@@ -33,6 +33,8 @@ for command in (
     imagestore.prune,
     imagestore.save,
     imagestore.load,
+    imagetransfer.pull,
+    imagetransfer.push,
 ):
     app.command()(command)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Image name as in the manifest.")]

@@ -10,6 +10,8 @@
     ImageProblem        an image that cannot be registered         (cluster.images.directories)
     InvalidReference    no name of an image                        (cluster.images.reference)
     InvalidImage        an image that is not as the format has it  (cluster.images.oci)
+    RegistryError       a registry refused, or does not answer     (cluster.images.registry)
+    CredentialsError    credentials for it cannot be read          (cluster.images.registry)
     UnknownImage        the store has no such image                (cluster.images.store)
     TimeoutError        what was waited for did not come
     OSError             only what no code can mend: no space, no permission
@@ -112,6 +114,8 @@ def _explanations() -> list[tuple[_Kinds, Callable[[Any], Explanation | None]]]:
     from trainshed.cluster.images.directories import ImageProblem
     from trainshed.cluster.images.oci import InvalidImage
     from trainshed.cluster.images.reference import InvalidReference
+    from trainshed.cluster.images.registry.client import RegistryError
+    from trainshed.cluster.images.registry.credentials import CredentialsError
     from trainshed.cluster.images.store.blobs import MissingBlob
     from trainshed.cluster.images.store.store import UnknownImage
     from trainshed.cluster.paths import StateError
@@ -133,6 +137,7 @@ def _explanations() -> list[tuple[_Kinds, Callable[[Any], Explanation | None]]]:
         (InvalidReference, lambda e: Explanation(str(e))),
         (UnknownImage, lambda e: Explanation(str(e), "trainshed image ls")),
         ((InvalidImage, MissingBlob), lambda e: Explanation(str(e))),
+        ((RegistryError, CredentialsError), lambda e: Explanation(str(e))),
         (TimeoutError, lambda e: Explanation(str(e)) if str(e) else None),
         (OSError, _of_the_machine),
     ]

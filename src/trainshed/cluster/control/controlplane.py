@@ -240,10 +240,9 @@ async def _serve(
         api,
     ]
     names = await settle_nodes(client, socket.gethostname(), options.nodes)
-    capabilities = local_capabilities(tuple(options.provided))
-    parts.append(
-        machine_of(client, runtime, informers, paths, names, nodes, capabilities, options.images)
-    )
+    pulls = options.images != "machine"
+    capabilities = msgspec.structs.replace(local_capabilities(tuple(options.provided)), pulls=pulls)
+    parts.append(machine_of(client, runtime, informers, paths, names, nodes, capabilities, options.images))
     inside = await runtime.cluster_listener(API_ADDRESS, API_PORT)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
     stopping = asyncio.Event()

@@ -1,8 +1,9 @@
 """What a container runs in: an image of the store, directories registered for its name, or this machine's root.
 
-    in the store, or pulled into it    the image, and nothing of the machine
-    registered directories             laid over the machine's root          ┐ not with `--images strict`
-    anything else                      the machine's root                    ┘
+    `--images`                machine               pull                    strict
+    in the store              used                  used                    used; pulled again with policy Always
+    registered directories    used                  used                    not used
+    anything else             the machine's root    pulled, else as left    pulled, or the pod waits
 
 Reasons, messages and delays are the kubelet's (pkg/kubelet/images/image_manager.go): what cannot be had is
 `ErrImagePull` once, then `ImagePullBackOff` until it is tried again after 10 s, 20 s, … up to 300 s.
@@ -11,16 +12,24 @@ Reasons, messages and delays are the kubelet's (pkg/kubelet/images/image_manager
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from trainshed.cluster.images.directories import HOST_ROOT, Image, ImageProblem, ImageRegistry, find, image_id
 from trainshed.cluster.images.lookup import as_image
-from trainshed.cluster.images.oci import InvalidImage
+from trainshed.cluster.images.oci import InvalidImage, Platform, local_platform
 from trainshed.cluster.images.reference import InvalidReference, Reference, parse
+from trainshed.cluster.images.registry.client import RegistryError
+from trainshed.cluster.images.registry.credentials import (
+    Credentials,
+    CredentialsError,
+    from_documents,
+    of_user,
+)
+from trainshed.cluster.images.registry.transfer import pull
 from trainshed.cluster.images.store import garbage
 from trainshed.cluster.images.store.blobs import MissingBlob
 from trainshed.cluster.images.store.store import ImageStore, StoredImage
@@ -33,8 +42,10 @@ MAX_BACKOFF_SECONDS = 300.0
 SETTLE_SECONDS = 1.0
 """How long a container shows `ErrImagePull` before it shows `ImagePullBackOff`."""
 
-Mode = Literal["machine", "strict"]
-MODES: tuple[Mode, ...] = ("machine", "strict")
+Mode = Literal["machine", "pull", "strict"]
+MODES: tuple[Mode, ...] = ("machine", "pull", "strict")
+Tell = Callable[[Event], None]
+Pull = Callable[[ImageStore, Reference, Platform, Sequence[Credentials]], Awaitable[StoredImage]]
 
 
 class RunImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,39 +79,111 @@ class _Backoff(msgspec.Struct):
     message: str = ""
 
 
+async def pull_aside(
+    store: ImageStore, name: Reference, wanted: Platform, credentials: Sequence[Credentials]
+) -> StoredImage:
+    """Pull in a thread with a loop of its own: gigabytes are written, which the control plane must not wait for."""
+    return await asyncio.to_thread(asyncio.run, pull(store, name, wanted, credentials))
+
+
 class Images:
-    """The images of a machine. `now` returns seconds since the epoch."""
+    """The images of a machine. `now` returns seconds since the epoch; `transfer` is what pulls."""
 
     def __init__(
-        self, registry: ImageRegistry, store: ImageStore, mode: Mode, now: Callable[[], float]
+        self,
+        registry: ImageRegistry,
+        store: ImageStore,
+        mode: Mode,
+        now: Callable[[], float],
+        transfer: Pull = pull_aside,
     ) -> None:
         self._registry = registry
         self._store = store
         self._mode = mode
         self._now = now
+        self._transfer = transfer
         self._backoffs: dict[str, _Backoff] = {}
+        self._pulls: dict[str, asyncio.Task[StoredImage]] = {}
 
-    async def obtain(self, container: Object, pod_directory: Path) -> RunImage:
-        """Return what the container runs in, its layers unpacked and noted. Raises ImageProblem."""
-        name = container["image"]
+    async def obtain(
+        self,
+        container: Object,
+        pod_directory: Path,
+        secrets: Sequence[Any] = (),
+        tell: Tell = lambda event: None,
+    ) -> RunImage:
+        """Return what the container runs in, its layers unpacked and noted. Raises ImageProblem.
+
+        `secrets` are the documents of the pod's imagePullSecrets; `tell` is told what happens to the image.
+        """
+        name, policy = container["image"], container.get("imagePullPolicy") or "IfNotPresent"
         reference = _parse(name)
-        try:
-            stored = await asyncio.to_thread(self._store.find, reference)
-            if stored is not None:
-                self._backoffs.pop(name, None)
-                return await asyncio.to_thread(self._unpacked, stored, pod_directory)
-        except (InvalidImage, MissingBlob, OSError) as error:
-            raise ImageProblem("CreateContainerError", f'image "{name}" cannot be used: {error}') from error
+        stored = await self._find(name, reference)
         image = find({}, name) if self._mode == "strict" else self._registry.resolve(name)
-        if image is not None:
-            return RunImage(image=image, known=True)
-        if container.get("imagePullPolicy") == "Never":
+        if self._mode == "strict" and policy == "Always" and image is None:
+            stored = await self._pull(name, reference, secrets, tell)
+        elif stored is not None or image is not None:
+            tell(Event("Normal", "Pulled", f'Container image "{name}" already present on machine'))
+        elif policy == "Never":
             raise ImageProblem(
                 "ErrImageNeverPull", f'Container image "{name}" is not present with pull policy of Never'
             )
-        if self._mode == "strict":
-            raise self._refused(name)
-        return RunImage(image=HOST_ROOT)
+        elif self._mode == "strict":
+            stored = await self._pull(name, reference, secrets, tell)
+        elif self._mode == "pull":
+            stored = await self._try_pull(name, reference, secrets, tell)
+        if stored is None:
+            return RunImage(image=image or HOST_ROOT, known=image is not None)
+        try:
+            return await asyncio.to_thread(self._unpacked, stored, pod_directory)
+        except (InvalidImage, MissingBlob, OSError) as error:
+            raise _unusable(name, error) from error
+
+    async def _find(self, name: str, reference: Reference) -> StoredImage | None:
+        try:
+            return await asyncio.to_thread(self._store.find, reference)
+        except (InvalidImage, OSError) as error:
+            raise _unusable(name, error) from error
+
+    async def _try_pull(
+        self, name: str, reference: Reference, secrets: Sequence[Any], tell: Tell
+    ) -> StoredImage | None:
+        """Return the image, None where it cannot be had now."""
+        try:
+            return await self._pull(name, reference, secrets, tell)
+        except ImageRefused as error:
+            tell(error.events[0])
+            text = f"{name} cannot be pulled: the container runs on this machine's own root"
+            tell(Event("Normal", "ImageNotPulled", text))
+            return None
+
+    async def _pull(self, name: str, reference: Reference, secrets: Sequence[Any], tell: Tell) -> StoredImage:
+        """Return the image, pulled; those who ask meanwhile share the pull. Raises ImageRefused."""
+        backoff = self._backoffs.get(name)
+        began = self._now()
+        if backoff is not None and began < backoff.until:
+            raise _backing_off(name, backoff)
+        task = self._pulls.get(name)
+        tell(Event("Normal", "Pulling", f'Pulling image "{name}"'))
+        if task is None:
+            task = self._pulls[name] = asyncio.create_task(self._pulled(reference, secrets))
+            task.add_done_callback(lambda _: self._pulls.pop(name, None))
+        try:
+            stored = await asyncio.shield(task)
+        except (RegistryError, CredentialsError, InvalidImage, MissingBlob, OSError) as error:
+            raise self._refused(name, str(error)) from error
+        self._backoffs.pop(name, None)
+        seconds = f"{self._now() - began:.3g}s"
+        text = f'Successfully pulled image "{name}" in {seconds} ({seconds} including waiting)'
+        tell(Event("Normal", "Pulled", f"{text}. Image size: {stored.size} bytes."))
+        return stored
+
+    async def _pulled(self, reference: Reference, secrets: Sequence[Any]) -> StoredImage:
+        known = from_documents(secrets, reference)
+        own = await asyncio.to_thread(of_user, reference)
+        return await self._transfer(
+            self._store, reference, local_platform(), [*known, *([own] if own else [])]
+        )
 
     def is_known(self, name: str) -> bool:
         """Return whether an image of that name is in the store or registered."""
@@ -138,25 +221,32 @@ class Images:
         root = tuple(map(str, lowers))
         return RunImage(image=image, root=root, user=stored.config.run.user, stored=True, known=True)
 
-    def _refused(self, name: str) -> ImageRefused:
+    def _refused(self, name: str, why: str) -> ImageRefused:
+        """Return the first refusal after a failed pull, and begin to back off."""
         backoff = self._backoffs.setdefault(name, _Backoff())
         now = self._now()
-        if now < backoff.until:
-            events: tuple[Event, ...] = (
-                Event("Normal", "BackOff", f'Back-off pulling image "{name}"'),
-                Event("Warning", "Failed", "Error: ImagePullBackOff"),
-            )
-            text = f'Back-off pulling image "{name}": ErrImagePull: {backoff.message}'
-            return ImageRefused("ImagePullBackOff", text, backoff.until, events)
-        backoff.seconds = min(backoff.seconds * 2 or FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
-        backoff.until = now + backoff.seconds
-        backoff.message = f"{parse(name)} is not in the store, and this cluster pulls nothing"
+        if now >= backoff.until:  # those who shared the pull share its failure
+            backoff.seconds = min(backoff.seconds * 2 or FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+            backoff.until = now + backoff.seconds
+            backoff.message = f'failed to pull image "{parse(name)}": {why}'
         events = (
-            Event("Normal", "Pulling", f'Pulling image "{name}"'),
             Event("Warning", "Failed", f'Failed to pull image "{name}": {backoff.message}'),
             Event("Warning", "Failed", "Error: ErrImagePull"),
         )
         return ImageRefused("ErrImagePull", backoff.message, min(now + SETTLE_SECONDS, backoff.until), events)
+
+
+def _backing_off(name: str, backoff: _Backoff) -> ImageRefused:
+    events = (
+        Event("Normal", "BackOff", f'Back-off pulling image "{name}"'),
+        Event("Warning", "Failed", "Error: ImagePullBackOff"),
+    )
+    text = f'Back-off pulling image "{name}": ErrImagePull: {backoff.message}'
+    return ImageRefused("ImagePullBackOff", text, backoff.until, events)
+
+
+def _unusable(name: str, error: Exception) -> ImageProblem:
+    return ImageProblem("CreateContainerError", f'image "{name}" cannot be used: {error}')
 
 
 def check_non_root(pod: Object, container: Object, image: RunImage) -> str:

@@ -12,7 +12,9 @@ import asyncio
 import os
 import pwd
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -37,6 +39,7 @@ from trainshed.cluster.node.pod.sandboxspec import (
     sandbox_spec,
     user_of,
 )
+from trainshed.cluster.node.podfields import secret_bytes
 from trainshed.cluster.node.references import Reference, References, read
 from trainshed.cluster.node.volumes import registry
 from trainshed.cluster.node.volumes.manager import VolumeManager
@@ -98,15 +101,31 @@ class Prepared(msgspec.Struct, frozen=True):
 
 def needed(pod: Object) -> set[Reference]:
     """Return every object that the pod's containers and volumes name, optional ones included."""
-    return referenced(pod) | registry.referenced(pod)
+    named = {("secrets", each.get("name", "")) for each in pod["spec"].get("imagePullSecrets") or ()}
+    return referenced(pod) | registry.referenced(pod) | named
+
+
+def pull_secrets(pod: Object, references: References) -> list[Any]:
+    """Return the documents of the pod's imagePullSecrets; as with the kubelet, what is missing or malformed is not."""
+    documents = []
+    for each in pod["spec"].get("imagePullSecrets") or ():
+        secret = references.get("secrets", each.get("name", ""))
+        values = {} if secret is None else secret_bytes(secret)
+        for key in (".dockerconfigjson", ".dockercfg"):
+            try:
+                documents.append(msgspec.json.decode(values[key]))
+            except (KeyError, msgspec.DecodeError, RecursionError):
+                continue
+    return documents
 
 
 class PodStarter:
     """Sets one pod up. Holds its volumes between starts."""
 
-    def __init__(self, context: NodeContext, uid: str) -> None:
+    def __init__(self, context: NodeContext, uid: str, tell: Callable[[Event], None]) -> None:
         self._context = context
         self._uid = uid
+        self._tell = tell
         self.volumes = VolumeManager(context.paths, uid, context.facts, token_issuer(context.client))
         self._prepared: Prepared | None = None
         self._preparing = asyncio.Lock()
@@ -130,7 +149,9 @@ class PodStarter:
         context = self._context
         prepared = await self._prepare(pod)
         try:
-            image = await context.images.obtain(container, context.paths.pod(self._uid))
+            secrets = pull_secrets(pod, prepared.references)
+            directory = context.paths.pod(self._uid)
+            image = await context.images.obtain(container, directory, secrets, self._tell)
             around = Surroundings(
                 node=context.facts,
                 pod_ip=ip,

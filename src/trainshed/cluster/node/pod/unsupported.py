@@ -30,7 +30,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     `user_mapping`: other users than root exist inside (the node runs as root, or newuidmap and subordinate
     ids are set up). `enforces_limits`: CPU and memory limits hold (delegated cgroups). `of_root`: the cluster is
     run by the machine's root, who is root in pods, too. `python_of`: the node's Python environment where only its
-    owner may enter it, else empty. `provided`: init containers that no user wrote but an operator of this machine adds
+    owner may enter it, else empty. `pulls`: images that the store lacks are pulled from registries. `provided`: init containers that no user wrote but an operator of this machine adds
     to pods, with name and resources: nobody needs to be told of their limits.
     """
 
@@ -39,6 +39,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     of_root: bool = False
     python_of: str = ""
     provided: tuple[Object, ...] = ()
+    pulls: bool = False
 
 
 def local_capabilities(provided: tuple[Object, ...] = ()) -> Capabilities:
@@ -91,7 +92,7 @@ OTHERS_PYTHON = (
     "programs of {} are root's alone to run: this user finds the system's Python, with other packages"
 )
 IMAGE_USER = "the image's user is unknown: without runAsUser the container runs as root of its sandbox"
-NO_PULL = "images are not pulled, so nobody needs credentials"
+NO_PULL = "images are pulled only by a cluster that was started with `trainshed up --images pull` or `strict`"
 HOST_NAMESPACE = "sandboxes have their own namespace of this kind"
 GRPC = "gRPC probes are not made: the container counts as healthy"
 SYSCTLS = "kernel parameters are not set"
@@ -143,7 +144,7 @@ def _annotations(pod: Object) -> Iterator[Finding]:
 
 
 def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
-    if spec.get("imagePullSecrets"):
+    if spec.get("imagePullSecrets") and not capabilities.pulls:
         yield "spec.imagePullSecrets", NO_PULL
     for field in ("hostPID", "hostIPC"):
         if spec.get(field):

@@ -55,7 +55,9 @@ class PodWorker:
         self._wake = asyncio.Event()
         self._status: Object = {}
         self._events: list[Callable[[], None]] = []
-        self._starter = PodStarter(context, self.uid)
+        self._starter = PodStarter(
+            context, self.uid, lambda event: self._emit(event.type, event.reason, event.message)
+        )
         self._writer = StatusWriter(context.client, pod, self._publish)
         self._supervisor = Supervisor(
             context, self.record, lambda: self.pod, wake=self._wake.set, emit=self._emit
@@ -288,10 +290,6 @@ class PodWorker:
         else:
             record.clear_problem()
             self._supervisor.started(state)
-            if self._context.images.is_known(container["image"]):
-                self._emit(
-                    "Normal", "Pulled", f'Container image "{container["image"]}" already present on machine'
-                )
             self._emit("Normal", "Created", f"Created container: {name}")
             self._emit("Normal", "Started", f"Started container {name}")
 

@@ -1,0 +1,95 @@
+"""Commands that move images between the store and registries, and the lines that show how far they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+from trainshed.cli.completion import complete_image
+from trainshed.cli.console import err, note, out, user_errors
+from trainshed.cli.imagestore import store_of_user
+from trainshed.cluster.images.reference import parse
+from trainshed.cluster.images.registry import transfer
+from trainshed.cluster.images.registry.credentials import of_user
+from trainshed.cluster.images.store.store import SHORT, tagged, wanted_platform
+from trainshed.sdk.errors import UserError
+
+Remote = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Name of the image, with its registry unless that is Docker Hub.",
+        autocompletion=complete_image,
+    ),
+]
+
+
+def pull(
+    name: Remote,
+    platform: Annotated[
+        str, typer.Option(metavar="OS/ARCH", help="Which image of several; this machine's by default.")
+    ] = "",
+) -> None:
+    """Fetch an image from its registry into the store. What has come of a pull that broke off is not fetched again."""
+    with user_errors():
+        reference = parse(name)
+        try:
+            wanted = wanted_platform(platform)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        own = of_user(reference)
+        with _lines() as tell:
+            work = transfer.pull(store_of_user(), reference, wanted, [own] if own else [], tell)
+            image = asyncio.run(work)
+        note(f"digest: {image.descriptor.digest}")
+        out.print(escape(reference.familiar))
+
+
+def push(
+    name: Remote,
+    to: Annotated[
+        str, typer.Option("--to", metavar="NAME", help="Under which name; its own by default.")
+    ] = "",
+) -> None:
+    """Put an image of the store on its registry."""
+    with user_errors():
+        store = store_of_user()
+        image = store.get(name)
+        target = tagged(to or name)
+        if image.over_machine:
+            raise UserError(
+                f"{name} stands on this machine's root and holds only what was added to it: elsewhere it is no image"
+            )
+        own = of_user(target)
+        with _lines() as tell:
+            digest = asyncio.run(transfer.push(store, image, target, [own] if own else [], tell))
+        note(f"digest: {digest}")
+        out.print(escape(target.familiar))
+
+
+@contextmanager
+def _lines() -> Iterator[transfer.Tell]:
+    """Yield what shows progress: a bar for each blob on a terminal, else a line for each that is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(progress: transfer.Progress) -> None:
+            short = progress.digest.removeprefix("sha256:")[:SHORT]
+            if not err.is_terminal:
+                if progress.what in ("done", "there"):
+                    note(f"{short}: {'already there' if progress.what == 'there' else 'done'}")
+                return
+            if progress.digest not in tasks:
+                tasks[progress.digest] = bars.add_task(short, total=progress.total)
+            bars.update(
+                tasks[progress.digest], completed=progress.done, description=f"{short} {progress.what}"
+            )
+
+        yield tell

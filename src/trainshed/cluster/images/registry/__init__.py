@@ -1,0 +1,1 @@
+"""Registries of images: the client's side of the distribution specification (OCI distribution-spec 1.1)."""

@@ -1,0 +1,195 @@
+"""A connection to one registry for one repository: requests with whatever it asks for to authenticate.
+
+RegistryError    the registry refused, or cannot be reached    the message says what and where
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+
+from trainshed.cluster.images import oci
+from trainshed.cluster.images.reference import DEFAULT_DOMAIN, Reference
+from trainshed.cluster.images.registry import challenge
+from trainshed.cluster.images.registry.credentials import Credentials
+
+CERTIFICATES = Path("/etc/docker/certs.d")
+ACCEPT = ", ".join((*oci.MANIFESTS, *oci.INDEXES))
+_HOSTS = {DEFAULT_DOMAIN: "registry-1.docker.io"}
+_SILENT_SECONDS = 60.0
+"""How long a registry may say nothing in the middle of an answer."""
+_MAX_ERROR = 64 << 10
+
+
+class RegistryError(Exception):
+    """A registry did not do what it was asked. `status` is HTTP's, 0 without an answer."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Registry:
+    """One repository of one registry. `credentials` are tried one after the other; without any it is anonymous."""
+
+    def __init__(
+        self, name: Reference, credentials: Sequence[Credentials], session: aiohttp.ClientSession
+    ) -> None:
+        self._name = name
+        self._credentials = list(credentials)
+        self._session = session
+        self._base = ""
+        self._authorization = ""
+        self._asked = asyncio.Lock()
+        host = _HOSTS.get(name.domain, name.domain)
+        self._bases = [f"https://{host}"]
+        if _is_loopback(host):
+            self._bases.append(f"http://{host}")  # as docker does for registries of this machine
+
+    @asynccontextmanager
+    async def request(
+        self, method: str, path: str, *, actions: str = "pull", ok: Sequence[int] = (200,), **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yield the answer to a request below `/v2/<repository>/`, or to a whole URL. Raises RegistryError.
+
+        `actions` is what a token is asked for: `pull`, or `pull,push`. `ok` are the status codes that are answers.
+        """
+        data = options.pop("data", None)
+        try:
+            base = await self._find_base()
+            url = path if "://" in path else f"{base}/v2/{self._name.path}/{path}"
+            headers = options.pop("headers", {})
+            for attempt in range(len(self._credentials) + 2):
+                sent = {**headers, **self._headers_for(url)}
+                body = data() if callable(data) else data
+                async with self._session.request(method, url, headers=sent, data=body, **options) as answer:
+                    may_try = answer.status == 401 and attempt <= len(self._credentials)
+                    if may_try and await self._authenticate(answer, actions, attempt):
+                        continue
+                    if answer.status not in ok:
+                        raise await _refusal(answer, f"{method} {urlsplit(url).path}")
+                    yield answer
+                    return
+            raise RegistryError(f"{self._name.domain} does not accept these credentials", 401)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise RegistryError(f"{self._name.domain}: {_reason(error)}") from error
+
+    def location(self, answer: aiohttp.ClientResponse) -> str:
+        """Return where the registry said to go on."""
+        return urljoin(str(answer.url), answer.headers.get("Location", ""))
+
+    def _headers_for(self, url: str) -> dict[str, str]:
+        same = urlsplit(url)[:2] == urlsplit(self._base)[:2]
+        return {"Authorization": self._authorization} if self._authorization and same else {}
+
+    async def _find_base(self) -> str:
+        async with self._asked:
+            if not self._base:
+                problems: list[Exception] = []
+                for base in self._bases:
+                    try:
+                        async with self._session.get(f"{base}/v2/"):
+                            self._base = base
+                            break
+                    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                        problems.append(error)
+                else:
+                    raise problems[-1]
+        return self._base
+
+    async def _authenticate(self, answer: aiohttp.ClientResponse, actions: str, attempt: int) -> bool:
+        """Take what the registry asks for; return whether there is something to try."""
+        asked = challenge.parse(answer.headers.get("WWW-Authenticate", ""))
+        # Anonymous tokens come last: with credentials a registry shows more.
+        known = self._credentials[attempt] if attempt < len(self._credentials) else None
+        if asked is None or (asked.scheme == "basic" and known is None):
+            return False
+        if asked.scheme == "basic":
+            assert known is not None
+            self._authorization = known.basic
+            return True
+        token = await self._token(asked, actions, known)
+        self._authorization = f"Bearer {token}" if token else ""
+        return True
+
+    async def _token(self, asked: challenge.Challenge, actions: str, known: Credentials | None) -> str:
+        realm = asked.parameters["realm"]
+        if urlsplit(realm).scheme != "https" and not realm.startswith("http://"):
+            raise RegistryError(
+                f"{self._name.domain} names a token service that is no address: {realm[:100]}"
+            )
+        if urlsplit(realm).scheme == "http" and not self._base.startswith("http://"):
+            raise RegistryError(
+                f"{self._name.domain} would have credentials sent unencrypted to {realm[:100]}"
+            )
+        scope = asked.parameters.get("scope") or f"repository:{self._name.path}:{actions}"
+        query = {"service": asked.parameters.get("service", ""), "scope": scope}
+        if known is not None and known.identity_token:
+            form = {
+                "grant_type": "refresh_token",
+                "refresh_token": known.identity_token,
+                "client_id": "trainshed",
+            }
+            request = self._session.post(realm, data={**form, **query})
+        else:
+            headers = {"Authorization": known.basic} if known is not None else {}
+            request = self._session.get(realm, params=query, headers=headers)
+        async with request as answer:
+            if answer.status in (401, 403):
+                return ""
+            if answer.status != 200:
+                raise await _refusal(answer, "the token service")
+            try:
+                fields = json.loads(await answer.content.read(oci.MAX_DOCUMENT))
+                return str(fields.get("token") or fields["access_token"])
+            except (ValueError, KeyError, AttributeError) as error:
+                raise RegistryError(f"the token service of {self._name.domain} gives no token") from error
+
+
+@asynccontextmanager
+async def connected(name: Reference, credentials: Sequence[Credentials]) -> AsyncIterator[Registry]:
+    """Yield the repository of an image on its registry."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_SILENT_SECONDS)
+    connector = aiohttp.TCPConnector(ssl=_tls(name.domain))
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=connector, trust_env=True, headers={"User-Agent": "trainshed"}
+    ) as session:
+        yield Registry(name, credentials, session)
+
+
+def _tls(domain: str) -> ssl.SSLContext:
+    """Return the machine's trust, and the authorities that docker trusts for this registry."""
+    context = ssl.create_default_context()
+    for file in sorted((CERTIFICATES / domain).glob("*.crt")):
+        context.load_verify_locations(file)
+    return context
+
+
+def _is_loopback(host: str) -> bool:
+    bare = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    return bare in ("localhost", "[::1]") or bare.startswith("127.")
+
+
+async def _refusal(answer: aiohttp.ClientResponse, what: str) -> RegistryError:
+    """Return what the registry says of a request that it refused (distribution-spec, Error Codes)."""
+    text = ""
+    try:
+        fields = json.loads(await answer.content.read(_MAX_ERROR))
+        text = "; ".join(str(each.get("message") or each.get("code")) for each in fields["errors"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    said = {401: "authentication is required: docker login, or an imagePullSecret", 403: "access is denied"}
+    reason = text or said.get(answer.status) or answer.reason or ""
+    return RegistryError(f"{answer.url.host}: {what}: {answer.status} {reason}"[:500], answer.status)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__
