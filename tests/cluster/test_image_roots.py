@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.sandboxes import Sandboxes
+from tests.cluster.ordinary_user import python_for_everybody, run_as
+from tests.cluster.sandboxes import Sandboxes, log_text
 from tests.fakes.images import Archive, put, tiny_root
+from trainshed.cluster.images.store import archive
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.sandbox.api import Mount, StartError
 
 ENV = (("PATH", "/usr/bin:/bin"),)
+UID = 54324
 
 
 @pytest.fixture
@@ -82,6 +85,62 @@ async def test_an_unknown_user_is_said(boxes: Sandboxes, store: ImageStore) -> N
         StartError, match="unable to find user nobody-here: no matching entries in passwd file"
     ):
         await boxes.start("p", "id", root=lowers(store), env=ENV, user="nobody-here")
+
+
+USER = """
+import asyncio, sys
+from pathlib import Path
+from trainshed.cluster.images import oci
+from trainshed.cluster.images.store import archive
+from trainshed.cluster.images.store import archive
+from trainshed.cluster.images.store.store import ImageStore
+from trainshed.cluster.sandbox.api import ContainerSpec, Runtime, RuntimePaths, SandboxSpec
+
+home = Path(sys.argv[1])
+store = ImageStore(home / "store")
+with open(sys.argv[2], "rb") as file:
+    ((image, _),) = archive.load(store, file, oci.local_platform())
+root = tuple(map(str, store.lowers(image)))
+
+async def main():
+    runtime = Runtime(RuntimePaths.under(home))
+    await runtime.start()
+    try:
+        await runtime.run_sandbox(SandboxSpec(uid="p", namespace="d", name="p", hostname="p"))
+        await runtime.start_container("p", ContainerSpec(
+            name="c", argv=("sh", "-c", "id -u; cat /etc/mine; echo $HOME; rm /etc/mine && touch /bin/x && echo wrote"),
+            env=(("PATH", "/usr/bin:/bin"),), root=root, user="app", log_path=str(home / "printed"), cwd="/new/work"))
+        async with asyncio.timeout(20):
+            async for _ in runtime.events():
+                break
+    finally:
+        await runtime.stop_all()
+
+asyncio.run(main())
+"""
+
+
+def test_an_ordinary_user_runs_images(for_everybody: Path, tmp_path: Path) -> None:
+    """Without further ids: every file is the caller's, and the image's user is a number that stands for the caller."""
+    if os.geteuid() != 0:
+        pytest.skip("another user is needed")
+    store = ImageStore(tmp_path / "store")
+    image = put(
+        store,
+        "me/app:1",
+        tiny_root(),
+        Archive().file("etc/mine", b"of the image\n", uid=7, mode=0o600).bytes(),
+    )
+    file = for_everybody / "image.tar"
+    with file.open("wb") as target:
+        archive.save(store, [(image, store.names_of(image.descriptor))], target)
+    file.chmod(0o644)
+    home = for_everybody / "home"
+    home.mkdir(mode=0o700)
+    os.chown(home, UID, UID)
+    done = run_as(UID, python_for_everybody(UID), "-c", USER, str(home), str(file))
+    assert done.returncode == 0, done.stderr
+    assert log_text(home / "printed").splitlines() == ["1234", "of the image", "/home/app", "wrote"]
 
 
 @pytest.mark.parametrize("target", ["/", "/.host", "/.host/tmp", "../../../..", "/proc/1/root"])
