@@ -1,0 +1,47 @@
+"""The page about images, executed as a reader would: a pod runs in an image that came as an archive."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster_fixture import Cluster, kubectl_path
+from tests.e2e.tutorial import Tutorial, environment_for
+from tests.fakes.images import Archive, put, tiny_root
+from trainshed.cluster.images.store import archive
+from trainshed.cluster.images.store.store import ImageStore
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/images.md"
+
+
+@pytest.fixture
+def reader() -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix=".trainshed-reader-", dir=Path.home()))
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def test_a_reader_runs_a_pod_in_an_image(session_cluster: Cluster, reader: Path, tmp_path: Path) -> None:
+    cluster = session_cluster
+    cluster.up()
+    store = ImageStore(tmp_path / "elsewhere")
+    greeting = Archive().file("etc/greeting", b"hello from the image\n").bytes()
+    image = put(store, "me/hello:1", tiny_root(), greeting, entrypoint=("cat", "/etc/greeting"))
+    work = reader / "work"
+    work.mkdir()
+    with (work / "hello.tar").open("wb") as target:
+        archive.save(store, [(image, store.names_of(image.descriptor))], target)
+    environment = environment_for(
+        Path(kubectl_path(-1)), reader / "bin", reader, cluster.kubeconfig, Path(sys.executable).parent
+    )
+    environment["TRAINSHED_HOME"] = str(cluster.home)
+    try:
+        Tutorial(PAGE, work, environment).run()
+    except AssertionError:
+        print(cluster.diagnostics())
+        raise
