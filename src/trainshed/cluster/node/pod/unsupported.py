@@ -30,8 +30,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     `user_mapping`: other users than root exist inside (the node runs as root, or newuidmap and subordinate
     ids are set up). `enforces_limits`: CPU and memory limits hold (delegated cgroups). `of_root`: the cluster is
     run by the machine's root, who is root in pods, too. `python_of`: the node's Python environment where only its
-    owner may enter it, else empty. `pulls`: images that the store lacks are pulled from registries. `provided`: init containers that no user wrote but an operator of this machine adds
-    to pods, with name and resources: nobody needs to be told of their limits.
+    owner may enter it, else empty. `provided`: init containers that no user wrote but an operator of this machine adds
+    to pods, with name and resources: nobody needs to be told of their limits. `pulls`: images that the store lacks are
+    pulled from registries.
     """
 
     user_mapping: bool = True
