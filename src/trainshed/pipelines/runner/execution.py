@@ -128,6 +128,7 @@ async def _run(
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if not running.done() and watching is not None:
                     running.cancel()
+                    await asyncio.gather(running, return_exceptions=True)  # says that the kernel died
                     return f"step {step} stops: {watching.result()}"
                 await running
         except CellExecutionError as error:
