@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from trainshed.cli.console import note, out, user_errors
 from trainshed.cli.options import Context, Kubeconfig, Namespace
@@ -47,15 +47,20 @@ def list_jobs(
         if output == "json":
             out.out(json.dumps(msgspec.to_builtins(listed), indent=2), highlight=False)
         elif listed:
-            out.print(_table(listed, all_namespaces, time.time()))
+            out.out("\n".join(rows(listed, all_namespaces, time.time())), highlight=False)
 
 
-def _table(listed: list[Summary], all_namespaces: bool, now: float) -> Table:
-    titles = ("NAMESPACE",) if all_namespaces else ()
-    table = Table(*titles, "KIND", "NAME", "STATE", "REPLICAS", "TOOK", "AGE", box=None, pad_edge=False)
+def rows(listed: Sequence[Summary], all_namespaces: bool, now: float) -> list[str]:
+    """Return the table as lines, as long as they need to be: names are there to be read, copied and searched for."""
+    table = [("NAMESPACE", "KIND", "NAME", "STATE", "REPLICAS", "TOOK", "AGE")]
     for job in listed:
         replicas = ", ".join(f"{kind} {count}" for kind, count in job.replicas.items())
         took = "" if job.seconds(now) is None else elapsed(job.seconds(now) or 0.0)
-        row = (job.kind, job.name, job.state, replicas, took, elapsed(max(now - job.created, 0.0)))
-        table.add_row(*map(escape, (job.namespace, *row) if all_namespaces else row))
-    return table
+        age = elapsed(max(now - job.created, 0.0))
+        table.append((job.namespace, job.kind, job.name, job.state, replicas, took, age))
+    widths = [max(map(len, column)) for column in zip(*table)]
+    first = 0 if all_namespaces else 1
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row[first:], widths[first:])).rstrip()
+        for row in table
+    ]
