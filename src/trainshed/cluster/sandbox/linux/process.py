@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 READY, GO, STOP = b"ready", b"1", b"0"
 OOM_SCORE = 500  # the kernel ends pods before the control plane
+PROCESSES_KEPT = 512
+"""How many of the user's processes (`ulimit -u`) pods leave to control plane, daemons and shims; a quarter if fewer."""
 _HOST = "/.host"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -251,11 +253,23 @@ def prefer_for_oom() -> None:
         pass  # read-only /proc of an outer container
 
 
+def keep_processes_back() -> None:
+    """Leave the last of the processes that the user may have to the cluster: pods cannot use up all of them.
+
+    The kernel counts those of a user namespace by themselves, too, and root's not at all (clone(2), EAGAIN).
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft != resource.RLIM_INFINITY:
+        left = soft - min(PROCESSES_KEPT, soft // 4)
+        resource.setrlimit(resource.RLIMIT_NPROC, (left, left))
+
+
 def _become(spec: Message, user: users.User, user_namespace: int) -> None:
     try:
         capabilities = credentials.capability_set(spec["privileged"], spec["add_caps"], spec["drop_caps"])
     except ValueError as error:
         raise CommandError(128, str(error)) from None
+    keep_processes_back()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     identity = credentials.Identity(
