@@ -213,6 +213,9 @@ class Node:
         self.port = port
         self.dialled: list[tuple[str, int]] = []
 
+    def of(self, pod: Object) -> Node:
+        return self
+
     async def port_forward(self, of: Object, port: int) -> ByteStream:
         from trainshed.cluster.apiserver.callbacks import Socket
 
@@ -222,7 +225,7 @@ class Node:
 
 async def test_a_service_leads_to_a_ready_pod(world: World, author: Author) -> None:
     node = Node(author.port)
-    world.api.core.backend = node  # type: ignore[assignment]
+    world.api.core.nodes = node  # type: ignore[assignment]
     ports = [{"port": 443, "targetPort": "https"}]
     service = {"metadata": {"name": "hook"}, "spec": {"selector": {"app": "hook"}, "ports": ports}}
     await world.ok("POST", "/api/v1/namespaces/default/services", service)
