@@ -345,7 +345,7 @@ async def test_the_file_is_private(tmp_path: Path) -> None:
 
 def test_few_objects_stay_decoded() -> None:
     """Decoded they take six times their bytes. Whatever was decoded before, by whichever test, counts alike."""
-    kept = [Stored(f"/a/b/{n}", n, n, b'{"a": "%s"}' % (b"x" * 1024)) for n in range(2, 1002)]
+    kept = [Stored(f"/a/b/{n}", n, n, b'{"a": "%s"}' % (b"x" * 1024)) for n in range(2, 2002)]
     for stored in kept:
         assert stored.obj["a"]
     held = sum(len(stored.encoded) for stored in kept if stored.is_decoded)

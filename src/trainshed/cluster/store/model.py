@@ -16,8 +16,11 @@ DELETED: Final = "DELETED"
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
-KEPT_DECODED_BYTES = 256 * 1024
-"""Bytes of objects that stay decoded, which takes about six times as much."""
+KEPT_DECODED_BYTES = 1024 * 1024
+"""Bytes of objects that stay decoded, which takes about six times as much. All of a small cluster have to fit: each
+request reads the roles, and what is a little too much is decoded over and over."""
+LARGE_BYTES = 32 * 1024
+"""An object of this size does not stay: a few definitions, read when one of their objects is created, would be half."""
 
 
 class _Metadata(msgspec.Struct):
@@ -57,7 +60,7 @@ class Stored:
         """The decoded object, shared by all readers."""
         obj = self._obj
         if obj is None:
-            obj = self._obj = _decode(self.encoded)
+            self._obj = obj = _decode(self.encoded)
             _decoded.add(self)
         return obj
 
@@ -92,6 +95,9 @@ class _Decoded:
         self._lock = threading.Lock()
 
     def add(self, stored: Stored) -> None:
+        if len(stored.encoded) > LARGE_BYTES:
+            stored.release()
+            return
         with self._lock:
             self._kept.append(stored)
             self._bytes += len(stored.encoded)
