@@ -15,8 +15,8 @@ from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.images.reference import parse
 from trainshed.cluster.images.registry import transfer
-from trainshed.cluster.images.registry.client import RegistryError
 from trainshed.cluster.images.registry.credentials import Credentials
+from trainshed.cluster.images.registry.errors import RegistryError
 from trainshed.cluster.images.store import garbage
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.pod.images import ImageRefused, Images, RunImage, check_non_root

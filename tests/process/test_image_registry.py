@@ -20,8 +20,8 @@ from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import parse
 from trainshed.cluster.images.registry import transfer
-from trainshed.cluster.images.registry.client import RegistryError
 from trainshed.cluster.images.registry.credentials import Credentials, CredentialsError, of_user
+from trainshed.cluster.images.registry.errors import RegistryError
 from trainshed.cluster.images.store.store import ImageStore
 
 LOCAL = oci.local_platform()

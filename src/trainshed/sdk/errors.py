@@ -114,8 +114,8 @@ def _explanations() -> list[tuple[_Kinds, Callable[[Any], Explanation | None]]]:
     from trainshed.cluster.images.directories import ImageProblem
     from trainshed.cluster.images.oci import InvalidImage
     from trainshed.cluster.images.reference import InvalidReference
-    from trainshed.cluster.images.registry.client import RegistryError
     from trainshed.cluster.images.registry.credentials import CredentialsError
+    from trainshed.cluster.images.registry.errors import RegistryError
     from trainshed.cluster.images.store.blobs import MissingBlob
     from trainshed.cluster.images.store.store import UnknownImage
     from trainshed.cluster.paths import StateError

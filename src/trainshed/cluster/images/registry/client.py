@@ -1,7 +1,4 @@
-"""A connection to one registry for one repository: requests with whatever it asks for to authenticate.
-
-RegistryError    the registry refused, or cannot be reached    the message says what and where
-"""
+"""A connection to one registry for one repository: requests with whatever it asks for to authenticate."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from trainshed.cluster.images import oci
 from trainshed.cluster.images.reference import DEFAULT_DOMAIN, Reference
 from trainshed.cluster.images.registry import challenge
 from trainshed.cluster.images.registry.credentials import Credentials
+from trainshed.cluster.images.registry.errors import RegistryError
 
 CERTIFICATES = Path("/etc/docker/certs.d")
 ACCEPT = ", ".join((*oci.MANIFESTS, *oci.INDEXES))
@@ -27,14 +25,6 @@ _HOSTS = {DEFAULT_DOMAIN: "registry-1.docker.io"}
 _SILENT_SECONDS = 60.0
 """How long a registry may say nothing in the middle of an answer."""
 _MAX_ERROR = 64 << 10
-
-
-class RegistryError(Exception):
-    """A registry did not do what it was asked. `status` is HTTP's, 0 without an answer."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Registry:

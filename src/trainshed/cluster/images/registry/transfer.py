@@ -21,8 +21,9 @@ import msgspec
 from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import Descriptor, InvalidImage, Platform
 from trainshed.cluster.images.reference import LATEST, Reference
-from trainshed.cluster.images.registry.client import ACCEPT, Registry, RegistryError, connected
+from trainshed.cluster.images.registry.client import ACCEPT, Registry, connected
 from trainshed.cluster.images.registry.credentials import Credentials
+from trainshed.cluster.images.registry.errors import RegistryError
 from trainshed.cluster.images.store.store import ImageStore, StoredImage
 
 AT_ONCE = 4

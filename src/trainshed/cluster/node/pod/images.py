@@ -22,14 +22,13 @@ from trainshed.cluster.images.directories import HOST_ROOT, Image, ImageProblem,
 from trainshed.cluster.images.lookup import as_image
 from trainshed.cluster.images.oci import InvalidImage, Platform, local_platform
 from trainshed.cluster.images.reference import InvalidReference, Reference, parse
-from trainshed.cluster.images.registry.client import RegistryError
 from trainshed.cluster.images.registry.credentials import (
     Credentials,
     CredentialsError,
     from_documents,
     of_user,
 )
-from trainshed.cluster.images.registry.transfer import pull
+from trainshed.cluster.images.registry.errors import RegistryError
 from trainshed.cluster.images.store import garbage
 from trainshed.cluster.images.store.blobs import MissingBlob
 from trainshed.cluster.images.store.store import ImageStore, StoredImage
@@ -83,6 +82,8 @@ async def pull_aside(
     store: ImageStore, name: Reference, wanted: Platform, credentials: Sequence[Credentials]
 ) -> StoredImage:
     """Pull in a thread with a loop of its own: gigabytes are written, which the control plane must not wait for."""
+    from trainshed.cluster.images.registry.transfer import pull  # loads an HTTP library
+
     return await asyncio.to_thread(asyncio.run, pull(store, name, wanted, credentials))
 
 
