@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -102,6 +102,24 @@ def hosts_of(certificate: str) -> list[str]:
     except x509.ExtensionNotFound:
         return []
     return names.get_values_for_type(x509.DNSName)
+
+
+def is_certificate(pem: str) -> bool:
+    """Return whether this is a certificate as PEM."""
+    try:
+        x509.load_pem_x509_certificate(pem.encode())
+    except ValueError:
+        return False
+    return True
+
+
+def is_key(pem: str) -> bool:
+    """Return whether this is an unencrypted private key on an elliptic curve, as PEM."""
+    try:
+        key = serialization.load_pem_private_key(pem.encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+    return isinstance(key, ec.EllipticCurvePrivateKey)
 
 
 def new_key() -> str:

@@ -117,6 +117,14 @@ async def test_refusals_start_no_process(scope: dict[str, Any], message: str) ->
     assert browser.accepted is None
 
 
+@pytest.mark.parametrize("command", [(), ("\0",), ("echo", "a\0b")])
+async def test_a_command_that_cannot_run_is_refused(command: tuple[str, ...]) -> None:
+    node, browser = LocalNode(), Browser("v5.channel.k8s.io")
+    with pytest.raises(ApiError, match="command") as raised:
+        await browser.exec(node, *command)
+    assert (raised.value.code, node.sessions) == (400, [])
+
+
 async def test_reject_answers_both_scopes() -> None:
     for kind, prefix in (("http", "http"), ("websocket", "websocket.http")):
         sent: list[Any] = []

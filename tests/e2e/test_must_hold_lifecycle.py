@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -26,6 +27,15 @@ def manifest(cluster: Cluster, *objects: dict[str, object]) -> str:
 
 def mounts_below(home: Path) -> list[str]:
     return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(home) in line]
+
+
+def test_a_start_that_fails_leaves_nothing_behind(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        failed = cluster.trainshed("up", "--port", str(taken.getsockname()[1]))
+    assert (failed.rc, "is taken" in failed.err) == (3, True)
+    assert processes_with(str(cluster.home)) == []
+    assert mounts_below(cluster.home) == []
 
 
 def test_down_stops_everything_up_brings_it_back_and_purge_forgets(

@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
 from trainshed.certificates import VALID_FOR
+from trainshed.cluster.paths import StateError
 from trainshed.cluster.pki import RENEW_BEFORE, Pki, ensure_pki
 
 NOW = datetime.datetime(2027, 1, 15, 8, tzinfo=datetime.UTC)
@@ -83,6 +84,30 @@ def test_the_token_file_holds_a_token_and_nothing_else(tmp_path: Path, damage: b
     held = pki.admin_token_file.read_bytes()
     assert held and held == held.strip() and pki.admin_token.encode() == held
     assert not damage.strip() or held == damage.strip(), "a token that was given out stays valid"
+
+
+FILES = {
+    "ca.crt": "certificate",
+    "ca.key": "private key",
+    "server.crt": "certificate",
+    "server.key": "private key",
+    "sa.key": "private key",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", [b"", b"junk", b"\xff\x00", "another"])
+def test_a_file_that_holds_something_else_is_named_and_can_be_deleted(
+    tmp_path: Path, name: str, damage: bytes | str
+) -> None:
+    ensure_pki(tmp_path, NOW)
+    other = "ca.crt" if FILES[name] == "private key" else "ca.key"
+    (tmp_path / name).write_bytes((tmp_path / other).read_bytes() if isinstance(damage, str) else damage)
+    with pytest.raises(StateError) as caught:
+        ensure_pki(tmp_path, NOW)
+    assert caught.value.message == f"{tmp_path / name} holds no {FILES[name]}"
+    (tmp_path / name).unlink()
+    names(ensure_pki(tmp_path, NOW))
 
 
 def test_an_authority_made_with_a_wrong_clock_is_made_again(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import datetime
 import secrets
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from trainshed import certificates
 from trainshed.certificates import Pair
-from trainshed.cluster.paths import write_private
+from trainshed.cluster.paths import StateError, write_private
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, DOMAIN, GATEWAY
 
 RENEW_BEFORE = datetime.timedelta(days=30)
@@ -75,11 +76,16 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
 
     Raises:
         OSError: the directory cannot be written.
+        StateError: a file holds something else than its name says.
     """
     now = now or datetime.datetime.now(datetime.UTC)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     pki = Pki(directory)
     ca_key = directory / "ca.key"
+    for path in (pki.ca_certificate, pki.server_certificate):
+        _look(path, certificates.is_certificate, "certificate")
+    for path in (ca_key, pki.server_key, pki.service_account_key):
+        _look(path, certificates.is_key, "private key")
     if not (pki.ca_certificate.exists() and ca_key.exists() and certificates.in_force(pki.ca_pem, now)):
         authority = certificates.make_authority("trainshed-ca", now)
         write_private(ca_key, authority.key.encode())
@@ -95,6 +101,15 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
         write_private(pki.service_account_key, certificates.new_key().encode())
     _ensure_token(pki.admin_token_file)
     return pki
+
+
+def _look(path: Path, is_one: Callable[[str], bool], what: str) -> None:
+    if path.exists() and not is_one(path.read_text(errors="replace")):
+        raise StateError(
+            f"{path} holds no {what}",
+            "put back a copy of it, or delete it: the next `trainshed up` makes a new one, with which clients and pods "
+            "that know the old one must be started again",
+        )
 
 
 def _ends_soon(pki: Pki, now: datetime.datetime) -> bool:

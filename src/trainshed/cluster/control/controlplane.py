@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import functools
 import gc
 import logging
 import os
@@ -65,7 +66,7 @@ from trainshed.cluster.node.pod.environment import Egress
 from trainshed.cluster.node.pod.images import Mode
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
-from trainshed.cluster.paths import StatePaths, write_private
+from trainshed.cluster.paths import StateError, StatePaths, write_private
 from trainshed.cluster.pki import Pki, ensure_pki
 from trainshed.cluster.sandbox import logfile
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, PROXY_URL
@@ -148,6 +149,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             report(Report(step="sandboxes"))
             runtime = Runtime(RuntimePaths.under(paths.root))
             stack.push_async_callback(runtime.close)
+            stack.push_async_exit(functools.partial(_end_daemons, runtime))
             nodes = NodeGroup()
             api = ApiServer.secured(
                 store, pki, nodes=nodes, admission=options.admission, conversions=CONVERSIONS
@@ -165,7 +167,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 await asyncio.gather(first, return_exceptions=True)
         except RuntimeUnavailable as error:
             raise CannotStart(error.message, f"{error.remedy} (trainshed doctor explains)") from error
-        except StoreError as error:
+        except (StateError, StoreError) as error:
             raise CannotStart(error.message, error.hint) from error
         except OSError as error:
             detail = error.strerror or repr(error)
@@ -174,6 +176,12 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 "make room there, or set TRAINSHED_HOME to another directory",
             ) from error
         await _serve(paths, options, report, pki, api, client, runtime, nodes)
+
+
+async def _end_daemons(runtime: Runtime, kind: object, error: BaseException | None, trace: object) -> None:
+    """Leave no daemon behind a start that failed, unless pods of an earlier one live."""
+    if isinstance(error, CannotStart) and not any(state.alive for state in await runtime.list()):
+        await runtime.stop_all()
 
 
 async def _first_objects(client: Client) -> None:

@@ -46,11 +46,13 @@ async def serve_exec(
     """Run a command in a container and connect it to the client.
 
     Raises:
-        ApiError: 400 when the request is no upgrade or nothing was asked for; what the backend raises.
+        ApiError: 400 when the request is no upgrade, or no command that can run; what the backend raises.
     """
     _check(scope, request)
     if not request.command:
         raise bad_request("you must specify at least 1 command for the container")
+    if any("\0" in word for word in request.command):
+        raise bad_request("a command cannot hold the character NUL")
     session = await backend.exec(pod, request)
     await _serve(scope, receive, send, session, request, report_exit=True)
 
