@@ -135,7 +135,7 @@ def rm(names: Names) -> None:
 
 def prune(
     all_images: Annotated[
-        bool, typer.Option("--all", "-a", help="Remove every image, too, and what builds remember.")
+        bool, typer.Option("--all", "-a", help="Remove every image, too.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
 ) -> None:
