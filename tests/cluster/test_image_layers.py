@@ -7,6 +7,7 @@ import os
 import stat
 import tarfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ from tests.fakes.images import GZIP, Archive, digest
 from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import Descriptor, InvalidImage
 from trainshed.cluster.images.store.store import ImageStore
+from trainshed.cluster.sandbox.files import remove_tree
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ImageStore:
+def store(tmp_path: Path) -> Iterator[ImageStore]:
+    """A store that is deleted at the end: pytest cannot delete trees as deep as some here."""
     store = ImageStore(tmp_path / "store")
     store.paths.prepare()
-    return store
+    yield store
+    remove_tree(str(store.paths.root))
 
 
 def unpack(

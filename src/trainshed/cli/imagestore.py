@@ -134,9 +134,7 @@ def rm(names: Names) -> None:
 
 
 def prune(
-    all_images: Annotated[
-        bool, typer.Option("--all", "-a", help="Remove every image, too.")
-    ] = False,
+    all_images: Annotated[bool, typer.Option("--all", "-a", help="Remove every image, too.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
 ) -> None:
     """Delete what no image needs any more. Layers that pods run on stay."""
