@@ -40,7 +40,10 @@ def kubectl(api_home: Path, tmp_path: Path) -> Iterator[Kubectl]:
     if kubectl("apply", "--server-side", "-f", str(UPSTREAM), namespace=False).rc:
         kubectl("apply", "--server-side", "-f", str(UPSTREAM), namespace=False).ok()
     kubectl("wait", "--for=condition=Established", "crd/pytorchjobs.kubeflow.org", namespace=False).ok()
+    # Nobody answers the webhooks of an operator that does not run.
+    kubectl("delete", WEBHOOKS, "--all", namespace=False).ok()
     kubectl("create", "-f", "-", stdin=json.dumps(JOB)).ok()
+    kubectl("apply", "--server-side", "-f", str(UPSTREAM), namespace=False).ok()
     yield kubectl
     kubectl("delete", "-k", str(manifests.DIRECTORY), "--ignore-not-found", "--wait=false", namespace=False)
     kubectl("delete", "-f", str(UPSTREAM), "--ignore-not-found", "--wait=false", namespace=False)

@@ -209,7 +209,7 @@ class Gang(Phase):
     )
 
     def is_enabled(self, options: OperatorOptions) -> bool:
-        return options.gang_policy_only is False
+        return options.legacy_labels
 
     def owned(self, job: Job, seen: Seen, options: OperatorOptions) -> tuple[Owned, ...]:
         group = {

@@ -36,7 +36,7 @@ async def test_what_was_deleted_leaves_memory_and_the_file(tmp_path: Path) -> No
     assert keeper.look(), "much was deleted"
     assert keeper.look(), "and its history is old now"
     gc.collect()
-    here = [o for o in gc.get_objects() if isinstance(o, Stored) and o.key.startswith(PREFIX)]
+    here = [o for o in gc.get_objects() if type(o) is Stored and o.key.startswith(PREFIX)]
     assert sum(stored.revision <= created for stored in here) <= 2 * MIN_EVENTS
     with pytest.raises(Compacted):
         store.watch("/core/pods/", begun - COUNT)

@@ -236,9 +236,7 @@ def test_a_gang_holds_the_pods_until_it_is_placed_and_goes_at_the_end() -> None:
         job["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
         assert deleted(plan_of(job, owned), "PodGroup") == ["job"]
         assert not deleted(plan_of(job, owned), "Role")
-        assert not made(plan_of(make_launchjob(), gang_policy_only=True), "PodGroup"), (
-            "where it is not enabled"
-        )
+        assert not made(plan_of(make_launchjob(), legacy_labels=False), "PodGroup"), "where it is not enabled"
 
 
 class Rival(Phase):

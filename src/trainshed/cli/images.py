@@ -21,7 +21,7 @@ from trainshed.sdk.errors import UserError
 from trainshed.sdk.images import register
 
 app = typer.Typer(
-    help="Pull, push, list, load and save images, and let names stand for directories.",
+    help="Pull, push, load, save, list and name images.",
     no_args_is_help=True,
 )
 for command in (

@@ -240,14 +240,17 @@ class Follower:
 
     async def _explain_silence(self) -> None:
         """Say what is the matter when nothing happens: no operator, or no API server."""
-        lost = asked = False
+        lost, asked = "", False
         while True:
             await asyncio.sleep(1.0)
-            if lost != (self._jobs.failures >= _LOST_FAILURES):
-                lost = not lost
-                self._view.event(
-                    await asyncio.to_thread(self._why_lost) if lost else "the API server answers again"
-                )
+            if self._jobs.failures >= _LOST_FAILURES:
+                why = await asyncio.to_thread(self._why_lost)  # which may be known only when all has stopped
+                if why != lost:
+                    self._view.event(why)
+                lost = why
+            elif lost:
+                self._view.event("the API server answers again")
+                lost = ""
             waited = time.time() - self._started_at
             unnoticed = self._job is not None and not status_of(self._job).get("conditions")
             if unnoticed and not self._obstructed and not asked and not lost and waited > _UNNOTICED_SECONDS:
