@@ -130,7 +130,7 @@ def rm(names: Names) -> None:
             for each in asked or known:
                 out.print(escape(f"untagged: {each.familiar}"))
         with suppress(garbage.Busy):  # the next removal takes it along
-            _say_freed(garbage.collect(store, paths.pods, store.remembered()))
+            _say_freed(garbage.collect(store, paths.pods))
 
 
 def prune(
@@ -149,8 +149,7 @@ def prune(
         try:
             if all_images:
                 store.names.remove(*names)
-                store.forget()
-            _say_freed(garbage.collect(store, paths.pods, store.remembered()))
+            _say_freed(garbage.collect(store, paths.pods))
         except garbage.Busy as error:
             raise UserError(f"nothing can be deleted now: {error}", "try again when that is done") from error
 

@@ -62,10 +62,6 @@ def push(
         store = store_of_user()
         image = store.get(name)
         target = tagged(to or name)
-        if image.over_machine:
-            raise UserError(
-                f"{name} stands on this machine's root and holds only what was added to it: elsewhere it is no image"
-            )
         own = of_user(target)
         with _lines() as tell:
             digest = asyncio.run(transfer.push(store, image, target, [own] if own else [], tell))
