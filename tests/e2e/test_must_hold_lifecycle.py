@@ -34,7 +34,7 @@ def test_a_start_that_fails_leaves_nothing_behind(make_cluster: Callable[..., Cl
     with socket.create_server(("127.0.0.1", 0)) as taken:
         failed = cluster.trainshed("up", "--port", str(taken.getsockname()[1]))
     assert (failed.rc, "is taken" in failed.err) == (3, True)
-    assert processes_with(str(cluster.home)) == []
+    until(lambda: not processes_with(str(cluster.home)), "what had said why it cannot start ended")
     assert mounts_below(cluster.home) == []
 
 

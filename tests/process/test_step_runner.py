@@ -241,7 +241,8 @@ def test_a_worker_that_fails_ends_the_others(tmp_path: Path) -> None:
     ]
     (first, _, said), (second, _, reason) = map(finish, workers)
     assert (first, second) == (1, 1)
-    assert said == "error: step t stops: worker 1 failed\n"
+    # A kernel that is interrupted just then may say so in a line of its own.
+    assert said.endswith("error: step t stops: worker 1 failed\n") and "Traceback" not in said
     assert "ZeroDivisionError" in reason
 
 
