@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
-from trainshed.kube.policy.webhooks import Admitted, request_of, rule_matches, selected
+from trainshed.kube.policy.webhooks import Admitted, conditions_hold, request_of, rule_matches, selected
 from trainshed.kube.schema.cel import run
 
 CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
@@ -82,7 +82,7 @@ def violations(
 
     strict = spec.get("failurePolicy") != "Ignore"
     try:
-        if not _conditions_hold(objects(spec, "matchConditions"), variables):
+        if not conditions_hold(objects(spec, "matchConditions"), variables):
             return []
     except ValueError as error:
         return [violation(str(error))] if strict else []
@@ -97,19 +97,6 @@ def violations(
             if strict:
                 out.append(violation(f"expression '{expression}' resulted in error: {error}"))
     return out
-
-
-def _conditions_hold(conditions: Sequence[Object], variables: dict[str, Any]) -> bool:
-    failed = ""
-    for condition in conditions:
-        try:
-            if run(str(condition.get("expression", "")), variables) is not True:
-                return False
-        except ValueError as error:
-            failed = f"match condition {condition.get('name')}: {error}"
-    if failed:
-        raise ValueError(failed)
-    return True
 
 
 def _define(declared: Sequence[Object], variables: dict[str, Any]) -> None:

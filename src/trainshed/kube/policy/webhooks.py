@@ -144,17 +144,22 @@ def unmatched(hook: Hook, asked: Admitted) -> bool:
     Raises:
         ValueError: a condition cannot be evaluated, and none says no.
     """
+    variables = {"object": asked.object, "oldObject": asked.old, "request": request_of(asked, "")}
+    return not conditions_hold(objects(hook.spec, "matchConditions"), variables)
+
+
+def conditions_hold(conditions: Sequence[Object], variables: dict[str, Any]) -> bool:
+    """Return whether all match conditions hold. Raises ValueError: one cannot be evaluated, and none says no."""
     failed = ""
-    for condition in objects(hook.spec, "matchConditions"):
-        variables = {"object": asked.object, "oldObject": asked.old, "request": request_of(asked, "")}
+    for condition in conditions:
         try:
             if run(str(condition.get("expression", "")), variables) is not True:
-                return True
+                return False
         except ValueError as error:
             failed = f"match condition {condition.get('name')}: {error}"
     if failed:
         raise ValueError(failed)
-    return False
+    return True
 
 
 def refuses_dry_run(hook: Hook) -> ApiError:
