@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainshed.kube.policy.amounts import Amounts, add
+from trainshed.kube.meta.amounts import Amounts, add
 
 
 class Charges:

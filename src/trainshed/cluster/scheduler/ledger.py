@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from decimal import Decimal
 
-from trainshed.cluster.scheduler.requests import Resources, add
+from trainshed.kube.meta.amounts import Amounts, add
 
-_NOTHING: Resources = {}
+_NOTHING: Amounts = {}
 
 
 class Ledger:
     """Amounts by node; each holder counts once, on one node."""
 
     def __init__(self) -> None:
-        self._held: dict[Hashable, tuple[str, Resources]] = {}
-        self._used: dict[str, Resources] = {}
+        self._held: dict[Hashable, tuple[str, Amounts]] = {}
+        self._used: dict[str, Amounts] = {}
 
-    def hold(self, holder: Hashable, node: str, needs: Resources) -> None:
+    def hold(self, holder: Hashable, node: str, needs: Amounts) -> None:
         """Let `holder` hold `needs` on `node`, instead of what it held before."""
         if self._held.get(holder) == (node, needs):
             return

@@ -16,7 +16,8 @@ from trainshed.client.informer import Informer
 from trainshed.cluster.scheduler.gangs import coscheduling, volcano
 from trainshed.cluster.scheduler.gangs.decision import Decision, Queue
 from trainshed.cluster.scheduler.gangs.group import Counts, Group, Unit
-from trainshed.cluster.scheduler.requests import Resources, add, pod_requests
+from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.kube.meta.amounts import Amounts, add
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import (
     Object,
@@ -78,7 +79,7 @@ class PodGroups:
         self._queues = informers.of(VOLCANO_QUEUES)
         self._classes = informers.of(PRIORITYCLASSES)
         self._told: dict[Unit, _Told] = {}
-        self._promised: dict[Unit, tuple[Resources, float]] = {}
+        self._promised: dict[Unit, tuple[Amounts, float]] = {}
         self._writer: Worker[Unit] = Worker("podgroups", self._write, workers=4)
         for mirror in self._mirrors.values():
             mirror.add_handler(self._group_changed)
@@ -109,9 +110,9 @@ class PodGroups:
         found = self._queues.get("", group.queue) if group.queue else None
         return Queue(name=group.queue) if found is None else volcano.read_queue(found)
 
-    def queue_used(self, group: Group) -> Resources:
+    def queue_used(self, group: Group) -> Amounts:
         """Return what the pods of the group's queue hold, where the queue limits that."""
-        used: Resources = {}
+        used: Amounts = {}
         limited = group.queue and self.queue(group).capability
         for other in self._mirrors[VOLCANO_PODGROUPS.group].items() if limited else ():
             if self._read(other).queue == group.queue:
@@ -138,10 +139,10 @@ class PodGroups:
             failed=phases.count("Failed"),
         )
 
-    def promised(self, unit: Unit) -> Resources:
+    def promised(self, unit: Unit) -> Amounts:
         """Return what is kept for groups that were let in before this one, and have not got their pods yet."""
         now = asyncio.get_running_loop().time()
-        total: Resources = {}
+        total: Amounts = {}
         for other, (amounts, until) in list(self._promised.items()):
             if until <= now:
                 del self._promised[other]

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
-from trainshed.cluster.scheduler.requests import Resources, parse_all, pod_requests
+from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.kube.meta.amounts import Amounts, numbers
 from trainshed.kube.meta.nodeselection import is_selected, tolerated
 from trainshed.kube.meta.objects import Object, section, spec_of, status_of
 
@@ -57,6 +58,6 @@ def _resources(pod: Object, node: Object, used: Mapping[str, Decimal]) -> Iterat
             yield "Too many pods" if name == "pods" else f"Insufficient {name}"
 
 
-def allocatable(node: Object) -> Resources:
+def allocatable(node: Object) -> Amounts:
     """Return what the node offers to pods."""
-    return parse_all(section(node, "status", "allocatable"))
+    return numbers(section(node, "status", "allocatable"))

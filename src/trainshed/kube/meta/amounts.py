@@ -1,4 +1,4 @@
-"""What a pod asks for in sum, as quotas and limit ranges count it. Pure.
+"""What a pod asks for in sum, as the scheduler, quotas and limit ranges count it. Pure.
 
 Source: "Resource sharing within containers" in the Kubernetes documentation: regular and sidecar containers run
 together and add up; ordinary init containers run one at a time before them, so only their largest counts.
@@ -6,7 +6,7 @@ together and add up; ordinary init containers run one at a time before them, so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
@@ -14,28 +14,33 @@ from trainshed.kube.meta.objects import Object, objects, section
 from trainshed.kube.meta.quantity import canonical, parse
 
 Amounts: TypeAlias = dict[str, Decimal]
-"""Resource name to amount in base units (cores, bytes, items)."""
+"""Resource name to amount in base units (cores, bytes, devices, items)."""
 _BINARY = ("memory", "storage", "hugepages-")
 
 
 def pod_amounts(spec: Object, part: Literal["requests", "limits"]) -> Amounts:
     """Return what a pod requests, or is limited to, at its peak, its overhead included."""
+    total = at_peak(spec, lambda container: numbers(section(container, "resources", part)))
+    overhead = numbers(section(spec, "overhead"))
+    add(total, overhead if part == "requests" else {k: v for k, v in overhead.items() if k in total})
+    return total
+
+
+def at_peak(spec: Object, needs: Callable[[Object], Amounts]) -> Amounts:
+    """Return what a pod's containers need together, at most, by what each of them needs."""
     running: Amounts = {}
     peak: Amounts = {}
     for container in objects(spec, "initContainers"):
-        needs = numbers(section(container, "resources", part))
         if container.get("restartPolicy") == "Always":
-            add(running, needs)
+            add(running, needs(container))
             _raise(peak, running)
         else:
             together = dict(running)
-            add(together, needs)
+            add(together, needs(container))
             _raise(peak, together)
     for container in objects(spec, "containers"):
-        add(running, numbers(section(container, "resources", part)))
+        add(running, needs(container))
     _raise(running, peak)
-    overhead = numbers(section(spec, "overhead"))
-    add(running, overhead if part == "requests" else {k: v for k, v in overhead.items() if k in running})
     return running
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from trainshed.kube.meta.amounts import pod_amounts, spelled
 from trainshed.kube.meta.objects import Object, copy_tree, objects, section, spec_of
 from trainshed.kube.meta.quantity import parse
-from trainshed.kube.policy.amounts import pod_amounts, spelled
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 _FIELDS = (("initContainers", "init container"), ("containers", "container"))

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from trainshed.kube.meta.amounts import Amounts, add, numbers, pod_amounts, spelled
 from trainshed.kube.meta.objects import Object, objects, section, spec_of, status_of
 from trainshed.kube.meta.pods import is_finished
 from trainshed.kube.meta.quantity import parse
 from trainshed.kube.meta.times import time_or_none
-from trainshed.kube.policy.amounts import Amounts, add, numbers, pod_amounts, spelled
 
 _COUNTED_BY_NAME = frozenset(
     [

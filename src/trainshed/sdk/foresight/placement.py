@@ -7,7 +7,8 @@ from decimal import Decimal
 
 from trainshed.cluster.scheduler.placement import DEFAULT_SCHEDULER
 from trainshed.cluster.scheduler.predicates import allocatable, unmet
-from trainshed.cluster.scheduler.requests import Resources, add, pod_requests
+from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.kube.meta.amounts import Amounts, add
 from trainshed.kube.meta.objects import Object, section
 from trainshed.sdk.foresight.findings import Noted
 from trainshed.sdk.foresight.templates import PodTemplate
@@ -95,7 +96,7 @@ def not_all_at_once(found: Sequence[PodTemplate], world: World) -> Iterator[Note
         return
     try:
         each = [(t.count, pod_requests(t.pod)) for t in found]
-        total: Resources = {}
+        total: Amounts = {}
         for node in world.nodes:
             add(total, allocatable(node))
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -13,11 +13,11 @@ from decimal import Decimal
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import KeyMissing, RevisionMismatch, Stored, keys
+from trainshed.kube.meta.amounts import Amounts, add
 from trainshed.kube.meta.errors import conflict, forbidden
 from trainshed.kube.meta.objects import Object, uid_of
 from trainshed.kube.meta.resources import PODS, RESOURCEQUOTAS
 from trainshed.kube.policy import quota
-from trainshed.kube.policy.amounts import Amounts, add
 
 _ATTEMPTS = 20
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainshed.cluster.scheduler.gangs.group import Counts, Group
-from trainshed.cluster.scheduler.requests import parse_all
+from trainshed.kube.meta.amounts import numbers
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, section, spec_of, status_of
 from trainshed.kube.meta.podgroups import COSCHEDULING_PODGROUPS
 from trainshed.kube.meta.times import format_time
@@ -18,7 +18,7 @@ def read(obj: Object) -> Group:
         namespace=namespace_of(obj),
         name=name_of(obj),
         min_member=int(spec.get("minMember") or 0),
-        min_resources=parse_all(section(spec, "minResources")),
+        min_resources=numbers(section(spec, "minResources")),
         timeout=float(timeout) if timeout else None,
         created=str(obj["metadata"].get("creationTimestamp") or ""),
     )

@@ -15,8 +15,9 @@ import msgspec
 from trainshed.cluster.scheduler.gangs.fitting import Room, fit_all, fit_some
 from trainshed.cluster.scheduler.gangs.group import Group
 from trainshed.cluster.scheduler.placement import place
-from trainshed.cluster.scheduler.requests import Resources, add, pod_requests
+from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta import quantity
+from trainshed.kube.meta.amounts import Amounts, add
 from trainshed.kube.meta.objects import Object
 
 _ZERO = Decimal(0)
@@ -115,8 +116,8 @@ def _kept_out(observed: Observed) -> str:
     return ""
 
 
-def _requests(pods: Sequence[Object]) -> Resources:
-    total: Resources = {}
+def _requests(pods: Sequence[Object]) -> Amounts:
+    total: Amounts = {}
     for pod in pods:
         add(total, pod_requests(pod))
     total.pop("pods", None)

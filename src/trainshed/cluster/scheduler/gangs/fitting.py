@@ -12,7 +12,8 @@ import msgspec
 
 from trainshed.cluster.scheduler.placement import unusable_claim
 from trainshed.cluster.scheduler.predicates import allocatable, rules_unmet, takes_pods
-from trainshed.cluster.scheduler.requests import Resources, pod_requests
+from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.kube.meta.amounts import Amounts
 from trainshed.kube.meta.objects import Object
 
 SEARCH_PODS = 32
@@ -20,7 +21,7 @@ SEARCH_STEPS = 2_000
 """What going back may cost: some milliseconds. Packing is hard in general, and gangs are mostly of equal pods."""
 
 _ZERO = Decimal(0)
-_Free: TypeAlias = dict[str, Resources]
+_Free: TypeAlias = dict[str, Amounts]
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -34,15 +35,15 @@ class Room(msgspec.Struct, frozen=True):
         """Return the claims of one namespace by name."""
         return {name: claim for (where, name), claim in self.claims.items() if where == namespace}
 
-    def free(self) -> Resources:
+    def free(self) -> Amounts:
         """Return what the nodes have left together; one that takes no pods has nothing."""
-        total: Resources = {}
+        total: Amounts = {}
         for node in filter(takes_pods, self.nodes):
             for name, amount in self.free_on(node).items():
                 total[name] = total.get(name, _ZERO) + max(amount, _ZERO)
         return total
 
-    def free_on(self, node: Object) -> Resources:
+    def free_on(self, node: Object) -> Amounts:
         """Return what one node has left."""
         held = self.used.get(node["metadata"]["name"], {})
         return {name: amount - held.get(name, _ZERO) for name, amount in allocatable(node).items()}
@@ -55,7 +56,7 @@ class Room(msgspec.Struct, frozen=True):
 class _Shape(msgspec.Struct, frozen=True):
     """What pods of one sort ask for, and the nodes whose rules they meet; their share of the cluster as a size."""
 
-    requests: Resources
+    requests: Amounts
     nodes: tuple[str, ...]
     size: Decimal
 
@@ -103,7 +104,7 @@ def _key(pod: Object) -> bytes:
 
 def _shape(pod: Object, room: Room) -> _Shape:
     requests = {name: amount for name, amount in pod_requests(pod).items() if amount}
-    offered: Resources = {}
+    offered: Amounts = {}
     for node in room.nodes:
         for name, amount in allocatable(node).items():
             offered[name] = offered.get(name, _ZERO) + amount
@@ -148,7 +149,7 @@ def _tightness(shape: _Shape, free: Mapping[str, Decimal]) -> Decimal:
     )
 
 
-def _take(free: Resources, shape: _Shape, sign: int = 1) -> None:
+def _take(free: Amounts, shape: _Shape, sign: int = 1) -> None:
     for name, amount in shape.requests.items():
         free[name] = free.get(name, _ZERO) - sign * amount
 

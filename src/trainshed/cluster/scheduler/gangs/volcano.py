@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trainshed.cluster.scheduler.gangs.decision import Queue
 from trainshed.cluster.scheduler.gangs.group import Counts, Group
-from trainshed.cluster.scheduler.requests import parse_all
+from trainshed.kube.meta.amounts import numbers
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, spec_of, status_of
 from trainshed.kube.meta.podgroups import DEFAULT_QUEUE, VOLCANO_PODGROUPS
 from trainshed.kube.meta.times import format_time
@@ -22,7 +22,7 @@ def read(obj: Object, priorities: Mapping[str, int]) -> Group:
         namespace=namespace_of(obj),
         name=name_of(obj),
         min_member=int(spec.get("minMember") or 0),
-        min_resources=parse_all(section(spec, "minResources")),
+        min_resources=numbers(section(spec, "minResources")),
         queue=str(spec.get("queue") or DEFAULT_QUEUE),
         priority=priorities.get(str(spec.get("priorityClassName"))),
         created=str(obj["metadata"].get("creationTimestamp") or ""),
@@ -40,7 +40,7 @@ def read_queue(obj: Object) -> Queue:
     return Queue(
         name=name_of(obj),
         priority=int(spec.get("priority") or 0),
-        capability=parse_all(section(spec, "capability")),
+        capability=numbers(section(spec, "capability")),
         closed=status_of(obj).get("state") in ("Closed", "Closing"),
     )
 
