@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import errno
 import gc
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
+from zmq.error import ZMQError
 
 _LEAVING_SECONDS = 5.0
 _CONNECTED_SECONDS = 0.2
@@ -87,8 +90,20 @@ def _become_kernel(connection_file: str, started_in: str) -> None:
     config.IPKernelApp.parent_handle = os.getppid()
     app: Any = IPKernelApp.instance(connection_file=connection_file, config=config)
     app.initialize([])
+    for handler in app.log.handlers:
+        handler.addFilter(_says_more_than_its_end)
     app.start()
     sys.exit(0)
+
+
+def _says_more_than_its_end(record: logging.LogRecord) -> bool:
+    """Whether the log line is not just about an interruption, which the runner itself asks for and reports.
+
+    ipykernel's thread for control messages closes the sockets while its main thread may still answer (as of 7.4).
+    """
+    if record.exc_info is not None and isinstance(record.exc_info[1], ZMQError):
+        return record.exc_info[1].errno != errno.ENOTSOCK
+    return "KeyboardInterrupt caught in kernel" not in record.getMessage()
 
 
 def _leave() -> None:
