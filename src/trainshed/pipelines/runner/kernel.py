@@ -97,7 +97,7 @@ def _become_kernel(connection_file: str, started_in: str) -> None:
 
 
 def _says_more_than_its_end(record: logging.LogRecord) -> bool:
-    """Whether the log line is not just about an interruption, which the runner itself asks for and reports.
+    """Return whether a log line tells more than that the kernel was interrupted, which the runner asks for and reports.
 
     ipykernel's thread for control messages closes the sockets while its main thread may still answer (as of 7.4).
     """
