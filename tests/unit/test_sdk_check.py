@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tests import manifest_fuzz
 from trainshed.api.registry import KINDS
 from trainshed.cli.main import app
+from trainshed.cluster.paths import StatePaths
 from trainshed.sdk.fieldnames import nearest, unknown_fields
 from trainshed.sdk.offline import schema_of
 
@@ -44,6 +45,41 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         return done
 
     return check
+
+
+GANG = JOB.replace("spec:", "spec:\n  runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 9}}", 1)
+
+
+@pytest.mark.parametrize(
+    ("kept", "foreign", "said"),
+    [
+        (None, True, "PodGroups of Volcano have none"),
+        ("volcano", True, "PodGroups of Volcano have none"),
+        ("mine", False, ""),
+        ("None", True, "no gang scheduler is configured"),
+        ("", True, "PodGroups of Volcano have none"),
+    ],
+)
+def test_a_stopped_cluster_is_known_by_the_gang_scheduler_that_it_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str | None, foreign: bool, said: str
+) -> None:
+    """`up` keeps the name, and the operator starts with it the next time."""
+    monkeypatch.setenv("TRAINSHED_HOME", str(tmp_path / "home"))
+    paths = StatePaths(tmp_path / "home").prepare()
+    if kept is not None:
+        paths.gang_scheduler.write_text(kept)
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        GANG.replace("spec:\n          cont", "spec:\n          schedulerName: mine\n          cont")
+    )
+    done = CliRunner().invoke(app, ["check", str(file)])
+    assert "no cluster runs" in done.stderr
+    assert ("there is no scheduler mine" in done.stdout) == foreign
+    assert done.exit_code == (1 if foreign else 0)
+    warnings = [
+        line for line in done.stdout.splitlines() if line.startswith("! ") and "schedulingPolicy" in line
+    ]
+    assert len(warnings) == bool(said) and all(said in line for line in warnings)
 
 
 def test_a_job_that_is_in_order(checked: Any) -> None:

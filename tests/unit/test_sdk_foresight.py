@@ -15,7 +15,7 @@ from trainshed.client.client import Client
 from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import Capabilities
 from trainshed.findings import Severity
-from trainshed.operator.install import embedded_objects
+from trainshed.operator.install import embedded_objects, embedded_options
 from trainshed.sdk.foresight.findings import RULES, Finding
 from trainshed.sdk.foresight.foresee import foresee
 from trainshed.sdk.foresight.gather import of_cluster
@@ -267,7 +267,15 @@ def test_the_local_cluster_has_the_scheduler_that_its_operator_was_told_of() -> 
         )
         found = await of_cluster(client, [], {})
         assert found.schedulers == {"default-scheduler", "volcano", "scheduler-plugins-scheduler", "mine"}
-        assert (await of_cluster(client, [], None)).schedulers is None, "who knows, elsewhere"
+        assert found.operator == embedded_options("mine")
+        for gang in ("auto", "None"):
+            deployment = embedded_objects(gang=gang)[-1]
+            await api.put(
+                "/apis/apps/v1/namespaces/kubeflow/deployments/training-operator", spec=deployment["spec"]
+            )
+            assert (await of_cluster(client, [], {})).operator == embedded_options(gang)
+        elsewhere = await of_cluster(client, [], None)
+        assert (elsewhere.schedulers, elsewhere.operator) == (None, None), "who knows, elsewhere"
 
     run_virtual(main())
 

@@ -62,10 +62,12 @@ def _verdicts(target: Target, files: list[str], objects: Sequence[Object], offli
         return asyncio.run(_examine(target, objects, known))
     from trainshed.sdk.foresight.gather import of_machine
     from trainshed.sdk.foresight.world import World
+    from trainshed.sdk.local import kept_gang
 
     namespace = target.namespace or "default"
-    world = World(namespace=namespace) if known is None else of_machine(namespace, known)
-    return examine_offline(objects, world)
+    if known is None:
+        return examine_offline(objects, World(namespace=namespace))
+    return examine_offline(objects, of_machine(namespace, known, kept_gang(target.paths)))
 
 
 def _is_up(target: Target) -> bool:

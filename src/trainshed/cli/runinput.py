@@ -103,7 +103,7 @@ async def _world(target: Target, files: Sequence[str], objects: Sequence[Object]
 
     known = images.known(sources(files), target.paths.images_file) if target.is_local else None
     if known is not None and (not target.paths.root.is_dir() or local.running(target.paths) is None):
-        world = of_machine(target.namespace or "default", known)
+        world = of_machine(target.namespace or "default", known, local.kept_gang(target.paths))
         return world if target.paths.root.is_dir() else world.without(claims(objects))
     async with connected(target) as client:
         return await of_cluster(client, objects, known)

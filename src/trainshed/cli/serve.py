@@ -32,6 +32,7 @@ from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.operator.install import AUTO, embedded_objects, embedded_options
+from trainshed.sdk.local import kept_gang
 from trainshed.tekton import crds
 
 MODULE = "trainshed.cli.serve"
@@ -53,7 +54,9 @@ def main() -> None:
     report = _reporter(args.report_fd)
     paths = StatePaths(args.home)
     try:
-        gang = _kept_gang(paths, args.gang_scheduler_name)
+        if args.gang_scheduler_name:
+            write_private(paths.gang_scheduler, args.gang_scheduler_name.encode())
+        gang = kept_gang(paths)
         operator = embedded_options(gang)
         options = Options(
             nodes=args.nodes,
@@ -79,17 +82,6 @@ def main() -> None:
             )
         )
         sys.exit(1)
-
-
-def _kept_gang(paths: StatePaths, chosen: str) -> str:
-    """Return what was chosen, or what was chosen last."""
-    if chosen:
-        write_private(paths.gang_scheduler, chosen.encode())
-        return chosen
-    try:
-        return paths.gang_scheduler.read_text() or AUTO
-    except (OSError, UnicodeDecodeError):
-        return AUTO
 
 
 def _run(main: object) -> None:

@@ -82,7 +82,7 @@ async def examine(
         try:
             await try_one(client, await kinds.resource(obj), obj)
             jobstate.require_replicas(obj)
-            warnings = offline.warnings_of(obj)
+            warnings = offline.warnings_of(obj, world.operator)
         except (ApiError, UserError) as error:
             verdicts.append(_refused(obj, error, world))
         else:
@@ -97,7 +97,7 @@ def examine_offline(objects: Sequence[Object], world: World) -> list[Verdict]:
     for obj in objects:
         try:
             jobstate.require_replicas(obj)
-            warnings = offline.judge(obj, world.namespace)
+            warnings = offline.judge(obj, world.namespace, world.operator)
         except (ApiError, UserError) as error:
             verdicts.append(_refused(obj, error, whole))
         else:

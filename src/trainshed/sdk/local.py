@@ -64,6 +64,16 @@ def running(paths: StatePaths) -> Info | None:
     return launcher.running(paths)
 
 
+def kept_gang(paths: StatePaths) -> str:
+    """Return what `trainshed up --gang-scheduler-name` was told last, `auto` where it never was."""
+    from trainshed.operator.install import AUTO
+
+    try:
+        return paths.gang_scheduler.read_text() or AUTO
+    except (OSError, UnicodeDecodeError):
+        return AUTO
+
+
 def start(
     paths: StatePaths,
     *,

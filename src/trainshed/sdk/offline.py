@@ -11,6 +11,7 @@ from functools import cache
 from trainshed.api.crd import crd
 from trainshed.api.kind import Kind
 from trainshed.api.registry import KINDS
+from trainshed.api.verdict import Verdict
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.registry import review
 from trainshed.kube.meta import errors
@@ -20,7 +21,6 @@ from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.decode import cannot_handle, conform
 from trainshed.kube.schema.nodes import SchemaNode, builtin, definition_name, from_crd
 from trainshed.kube.schema.structural import apply_defaults, validate
-from trainshed.operator.install import embedded_options
 from trainshed.sdk.errors import UserError
 
 NOT_YET = {"TrainJob": "this release runs the kinds of kubeflow.org/v1"}
@@ -32,7 +32,7 @@ def admitted(
 ) -> tuple[Object, tuple[str, ...]]:
     """Return the object as an API server stores it, and its warnings. Raises ApiError where it would refuse it.
 
-    `options` are those of the operator; by default those on the local cluster.
+    `options` are those of the operator; without them nothing is said that depends on them.
     """
     schema = crd_schema(kind)
     kept, _ = conform(job, schema, mode="strict", what=f"{kind.name} {name_of(job)}", builtin=False)
@@ -40,25 +40,25 @@ def admitted(
     found = validate(kept, schema) or evaluate_rules(kept, None, schema)
     if found:
         raise errors.invalid(kind.name, kind.group, name_of(job), found)
-    verdict = review(kind, kept, None, embedded_options() if options is None else options)
+    verdict = _reviewed(kind, kept, options)
     if verdict.errors:
         causes = [Cause("FieldValueInvalid", str(error), error.path) for error in verdict.errors]
         raise ApiError(403, "Forbidden", kind.denied(verdict.errors), causes=causes)
     return kept, verdict.warnings
 
 
-def warnings_of(obj: Object) -> tuple[str, ...]:
-    """Return what the kind's own rules warn of, for an object that a server takes."""
+def warnings_of(obj: Object, options: OperatorOptions | None = None) -> tuple[str, ...]:
+    """Return what the kind's own rules warn of, for an object that a server takes; `options` as for `admitted`."""
     kind = KINDS.get(str(obj["kind"]))
-    return (
-        review(kind, obj, None, embedded_options()).warnings
-        if kind is not None and kind.api_version == obj["apiVersion"]
-        else ()
-    )
+    if kind is None or kind.api_version != obj["apiVersion"]:
+        return ()
+    return _reviewed(kind, obj, options).warnings
 
 
-def judge(obj: Object, namespace: str) -> tuple[str, ...]:
+def judge(obj: Object, namespace: str, options: OperatorOptions | None = None) -> tuple[str, ...]:
     """Return the warnings about an object that would be taken. Kinds that are not known are taken.
+
+    `options` are those of the operator, as for `admitted`.
 
     Raises:
         ApiError: it would be refused, in the server's words.
@@ -66,7 +66,7 @@ def judge(obj: Object, namespace: str) -> tuple[str, ...]:
     """
     kind = KINDS.get(str(obj["kind"]))
     if kind is not None and kind.api_version == obj["apiVersion"]:
-        return admitted(kind, obj)[1]
+        return admitted(kind, obj, options)[1]
     gvk = _gvk(obj)
     if definition_name(gvk) is not None:
         _judge_builtin(obj, gvk, namespace)
@@ -76,6 +76,10 @@ def judge(obj: Object, namespace: str) -> tuple[str, ...]:
             f'no matches for kind "{obj["kind"]}" in version "{obj["apiVersion"]}"', nearest_kind(obj)
         )
     return (f"{obj['apiVersion']} {obj['kind']} is not known here: nothing of it was checked",)
+
+
+def _reviewed(kind: Kind, obj: Object, options: OperatorOptions | None) -> Verdict:
+    return kind.validate(obj, None) if options is None else review(kind, obj, None, options)
 
 
 def _judge_builtin(obj: Object, gvk: tuple[str, str, str], namespace: str) -> None:

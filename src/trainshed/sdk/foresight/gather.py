@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from trainshed.cluster.images.directories import Image
 from trainshed.cluster.node.pod.unsupported import local_capabilities
 from trainshed.cluster.scheduler.placement import SCHEDULERS
+from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, section
 from trainshed.kube.meta.objects import objects as objects_in
+from trainshed.operator.flags import gang_scheduler
+from trainshed.operator.install import AUTO, embedded_options
 from trainshed.sdk.foresight.references import references, storage_class
 from trainshed.sdk.foresight.templates import templates
 from trainshed.sdk.foresight.world import World
@@ -22,7 +25,7 @@ from trainshed.sdk.foresight.world import World
 if TYPE_CHECKING:
     from trainshed.client.client import Client
 
-_GANG = "--gang-scheduler-name="
+_GANG, _POLICY_ONLY = "--gang-scheduler-name=", "--gang-policy-only"
 
 
 async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[str, Image] | None) -> World:
@@ -47,6 +50,7 @@ async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[
     if any(map(storage_class, objects)):  # a claim of a class that is not there may take a volume that is
         with contextlib.suppress(ApiError):
             volumes = (await client.list(PERSISTENTVOLUMES)).items
+    operator = await _operator(client) if images is not None else None
     try:
         nodes: Sequence[Object] | None = (await client.list(NODES)).items
     except ApiError:
@@ -59,23 +63,36 @@ async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[
         },
         nodes=nodes,
         images=images,
-        schedulers=await _schedulers(client) if images is not None else None,
+        schedulers=_schedulers(operator) if images is not None else None,
+        operator=operator,
         capabilities=local_capabilities() if images is not None else None,
     )
 
 
-async def _schedulers(client: Client) -> frozenset[str]:
-    """Return who places pods on the local cluster: its scheduler by each of its names, that of the operator's too."""
+async def _operator(client: Client) -> OperatorOptions | None:
+    """Return how the operator of the local cluster was told to place pods together; None where there is none."""
     from trainshed.kube.meta.resources import DEPLOYMENTS
     from trainshed.operator.objects import NAME, NAMESPACE
 
-    names = set(SCHEDULERS)
-    with contextlib.suppress(ApiError):
-        operator = await client.get(DEPLOYMENTS, NAME, NAMESPACE)
-        for container in objects_in(section(operator, "spec", "template", "spec"), "containers"):
-            given = [*(container.get("command") or ()), *(container.get("args") or ())]
-            names |= {text.removeprefix(_GANG) for text in given if text.startswith(_GANG)}
-    return frozenset(names)
+    try:
+        deployment = await client.get(DEPLOYMENTS, NAME, NAMESPACE)
+    except ApiError:
+        return None
+    given = [
+        str(text)
+        for container in objects_in(section(deployment, "spec", "template", "spec"), "containers")
+        for text in (*(container.get("command") or ()), *(container.get("args") or ()))
+    ]
+    names = [text.removeprefix(_GANG) for text in given if text.startswith(_GANG)]
+    return OperatorOptions(
+        gang_scheduler=gang_scheduler(names[-1]) if names else "", gang_policy_only=_POLICY_ONLY in given
+    )
+
+
+def _schedulers(operator: OperatorOptions | None) -> frozenset[str]:
+    """Return who places pods on the local cluster: its scheduler by each of its names, that of the operator's too."""
+    own = operator.gang_scheduler if operator is not None else ""
+    return frozenset({*SCHEDULERS, own} - {""})
 
 
 async def _read(client: Client, kind: str, namespace: str, name: str) -> Object | None | ApiError:
@@ -100,12 +117,16 @@ async def _read(client: Client, kind: str, namespace: str, name: str) -> Object 
         return None if error.code == 404 else error
 
 
-def of_machine(namespace: str, images: Mapping[str, Image]) -> World:
-    """Return what is known without a cluster: this machine as its one node, and the registered images."""
+def of_machine(namespace: str, images: Mapping[str, Image], gang: str = AUTO) -> World:
+    """Return what is known without a cluster: this machine as its one node, and the registered images.
+
+    `gang` is what `trainshed up --gang-scheduler-name` was told last, with which the operator starts the next time.
+    """
     from trainshed.cluster.node.devices import gpu
     from trainshed.cluster.node.hardware import capacity, known_labels
 
     name = platform.node()
+    operator = embedded_options(gang)
     offered = capacity(
         Path.home() if Path.home().is_dir() else Path("/"), max_pods=110, gpus=len(gpu.detect())
     )
@@ -117,6 +138,7 @@ def of_machine(namespace: str, images: Mapping[str, Image]) -> World:
         namespace=namespace,
         nodes=[node],
         images=images,
-        schedulers=frozenset(SCHEDULERS),
+        schedulers=_schedulers(operator),
+        operator=operator,
         capabilities=local_capabilities(),
     )

@@ -8,6 +8,7 @@ import msgspec
 
 from trainshed.cluster.images.directories import Image, ImageProblem, find
 from trainshed.cluster.node.pod.unsupported import Capabilities
+from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.objects import Object, name_of, namespace_of
 
 CLUSTER_SCOPED = frozenset({"Namespace", "PriorityClass", "PersistentVolume", "StorageClass"})
@@ -23,6 +24,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
         nodes: the nodes.
         images: the registered images by normalised name, where images are directories of this machine.
         schedulers: who places pods.
+        operator: how the operator was started.
         capabilities: what sandboxes can do, where pods are sandboxes of this machine.
     """
 
@@ -31,6 +33,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Object] | None = None
     images: Mapping[str, Image] | None = None
     schedulers: frozenset[str] | None = None
+    operator: OperatorOptions | None = None
     capabilities: Capabilities | None = None
 
     @property
