@@ -18,6 +18,7 @@ from trainshed.cluster.node.machine import Machine, NodeOptions
 from trainshed.cluster.node.node import Node
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
+from trainshed.kube.meta import errors
 from trainshed.kube.meta.objects import Object
 
 NODE = "node-a"
@@ -25,15 +26,28 @@ WAIT_SECONDS = 5.0
 
 
 class KubeApi(FakeApi):
-    """Notes what is written to statuses; plays the scheduler and the user."""
+    """Notes what is written to statuses; plays the scheduler and the user.
+
+    `conflicts` is how many of the next deletions are refused because of another write; `successor` is the uid of
+    another object that has the name by the time of the next deletion, which no watch tells of.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.conflicts = 0
+        self.successor = ""
         self.status_patches: list[tuple[str, Object]] = []
 
     async def _handle(
         self, method: str, path: str, query: dict[str, str], body: bytes | None, *rest: str
     ) -> Any:
+        if method == "DELETE" and self.conflicts:
+            self.conflicts -= 1
+            raise errors.conflict("pods", "", path.rpartition("/")[2], "the object has been modified")
+        if method == "DELETE" and self.successor:
+            there = self.objects[path]
+            self.objects[path] = {**there, "metadata": {**there["metadata"], "uid": self.successor}}
+            self.successor = ""
         answer = await super()._handle(method, path, query, body, *rest)
         if method == "PATCH" and path.endswith("/status") and body:
             self.status_patches.append((answer["metadata"]["name"], msgspec.json.decode(body)["status"]))

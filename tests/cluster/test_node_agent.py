@@ -86,6 +86,29 @@ async def test_deletion_sends_term_then_kill_and_leaves_nothing(world):
         await world.until(lambda: not world.paths.pod("u1").exists(), "files are removed")
 
 
+async def test_a_deletion_that_another_write_crosses_is_sent_again(world):
+    """Not every conflict says that the pod is gone: one left behind would be terminating for ever."""
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until_phase("web", "Running")
+        world.api.conflicts = 1
+        await world.api.delete_pod("web", 1)
+        await world.until(lambda: world.api.pod("web") is None, "the pod is gone")
+        assert world.api.conflicts == 0
+        await world.until(lambda: world.runtime.sandboxes == {}, "the sandbox is removed")
+
+
+async def test_a_successor_of_the_same_name_is_not_deleted(world):
+    """A conflict about the uid says that the pod itself is gone, before the watch has told so."""
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until_phase("web", "Running")
+        world.api.successor = "u2"
+        await world.api.delete_pod("web", 1)
+        await world.until(lambda: world.runtime.sandboxes == {}, "the sandbox of the first is removed")
+        assert world.api.pod("web")["metadata"]["uid"] == "u2"
+
+
 async def test_a_pod_that_vanishes_is_stopped_and_removed(world):
     async with world.node():
         await world.api.apply_pod(make_pod())

@@ -32,7 +32,7 @@ from trainshed.cluster.sandbox.api import (
     StartError,
 )
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, status_of
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, status_of, uid_of
 from trainshed.kube.meta.pods import find_container, is_finished
 from trainshed.kube.meta.resources import PODS
 
@@ -302,21 +302,32 @@ class PodWorker:
     async def _delete_object(self) -> None:
         """Let the last status land, then delete the object; what remains to do follows its disappearance."""
         await self._writer.flush()
-        metadata = self.pod["metadata"]
         try:
-            await self._context.client.delete(
-                PODS, metadata["name"], metadata["namespace"], grace_period_seconds=0, uid=self.uid
-            )
-        except ApiError as error:
-            if error.code not in (404, 409):
-                log.warning("pod not deleted", extra={"pod": self.uid, "error": str(error)})
-                await self._wait(self._context.now() + 1)
-                return
-            self.record.gone = True
-        except TransportError:
+            if not await self._delete_very_object():
+                self.record.gone = True
+        except (ApiError, TransportError) as error:
+            log.warning("pod not deleted", extra={"pod": self.uid, "error": str(error)})
             await self._wait(self._context.now() + 1)
             return
         self.record.deleted = True
+
+    async def _delete_very_object(self) -> bool:
+        """Return whether the API had this very pod to delete: another may have its name.
+
+        Raises:
+            ApiError: the refusal. A conflict with another write is one: nothing else would send the deletion again.
+            TransportError: the API cannot be reached.
+        """
+        client, name, namespace = self._context.client, name_of(self.pod), namespace_of(self.pod)
+        try:
+            await client.delete(PODS, name, namespace, grace_period_seconds=0, uid=self.uid)
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            if error.reason != "Conflict" or uid_of(await client.get(PODS, name, namespace)) == self.uid:
+                raise
+            return False
+        return True
 
     async def _remove(self) -> None:
         """Leave nothing of the pod on this machine."""
