@@ -10,17 +10,26 @@ import msgspec
 import pytest
 
 from tests.cluster.api_world import MERGE, World, open_world
+from tests.fakes.job_rules import CASES
 from tests.fakes.training import make_job
+from trainshed.api.v1.common import JobKind
 from trainshed.api.v1.pytorch import NPROC_DEPRECATED, PYTORCHJOB
 from trainshed.cli.serve import admission
 from trainshed.client.client import Client
 from trainshed.client.transport import Response
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CRDS
+from trainshed.operator.install import embedded_options
 from trainshed.operator.objects import crds
 from trainshed.operator.webhook import review
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+EARLIER = {
+    "1 the name is a label": "BadRequest Invalid",
+    "2 there are replicas": "Invalid",
+    "4 there is a container": "Invalid",
+}
+"""Rules whose jobs the schema, or the rules of every object's name, may refuse before the kind's own are asked."""
 
 
 @pytest.fixture
@@ -44,7 +53,9 @@ def warnings_of(response: Response) -> list[str]:
     return [text.removeprefix('299 - "')[:-1].replace('\\"', '"') for text in response.warnings]
 
 
-def said_by_the_webhook(obj: Object, old: Object | None = None) -> tuple[list[str], str]:
+def said_by_the_webhook(
+    obj: Object, old: Object | None = None, kind: JobKind = PYTORCHJOB
+) -> tuple[list[str], str]:
     """Return the warnings and the refusal of the webhook."""
     request = {
         "uid": "1",
@@ -52,7 +63,7 @@ def said_by_the_webhook(obj: Object, old: Object | None = None) -> tuple[list[st
         "object": obj,
         "oldObject": old,
     }
-    answer = review(PYTORCHJOB, msgspec.json.encode({"request": request}))["response"]
+    answer = review(kind, msgspec.json.encode({"request": request}), embedded_options())["response"]
     return answer.get("warnings", []), answer.get("status", {}).get("message", "")
 
 
@@ -79,6 +90,37 @@ async def test_a_create_is_answered_as_by_the_webhook(world: World, obj: Object)
     if response.status == 403:
         message = msgspec.json.decode(response.body)["message"]
         assert message.endswith(f"denied the request: {refusal}")
+
+
+async def test_every_rule_of_every_kind_is_answered_as_by_the_webhook(world: World) -> None:
+    """What is refused, what is let in, and the warnings of both."""
+    stored: dict[str, str] = {}
+    asked = 0
+    for kind, rule in sorted(CASES, key=lambda case: case[1].update):
+        job, old, _ = rule.case(kind)
+        path = f"/apis/kubeflow.org/v1/namespaces/default/{kind.plural}"
+        if old is None:
+            response = await world.raw("POST", path, job, dryRun="All")
+        else:
+            if kind.name not in stored:
+                made = await world.ok("POST", path, old)
+                stored[kind.name] = made["metadata"]["resourceVersion"]
+            job["metadata"]["resourceVersion"] = stored[kind.name]
+            response = await world.raw("PUT", f"{path}/train", job, dryRun="All")
+        answer = msgspec.json.decode(response.body)
+        where = f"{kind.name}: {rule.name}: {response.status} {answer.get('message')}"
+        if answer.get("reason") in EARLIER.get(rule.name, "").split():
+            continue
+        asked += 1
+        warnings, refusal = said_by_the_webhook(job, old, kind)
+        assert warnings_of(response) == warnings, where
+        assert response.status == (403 if refusal else 200 if old else 201), where
+        if refusal:
+            assert answer["message"] == (
+                f'admission webhook "validator.{kind.singular}.training-operator.kubeflow.org" '
+                f"denied the request: {refusal}"
+            ), where
+    assert len(stored) == 7 and asked >= 120
 
 
 async def test_scale_is_not_asked_about(world: World) -> None:
