@@ -63,7 +63,7 @@ def make_pod_of(kind: JobKind, type_: str, index: int, state: str | int) -> Obje
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"train-{slug}-{index}",
+            "name": f"train-{slug}-{index}" if kind.replica_type(type_).indexed else f"train-{slug}",
             "namespace": "ns",
             "uid": f"pod-{slug}-{index}",
             "labels": {
@@ -74,6 +74,7 @@ def make_pod_of(kind: JobKind, type_: str, index: int, state: str | int) -> Obje
             },
             "ownerReferences": [{"kind": kind.name, "name": "train", "uid": UID, "controller": True}],
         },
+        "spec": {"containers": [{"name": kind.container_name}]},
         "status": status,
     }
 
