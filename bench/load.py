@@ -111,7 +111,7 @@ async def _all_pods(client: Client, jobs: Sequence[Object]) -> None:
 
 async def _watched(client: Client, version: str, wanted: int) -> None:
     names: set[str] = set()
-    events = client.watch(PODS, "default", resource_version=version, label_selector=_LABEL)
+    events = client.watch(PODS, "default", resource_version=version, label_selector=_LABEL, bookmarks=False)
     async with aclosing(events):
         async for event in events:
             names.add(event.object["metadata"]["name"])

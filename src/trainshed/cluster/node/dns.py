@@ -2,6 +2,9 @@
 
 A pod's node calls `publish` and waits for it before it writes that the pod is ready: whoever sees a ready
 pod finds its name. Changes that arrive together are pushed together.
+
+Each push is of the whole zone. So the time between two grows with what one takes: of thousands of services that are
+made one by one, a constant share of the time goes into their names.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.003
+PAUSE = 4
+"""Between two pushes, so many times as long as the last one took: a fifth of the time may go into them."""
 RETRY_SECONDS = 0.5
 PUBLISH_SECONDS = 2.0
 """A pod's status is not held back longer than this for its name."""
@@ -47,10 +52,15 @@ class DnsController:
         """Push records until cancelled, the first ones after `complete`."""
         await asyncio.gather(self._services.wait_synced(), self._slices.wait_synced(), self._complete.wait())
         self._dirty.set()
+        loop, not_before = asyncio.get_running_loop(), 0.0
         while True:
             await self._dirty.wait()
-            await asyncio.sleep(GATHER_SECONDS)
+            await asyncio.sleep(max(GATHER_SECONDS, not_before - loop.time()))
+            began = loop.time()
             await self._push()
+            ended = loop.time()
+            # Never so long that a pod that waits for its name gives up.
+            not_before = ended + min(PAUSE * (ended - began), PUBLISH_SECONDS / 2)
 
     def _slice_changed(self, kind: str, old: Object | None, new: Object) -> None:
         if _is_users(new) or (old is not None and _is_users(old)):
