@@ -20,6 +20,14 @@ print(sys.version, sys.argv[1], hashlib.sha256(open("pyproject.toml", "rb").read
         say "installing trainshed[$extras] into .venv (PyTorch is a large download; the second time is quick)"
         .venv/bin/python -m pip install --progress-bar off --quiet --editable ".[$extras]" ||
             die "installation failed" "see the message of pip above; the network is needed for packages"
+        case ",$extras," in *,tensorflow,*)
+            # Keras 2 of the same minor version. By itself it asks for the package `tensorflow`, whose files and GPU
+            # libraries would be written over those of `tensorflow-cpu`.
+            minor=$(.venv/bin/python -c 'from importlib.metadata import version
+print(".".join(version("tensorflow-cpu").split(".")[:2]))') &&
+                .venv/bin/python -m pip install --progress-bar off --quiet --no-deps "tf-keras==$minor.*" ||
+                die "installation failed" "see the message of pip above; the network is needed for packages" ;;
+        esac
         printf '%s\n' "$wanted" > .venv/.installed
     fi
 }

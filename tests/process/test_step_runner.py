@@ -112,12 +112,6 @@ def test_parameters_and_metrics(tmp_path: Path) -> None:
     assert [(e["name"], e["backend"]) for e in manifest["entries"]] == [("rnd_matrix", "numpy")]
 
 
-def test_titanic(tmp_path: Path) -> None:
-    printed = run_all(tmp_path, example("titanic.ipynb").checked())
-    assert "Random forest" in printed["results"]
-    assert "<iframe" in (tmp_path / "results.html").read_text(), "a frame is shown as the table that it is"
-
-
 def test_every_kind_of_line(tmp_path: Path) -> None:
     printed = run_all(tmp_path, example("every-kind-of-line.ipynb", "tests/notebooks").checked())
     assert "hello from the shell" in printed["shell"]

@@ -54,6 +54,16 @@ BASELINES = {
         "train <- data | x, y | weights, x, y | LR, STEPS",
         "evaluate <- train | weights, x, y |  | ",
     ],
+    "distributed-jax.ipynb": [
+        "data <-  |  | inputs, targets, wanted | ",
+        "train <- data | inputs, targets | weights | STEPS",
+        "evaluate <- train | wanted, weights |  | ",
+    ],
+    "distributed-xgboost.ipynb": [
+        "data <-  |  | labels, points | ",
+        "train <- data | labels, points | booster, labels, points | ROUNDS",
+        "evaluate <- train | booster, labels, points |  | ",
+    ],
 }
 
 

@@ -19,7 +19,7 @@ from trainshed.pipelines.runner.program import Program
 
 EXAMPLES = (
     *("candies.ipynb", "parameters-and-metrics.ipynb", "titanic.ipynb"),
-    *("distributed-tensorflow.ipynb", "distributed-pytorch.ipynb"),
+    *(f"distributed-{name}.ipynb" for name in ("tensorflow", "pytorch", "jax", "xgboost")),
 )
 
 
@@ -292,10 +292,105 @@ def test_steps_ask_for_no_root_and_mount_under_own_paths(name: str) -> None:
     assert "securityContext" not in msgspec.json.encode(found).decode()
     for task in tasks(found).values():
         for step in task["taskSpec"].get("steps", ()):
-            assert {m["mountPath"] for m in step["volumeMounts"]} == {"/trainshed/program"}
+            assert {m["mountPath"] for m in step["volumeMounts"]} - {"/marshal"} == {"/trainshed/program"}
             assert {w["mountPath"] for w in task["taskSpec"]["workspaces"]} == {"/trainshed/data"}
 
 
 def test_programs_are_plain_json() -> None:
     task = tasks(run(pipeline("candies.ipynb")))["sack"]
     assert json.loads(task["taskSpec"]["metadata"]["annotations"]["trainshed.dev/program"])["step"] == "sack"
+
+
+MARSHAL: tuple[Cell, ...] = (
+    ("step:data", "open('/marshal/rows', 'w').write('1')"),
+    ("step:train prev:data distribute:{} numWorkers:3", "open('/marshal/model', 'w').write('2')"),
+    ("step:last prev:train", "print(open('/marshal/model').read())"),
+)
+
+
+def with_strategy(name: str, **settings: Any) -> Pipeline:
+    return compiled(*((tags.format(name), source) for tags, source in MARSHAL), **settings).checked()
+
+
+def job_of(found: dict[str, Any], task: str) -> dict[str, Any]:
+    spec: dict[str, Any] = tasks(found)[task]["taskSpec"]["spec"]["job"]["spec"]
+    return next(value for key, value in spec.items() if key.endswith("ReplicaSpecs"))
+
+
+def mounted(container: dict[str, Any], path: str = "/marshal") -> dict[str, Any] | None:
+    return next((m for m in container["volumeMounts"] if m["mountPath"] == path), None)
+
+
+def test_steps_share_the_directory_that_cells_of_kale_name() -> None:
+    found = run(with_strategy("MultiWorkerMirroredStrategy"))
+    for name in ("data", "last"):
+        (step,) = tasks(found)[name]["taskSpec"]["steps"]
+        assert mounted(step) == {
+            "name": "$(workspaces.data.volume)",
+            "mountPath": "/marshal",
+            "subPath": "marshal/0",
+        }
+    (container,) = job_of(found, "train")["Worker"]["template"]["spec"]["containers"]
+    assert mounted(container) == {
+        "name": "data",
+        "mountPath": "/marshal",
+        "subPathExpr": "marshal/$(TRAINSHED_REPLICA_INDEX)",
+    }, "worker 0 has what the steps have, the others one of their own"
+    (index,) = [e for e in container["env"] if e["name"] == "TRAINSHED_REPLICA_INDEX"]
+    label = "metadata.labels['training.kubeflow.org/replica-index']"
+    assert index["valueFrom"] == {"fieldRef": {"fieldPath": label}}
+
+
+def test_of_a_job_with_a_master_it_is_the_master_that_shares_the_directory() -> None:
+    roles = job_of(run(with_strategy("DDP")), "train")
+    found = {
+        role: mounted(replica["template"]["spec"]["containers"][0])["subPathExpr"]  # type: ignore[index]
+        for role, replica in roles.items()
+    }
+    assert found == {
+        "Master": "marshal/$(TRAINSHED_REPLICA_INDEX)",
+        "Worker": "marshal/worker-$(TRAINSHED_REPLICA_INDEX)",
+    }
+
+
+def test_workers_as_tasks_have_a_shared_directory_each() -> None:
+    found = tasks(run(with_strategy("JAX"), workers_as_tasks=True))
+    steps = {name: found[name]["taskSpec"]["steps"][0] for name in ("train1", "train2", "train3", "last")}
+    assert {name: mounted(step)["subPath"] for name, step in steps.items()} == {  # type: ignore[index]
+        "train1": "marshal/0",
+        "train2": "marshal/1",
+        "train3": "marshal/2",
+        "last": "marshal/0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"marshal_path": "/elsewhere"}, None),
+        ({"volumes": [{"name": "v", "mount_point": "/marshal", "type": "pvc"}]}, None),
+        ({"volumes": [{"name": "v", "mount_point": "/marshals", "type": "pvc"}]}, "/marshal"),
+        ({"marshal_path": "/marshal/"}, "/marshal"),
+    ],
+)
+def test_the_shared_directory_is_there_only_where_cells_name_it(
+    settings: dict[str, Any], where: str | None
+) -> None:
+    (step,) = tasks(run(with_strategy("JAX", **settings)))["last"]["taskSpec"]["steps"]
+    own = next((m for m in step["volumeMounts"] if m["name"].startswith("$(workspaces.data")), None)
+    assert (own and own["mountPath"]) == where
+    assert mounted(tasks(run(pipeline("candies.ipynb")))["sack"]["taskSpec"]["steps"][0]) is None
+
+
+def test_steps_around_a_mirrored_strategy_have_the_keras_that_knows_it() -> None:
+    found = run(with_strategy("MultiWorkerMirroredStrategy"))
+    (step,) = tasks(found)["last"]["taskSpec"]["steps"]
+    assert {"name": "TF_USE_LEGACY_KERAS", "value": "1"} in step["env"]
+    (container,) = job_of(found, "train")["Worker"]["template"]["spec"]["containers"]
+    assert {"name": "TF_USE_LEGACY_KERAS", "value": "1"} in container["env"]
+    own = compiled(
+        ("step:a distribute:MultiWorkerMirroredStrategy numWorkers:2 env:TF_USE_LEGACY_KERAS:0", "x = 1")
+    )
+    (container,) = job_of(run(own.checked()), "a")["Worker"]["template"]["spec"]["containers"]
+    assert {"name": "TF_USE_LEGACY_KERAS", "value": "0"} in container["env"]
+    assert "env" not in tasks(run(with_strategy("JAX")))["last"]["taskSpec"]["steps"][0]

@@ -75,10 +75,7 @@ def compile_(
     split: Annotated[
         bool, typer.Option("--split", help="Write a Pipeline and a run that refers to it.")
     ] = False,
-    workers_as_tasks: Annotated[
-        bool,
-        typer.Option("--workers-as-tasks", help="Make each worker of a distributed step a task."),
-    ] = False,
+    workers_as_tasks: notebookrun.WorkersAsTasks = False,
     kfp_host: Annotated[
         str | None,
         typer.Option("--kfp-host", metavar="URL", help="With --to kfp: run it there instead of writing it."),
@@ -191,6 +188,8 @@ def run(
     step: notebookrun.OneStep = None,
     debug: notebookrun.Debug = False,
     at_once: notebookrun.AtOnce = None,
+    cpu: notebookrun.Cpu = False,
+    workers_as_tasks: notebookrun.WorkersAsTasks = False,
     detach: notebookrun.Detach = False,
     output: Annotated[
         Format, typer.Option("--output", "-o", help="Form of the result; json has no logs.")
@@ -204,11 +203,14 @@ def run(
     Starts the local cluster when it is not up; --context names another with Tekton. A finished run of the same name
     is replaced. Exit code 0: succeeded; 1: refused or failed. Ctrl-C detaches: the run goes on.
     """
+    from trainshed.pipelines.devices import without_devices
     from trainshed.sdk import notebook as notebooks
 
     with _notebook_errors(notebook):
         pipeline, found = notebooks.pipeline_of(notebook)
         _report(notebook, found, err.print)
+        if cpu:
+            pipeline = without_devices(pipeline)
         target = notebookrun.target_of(kubeconfig, context, namespace)
         parameters = notebooks.parameters(pipeline, param or [])
         if debug != (step is not None):
@@ -224,6 +226,7 @@ def run(
                 image=image,
                 start_at=start_at,
                 at_once=at_once,
+                workers_as_tasks=workers_as_tasks,
                 detach=detach,
                 as_json=output == Format.JSON,
             )

@@ -49,6 +49,10 @@ AtOnce = Annotated[
         "--at-once", metavar="N", min=1, help="Steps that run at the same time here; 4 unless told."
     ),
 ]
+Cpu = Annotated[bool, typer.Option("--cpu", help="Ask for no GPUs and other devices, whatever tags say.")]
+WorkersAsTasks = Annotated[
+    bool, typer.Option("--workers-as-tasks", help="Make each worker of a distributed step a task.")
+]
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start the run and return; do not follow.")]
 
 
@@ -64,6 +68,7 @@ def run_pipeline(
     detach: bool = False,
     as_json: bool = False,
     service_account: str | None = None,
+    workers_as_tasks: bool = False,
 ) -> int:
     """Run a pipeline and return the exit code. Raises what `user_errors` explains."""
     from trainshed.pipelines.emit.options import Options
@@ -75,6 +80,7 @@ def run_pipeline(
         service_account=service_account,
         parameters=parameters,
         at_once=at_once,
+        workers_as_tasks=workers_as_tasks,
     )
     objects = emitted(pipeline, target, options)
     if target.is_local:

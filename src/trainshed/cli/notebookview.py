@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -18,6 +19,8 @@ from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk.pipelineruns.steps import StepState
 
 _SETTLE_SECONDS = 1.5
+_DEVICE = re.compile(r"Insufficient [\w.-]+/")
+"""What is missing has a vendor's domain: no node has such a device, or all are taken."""
 _SIGNS = {
     "waiting": ("·", "dim"),
     "pending": ("◌", "yellow"),
@@ -122,6 +125,8 @@ class PlainRun:
         elif 0.0 < since < time.monotonic() - _SETTLE_SECONDS:
             self._waits[step.name] = (reason, -1.0)
             self._err.out(f"» {step.name} waits: {reason}", highlight=False)
+            if _DEVICE.search(reason):
+                self._err.out("  --cpu runs it without", highlight=False)
 
     def event(self, text: str) -> None:
         """Say it on stderr."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trainshed.pipelines.emit import shared
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, placement, pod_volumes
 from trainshed.pipelines.emit.program import RUNNER, program_text
@@ -19,6 +20,7 @@ from trainshed.pipelines.notebook.strategies import STRATEGIES
 
 API_VERSION = "trainshed.dev/v1alpha1"
 KIND = "DistributedStep"
+DATA = "data"
 DATA_PATH = "/trainshed/data"
 
 Object = dict[str, Any]
@@ -62,7 +64,7 @@ def _job(
     if step.metrics:
         args += ["--message", "/dev/termination-log"]
     made = container(pipeline, step, options, strategy.container, command, args)
-    made["volumeMounts"].append({"name": "data", "mountPath": DATA_PATH})
+    made["volumeMounts"].append({"name": DATA, "mountPath": DATA_PATH})
     claims = [v.name for v in pipeline.settings.volumes if v.size is not None]
     made["volumeMounts"] += [
         {"name": v.name, "mountPath": v.mount_path} for v in pipeline.settings.volumes if v.size is not None
@@ -71,27 +73,29 @@ def _job(
         *pod_volumes(pipeline),
         *(
             {"name": n, "persistentVolumeClaim": {"claimName": f"$(workspaces.{n}.claim)"}}
-            for n in ("data", *claims)
+            for n in (DATA, *claims)
         ),
     ]
-    template = {
-        "metadata": {
-            "labels": labels,
-            "annotations": {
-                **step.settings.annotations,
-                "sidecar.istio.io/inject": "false",
-                PROGRAM_ANNOTATION: program_text(pipeline, step),
-            },
+    metadata = {
+        "labels": labels,
+        "annotations": {
+            **step.settings.annotations,
+            "sidecar.istio.io/inject": "false",
+            PROGRAM_ANNOTATION: program_text(pipeline, step),
         },
-        "spec": {"containers": [made], "volumes": volumes, **placement(step)},
     }
+
+    def template(role: str) -> Object:
+        own = shared.in_job(pipeline, made, strategy, role, DATA)
+        return {"metadata": metadata, "spec": {"containers": [own], "volumes": volumes, **placement(step)}}
+
     spec: Object = {"runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0}}
     if strategy.torchrun:
         spec["nprocPerNode"] = str(distribution.nproc_per_node)
     others = distribution.workers - (strategy.first is not None)
     roles = {"Worker": others} if strategy.first is None else {strategy.first: 1, "Worker": others}
     spec[strategy.replicas] = {
-        role: {"replicas": count, "restartPolicy": "Never", "template": template}
+        role: {"replicas": count, "restartPolicy": "Never", "template": template(role)}
         for role, count in roles.items()
         if count
     }

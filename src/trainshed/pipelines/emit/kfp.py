@@ -14,6 +14,8 @@ from typing import Any
 import yaml
 
 from trainshed.pipelines.diagnostics import Diagnostic, diagnostic
+from trainshed.pipelines.emit import shared
+from trainshed.pipelines.emit.environment import environment
 from trainshed.pipelines.emit.options import DEFAULT_IMAGE, Options
 from trainshed.pipelines.emit.program import RUNNER, program_text, too_large
 from trainshed.pipelines.ir import Pipeline, Step
@@ -88,6 +90,15 @@ def limits(pipeline: Pipeline) -> list[Diagnostic]:
                 )
     if pipeline.settings.volumes:
         found.append(diagnostic("NB501", "Kubeflow Pipelines: volumes are left out"))
+    directory = shared.path(pipeline)
+    if directory is not None:
+        found.append(
+            diagnostic(
+                "NB501",
+                f"Kubeflow Pipelines: files below {directory} do not go from step to step",
+                fix="hand on their content by a name",
+            )
+        )
     return found
 
 
@@ -166,7 +177,7 @@ def _joined(name: str, value: Any) -> Any:
 def _set_up(pipeline: Pipeline, step: Step, task: Any) -> None:
     settings = step.settings
     task.set_caching_options(pipeline.settings.caching if settings.caching is None else settings.caching)
-    for key, value in sorted(settings.env.items()):
+    for key, value in sorted(environment(pipeline, step).items()):
         task.set_env_variable(key, value)
     for name, amount in settings.limits.items():
         if name == "cpu":

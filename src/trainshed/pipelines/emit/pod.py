@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trainshed.pipelines.emit import shared
+from trainshed.pipelines.emit.environment import environment
 from trainshed.pipelines.emit.options import DEFAULT_IMAGE, Options
 from trainshed.pipelines.ir import Pipeline, Step
 
@@ -22,6 +24,9 @@ def arguments(
     made += ["--attempt", attempt]
     if working_dir(pipeline) is None:
         made += ["--work", f"{data}/files"]
+    directory = shared.path(pipeline)
+    if directory is not None:
+        made += ["--shared", directory, "--shared-first", f"{data}/{shared.FIRST}"]
     if step.settings.report:
         made += ["--report", f"{data}/reports/{step.name}.html"]
     return [*made, *(f"--param={name}=$(params.{name})" for name in exposed)]
@@ -47,7 +52,10 @@ def container(
     env: list[dict[str, Any]] = [
         {"name": v.env, "value": v.mount_path} for v in pipeline.settings.volumes if v.env is not None
     ]
-    env += [{"name": key, "value": value.replace("$(", "$$(")} for key, value in sorted(settings.env.items())]
+    env += [
+        {"name": key, "value": value.replace("$(", "$$(")}
+        for key, value in sorted(environment(pipeline, step).items())
+    ]
     env += [
         {"name": s.name, "valueFrom": {"secretKeyRef": {"name": s.secret, "key": s.key}}}
         for s in settings.secrets

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainshed.pipelines.emit.job import DATA_PATH, distributed_step
+from trainshed.pipelines.emit import shared
+from trainshed.pipelines.emit.job import DATA, DATA_PATH, distributed_step
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, placement, pod_volumes
 from trainshed.pipelines.emit.program import RUNNER, is_exposed, parameter_text, program_text
@@ -20,7 +21,6 @@ from trainshed.pipelines.notebook.steps import resource_name
 
 Object = dict[str, Any]
 
-DATA = "data"
 _POD_TEMPLATE = {"v1": "podTemplate", "v1beta1": "taskPodTemplate"}
 RUN_PARAMETER = "trainshed-run"
 """The parameter of each task that holds the run's name."""
@@ -208,6 +208,7 @@ def _task_spec(pipeline: Pipeline, step: Step, options: Options, index: int) -> 
     if results:
         args += [f"--result={m.key}=$(results.{m.key}.path)" for m in step.metrics]
     made = container(pipeline, step, options, "main", [options.python, "-m", RUNNER], args)
+    made["volumeMounts"] += shared.mounts(pipeline, f"$(workspaces.{DATA}.volume)", index)
     resources = made.pop("resources", None)
     if resources is not None:
         made["computeResources" if options.api == "v1" else "resources"] = resources

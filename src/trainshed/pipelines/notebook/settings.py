@@ -20,6 +20,8 @@ _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _ACCESS_MODES = {"": "", "rom": "ReadOnlyMany", "rwo": "ReadWriteOnce", "rwm": "ReadWriteMany"}
 _DATA_SIZE = "1Gi"
+_SHARED_PATH = "/marshal"
+"""Where Kale 0.7 and the fork keep what goes from step to step, and where notebooks put files beside it."""
 _LONGEST_NAME = 53
 """Characters of a pipeline's name: what is left of 63 for the suffixes of its runs and pods."""
 
@@ -49,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True):
     storage_class: str | None = None
     access_mode: str | None = None
     working_dir: str | None = None
+    shared_path: str = _SHARED_PATH
     timeout: int | None = None
     step_tags: tuple[str, ...] = ()
     run_as_user: int | None = None
@@ -71,7 +74,10 @@ SETTINGS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "katib_metadata": (dict, "without effect"),
     "abs_working_dir": (str, "working directory of the steps, where one of the volumes has it"),
     "marshal_volume": (bool, "without effect: a run always has a volume for its data"),
-    "marshal_path": (str, "without effect: where data lies is not the notebook's business"),
+    "marshal_path": (
+        str,
+        "where cells find the run's shared directory, if they name it; default `/marshal`, as in Kale",
+    ),
     "data_size": ((str, int), "size of the volume for the run's data; default `1Gi`"),
     "autosnapshot": (bool, "without effect"),
     "snapshot_volumes": (bool, "without effect"),
@@ -142,6 +148,9 @@ def settings_of(notebook: Notebook) -> tuple[Settings, list[Diagnostic]]:
     timeout = checker.get("timeout", int)
     if timeout is not None and timeout <= 0:
         checker.wrong("timeout", f"must be a positive number of seconds, not {timeout}")
+    shared_path = checker.get("marshal_path", str) or _SHARED_PATH
+    if not shared_path.startswith("/") or ".." in shared_path.split("/") or not shared_path.strip("/"):
+        checker.wrong("marshal_path", f"must be an absolute path, not {shared_path!r}")
     mode, storage_class = _storage(checker)
     user, group = _security(checker)
     image = checker.get("base_image", str, "") or checker.get("docker_image", str, "")
@@ -157,6 +166,7 @@ def settings_of(notebook: Notebook) -> tuple[Settings, list[Diagnostic]]:
         storage_class=storage_class,
         access_mode=mode,
         working_dir=checker.get("abs_working_dir", str),
+        shared_path=shared_path.rstrip("/"),
         timeout=timeout,
         step_tags=tuple(tag for tag in defaults if isinstance(tag, str))
         if isinstance(defaults, list)

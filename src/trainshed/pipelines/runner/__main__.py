@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.pipelines.runner import rendezvous
+from trainshed.pipelines.runner import rendezvous, shared
 from trainshed.pipelines.runner.program import (
     Circumstances,
     Job,
@@ -54,6 +54,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--executor-output", help="file in which a container describes its artifacts")
     made.add_argument("--report", help="file for the HTML page")
     made.add_argument("--work", help="directory in which the step's code runs; made if absent")
+    made.add_argument("--shared", help="directory in which code leaves files for later steps")
+    made.add_argument("--shared-first", help="where the first worker has that directory")
     made.add_argument("--trust-data", action="store_true", help="load pickles of other runs")
     made.add_argument("--debug", action="store_true", help="load the inputs and open a console")
     made.add_argument("--strategy", help="the step is one of several workers, which are tasks of their own")
@@ -106,6 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _torchrun(given.processes, list(sys.argv[1:] if arguments is None else arguments))
     own = rank(os.environ)
     os.environ.setdefault("WORKER_INDEX", str(own))
+    if given.shared and own:
+        shared.link(Path(given.shared), Path(given.shared_first))
     circumstances = Circumstances(
         data=given.data,
         run=given.run_name,

@@ -11,7 +11,7 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
-from trainshed.pipelines.emit.tekton import DATA
+from trainshed.pipelines.emit.job import DATA
 from trainshed.pipelines.ir import Pipeline
 from trainshed.pipelines.notebook.steps import resource_name
 from trainshed.sdk.errors import UserError

@@ -7,7 +7,7 @@ from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, namespace_of, objects, section, uid_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
-from trainshed.pipelines.emit.tekton import DATA
+from trainshed.pipelines.emit.job import DATA
 from trainshed.tekton.resources import claim_name
 
 
