@@ -21,6 +21,8 @@ from trainshed.cluster.apiserver.access import Authenticator, RbacAuthorizer
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.tokens import TokenIssuer
+from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
+from trainshed.cluster.controllers.autoscaling.metrics import Use
 from trainshed.cluster.controllers.disruptions import DisruptionController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
@@ -162,6 +164,8 @@ class World:
         )
         self.client = Client(AsgiTransport(self.api, "admin", ["system:masters"]))
         self.kubelet = Kubelet(self.client)
+        self.uses: dict[str, Use] = {}
+        """What pods use, by name, for autoscalers."""
         self.lag: dict[str, float] = {}
         """Seconds by which the controllers' watches are behind, by plural; read when they start."""
         self._running: asyncio.Task[None] | None = None
@@ -183,12 +187,16 @@ class World:
             StatefulSetController(client, informers),
             CronJobController(client, informers),
             DisruptionController(client, informers),
+            AutoscalerController(client, informers, metrics=self._measure),
             QuotaController(client, self.api.core),
             StorageController(client, informers, self.volumes, remove_tree),
             EphemeralController(client, informers),
             Scheduler(client, informers),
             informers,
         ]
+
+    async def _measure(self, namespace: str) -> dict[str, Use]:
+        return self.uses
 
     async def start(self, *, kubelet: bool = True) -> None:
         """Start the controllers and, unless pods are played by something else, the kubelet."""

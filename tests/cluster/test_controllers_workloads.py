@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster.control_world import World, cluster
+from trainshed.cluster.controllers.autoscaling.metrics import Use
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_active, is_ready
 from trainshed.kube.meta.resources import (
@@ -17,6 +20,7 @@ from trainshed.kube.meta.resources import (
     DAEMONSETS,
     DEPLOYMENTS,
     EVENTS,
+    HORIZONTALPODAUTOSCALERS,
     JOBS,
     PERSISTENTVOLUMECLAIMS,
     PODS,
@@ -486,3 +490,29 @@ async def test_a_replication_controller_keeps_its_pods(world: World) -> None:
     await world.until("one pod", lambda: ready() == 1 and len(world.all(PODS)) == 1)
     (left,) = world.all(PODS)
     assert left["metadata"]["ownerReferences"][0]["kind"] == "ReplicationController"
+
+
+async def test_an_autoscaler_follows_what_pods_use(world: World) -> None:
+    deployment = make_deployment(1)
+    await world.client.create(DEPLOYMENTS, deployment)
+    await world.until("one pod", lambda: deployed(world))
+    (pod,) = world.all(PODS)
+    world.uses[pod["metadata"]["name"]] = Use({"web": {"memory": Decimal(250)}}, time.time(), 1.0)
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    metric = {"name": "memory", "target": {"type": "AverageValue", "averageValue": "80"}}
+    metrics = [{"type": "Resource", "resource": metric}]
+    spec = {"maxReplicas": 5, "scaleTargetRef": reference, "metrics": metrics}
+    held = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
+    await world.client.create(HORIZONTALPODAUTOSCALERS, {**held, "spec": spec}, namespace="default")
+    await world.until(
+        "four pods: one uses 250 where 80 is right",
+        lambda: deployed(world) and len(world.all(PODS)) == 4,
+    )
+    found = world.stored(HORIZONTALPODAUTOSCALERS, "web")
+    assert found is not None
+    assert conditions(found)["AbleToScale"] == "SucceededRescale"
+    patch = {"spec": {"maxReplicas": 2}}
+    await world.client.patch(HORIZONTALPODAUTOSCALERS, "web", "default", patch)
+    await world.until("an edit is acted on at once", lambda: deployed(world) and len(images(world)) == 2)
+    events = {event["reason"] for event in world.all(EVENTS)}
+    assert "SuccessfulRescale" in events

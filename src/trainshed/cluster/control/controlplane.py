@@ -39,6 +39,7 @@ from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
 from trainshed.cluster.control.memory import MemoryKeeper
+from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
 from trainshed.cluster.controllers.disruptions import DisruptionController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
@@ -240,6 +241,7 @@ async def _serve(
         StatefulSetController(client, informers),
         CronJobController(client, informers),
         DisruptionController(client, informers),
+        AutoscalerController(client, informers),
         QuotaController(client, api.core),
         GarbageCollector(client, store),
         _Log(),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.execution import Executor
@@ -14,8 +12,9 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer, Key, key_of
 from trainshed.cluster.controllers.disruption import Observed, decide
+from trainshed.cluster.controllers.scales import scalable, scale_of
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of, section, spec_of
+from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of, spec_of
 from trainshed.kube.meta.ownership import controller_of
 from trainshed.kube.meta.pods import is_finished, is_ready
 from trainshed.kube.meta.resources import (
@@ -25,7 +24,6 @@ from trainshed.kube.meta.resources import (
     REPLICASETS,
     REPLICATIONCONTROLLERS,
     STATEFULSETS,
-    Resource,
 )
 from trainshed.kube.meta.selectors import LabelSelector
 
@@ -96,29 +94,14 @@ class DisruptionController(Controller[Key]):
 
     async def _scale_of_other(self, namespace: str, reference: Object) -> int | str:
         """Ask the `scale` subresource of a kind that is not mirrored here."""
-        group_version = reference["apiVersion"]
-        root = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
+        resource = await scalable(self._client, reference["apiVersion"], reference["kind"])
+        if isinstance(resource, str):
+            return resource
         try:
-            listed = msgspec.json.decode(await self._client.raw_get(root, accept="application/json"))
-            plural = next(
-                (
-                    r["name"]
-                    for r in listed["resources"]
-                    if r["kind"] == reference["kind"] and "/" not in r["name"]
-                ),
-                None,
-            )
-            if plural is None:
-                return f"no matches for kind {reference['kind']} in {group_version}"
-            group, _, version = group_version.rpartition("/")
-            resource = Resource(group, version, plural, reference["kind"])
-            if f"{plural}/scale" not in {r["name"] for r in listed["resources"]}:
-                return f"{resource.group_resource} does not implement the scale subresource"
-            path = resource.path(namespace, reference["name"], "scale")
-            scale = msgspec.json.decode(await self._client.raw_get(path, accept="application/json"))
+            scale = await scale_of(self._client, resource, namespace, reference["name"])
         except ApiError as error:
             return error.message
-        return int(section(scale, "spec").get("replicas") or 0)
+        return int(spec_of(scale).get("replicas") or 0)
 
 
 def _selects(budget: Object, pod: Object) -> bool:

@@ -69,6 +69,7 @@ ENDPOINTSLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointS
 HORIZONTALPODAUTOSCALERS = Resource(
     "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"
 )
+PODMETRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 PODDISRUPTIONBUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 RUNTIMECLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)

@@ -117,7 +117,7 @@ KIND = Builtin(
         subresources=STATUS,
         view_of=HORIZONTALPODAUTOSCALERS,
     ),
-    inert=True,
+    does="replicas by the CPU and memory that pods use",
     view=_View(),
     defaults=autoscaler_defaults,
     check=autoscaler_causes,

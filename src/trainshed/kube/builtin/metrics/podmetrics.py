@@ -8,7 +8,7 @@ from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import UNKNOWN, Columns, define
 from trainshed.kube.meta.objects import Object, name_of, section
 from trainshed.kube.meta.quantity import canonical, parse
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.resources import PODMETRICS
 
 
 def _total(usages: list[Object], resource: str) -> str:
@@ -25,9 +25,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 
 KIND = Builtin(
-    info=row(
-        Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics"), verbs=("get", "list"), stored=False
-    ),
+    info=row(PODMETRICS, verbs=("get", "list"), stored=False),
     does="`kubectl top pods`",
     columns=Columns(define("Name, CPU, Memory, Window"), _row),
     viewed=("",),

@@ -39,6 +39,13 @@ def autoscaler_causes(obj: Object, old: Object | None, subresource: str) -> Iter
             yield causes.required(f"spec.scaleTargetRef.{key}")
 
 
+def autoscaler_cautions(obj: Object) -> Iterator[str]:
+    """Yield which metrics nobody serves here."""
+    for index, metric in enumerate(spec_of(obj).get("metrics") or ()):
+        if metric.get("type") not in ("Resource", "ContainerResource"):
+            yield f"spec.metrics[{index}]: this cluster serves no custom or external metrics"
+
+
 def _metric_target(metric: Object, current: Object) -> str:
     """Return one HPA metric as `cpu: 10%/80%`; the current value is `<unknown>` until one was measured."""
     kind = metric.get("type", "")
