@@ -158,7 +158,7 @@ def _grouped(resource: str, cluster: Cluster, used: Mapping[str, Decimal]) -> _P
 
 
 def _settles(pod: Object, use: Use, now: float) -> bool:
-    """Whether a pod has started so lately that what it uses says nothing of what it will use."""
+    """Return whether a pod has started so lately that what it uses says nothing of what it will use."""
     readiness = condition(pod, "Ready")
     started = time_or_none(status_of(pod).get("startTime"))
     if readiness is None or started is None:
