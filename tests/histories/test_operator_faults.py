@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -33,6 +34,7 @@ from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta import resources
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.plan import Delete
+from trainshed.kube.meta.times import instant
 from trainshed.kube.wire.request import Request
 from trainshed.operator.metrics import OBJECT_COUNTERS
 
@@ -312,6 +314,23 @@ def test_a_foreign_pod_is_reported_and_left_alone() -> None:
         assert world.api.objects[f"{PODS}/job-master-0"] == foreign
         await world.api.remove(f"{PODS}/job-master-0")
         await world.until("recovery", lambda: world.names("pods") == ALL)
+        await world.close()
+
+    run_virtual(main())
+
+
+def test_a_deadline_is_kept_while_a_pod_is_refused() -> None:
+    """The pauses between attempts grow up to 30 s, and the deadline lies in one of them."""
+
+    async def main() -> None:
+        world = World(seconds=3600.0)
+        await world.api.put(f"{PODS}/job-worker-0", status={"phase": "Running"})
+        await world.start()
+        await world.api.put(f"{JOBS}/job", **make_job(activeDeadlineSeconds=80))
+        await world.until("a start", lambda: bool((world.job.get("status") or {}).get("startTime")))
+        await world.until("Failed", lambda: ("Failed", "True") in conditions(world.job))
+        status = world.job["status"]
+        assert instant(status["completionTime"]) - instant(status["startTime"]) == timedelta(seconds=80)
         await world.close()
 
     run_virtual(main())

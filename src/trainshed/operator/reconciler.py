@@ -81,7 +81,13 @@ class Reconciler(Controller[Key]):
             return None
         observed = await self._observe(key, job)
         plan = self._controlled.decide(observed)
-        await self.executor.execute(job, plan)
+        try:
+            await self.executor.execute(job, plan)
+        except ApiError:
+            # The next attempt may come later than what has a time, such as the deadline of the job.
+            if plan.requeue_after is not None:
+                self.queue.add_after(key, plan.requeue_after)
+            raise
         return plan.requeue_after
 
     async def _observe(self, key: Key, job: Object) -> Observed:

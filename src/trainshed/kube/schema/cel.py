@@ -30,6 +30,7 @@ from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import instant, parse_duration
 from trainshed.kube.schema.cel_cost import MAX_RULE_STEPS, MAX_STEPS, steps
+from trainshed.kube.schema.cel_types import escape
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.schema.structural import list_identity
@@ -38,7 +39,6 @@ from trainshed.kube.wire.body import field_path
 _OLD_SELF = re.compile(r"\boldSelf\b")
 _TEXT = r"(?:'[^'\\]*'|\"[^\"\\]*\")"
 _ANY_TEXT = re.compile(r"[rR]?(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')")
-_OWN_FIELD = re.compile(r"(?<![\w.])self\.([A-Za-z_]\w*)\b(?!\s*\()")
 _MEMBER = re.compile(rf"\s*self\s+in\s+\[\s*({_TEXT}(?:\s*,\s*{_TEXT})*)\s*\]\s*")
 _UNCHANGED = re.compile(r"\s*(self\s*==\s*oldSelf|oldSelf\s*==\s*self)\s*")
 
@@ -52,30 +52,6 @@ def evaluate_rules(obj: Object, old: Object | None, schema: SchemaNode) -> list[
     if schema.with_rules:
         _walk(obj, UNSET if old is None else old, schema, "", found, _Budget())
     return found
-
-
-def compile_error(rule: str, schema: Mapping[str, Any]) -> str:
-    """Return why a rule cannot be one of this schema: its syntax, or a field of `self` that is not declared.
-
-    Empty when nothing is known to be wrong, also for the optional syntax, which the engine does not read.
-    """
-    if _UNCHANGED.fullmatch(rule) or _MEMBER.fullmatch(rule):
-        return ""
-    bare = _ANY_TEXT.sub("''", rule)
-    if ".?" not in bare and "[?" not in bare:
-        try:
-            _program(rule)
-        except ValueError as error:
-            shown = str(error)
-            return f"compilation failed: {shown[shown.find('ERROR') :].partition(chr(10))[0]}"
-    fields = schema.get("properties")
-    if not fields or schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("additionalProperties"):
-        return ""
-    known = {escape(name) for name in fields} | {"apiVersion", "kind", "metadata"}
-    for named in _OWN_FIELD.finditer(bare):
-        if named[1] not in known:
-            return f"compilation failed: ERROR: <input>:1:{named.start(1)}: undefined field '{named[1]}'"
-    return ""
 
 
 def syntax_error(expression: str) -> str:
@@ -196,26 +172,6 @@ def _refusal(rule: Mapping[str, Any], value: Any, node: SchemaNode, path: str) -
 
 
 # ---------------------------------------------------------------------------------------------- values
-
-# fmt: off
-_KEYWORDS = frozenset({
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if",
-    "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
-})
-# fmt: on
-_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
-
-
-def escape(name: str) -> str:
-    """Return a field name as rules spell it: `a-b` is `a__dash__b`, `namespace` is `__namespace__`.
-
-    Source: "Validation rules" of the CustomResourceDefinition documentation.
-    """
-    if name in _KEYWORDS:
-        return f"__{name}__"
-    for raw, escaped in _ESCAPES:
-        name = name.replace(raw, escaped)
-    return name
 
 
 def cel_value(value: Any, node: SchemaNode) -> Any:

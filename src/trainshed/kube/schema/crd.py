@@ -26,6 +26,9 @@ CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """Held by a CRD until its custom resources are gone."""
 
 _SCOPES = ("Cluster", "Namespaced")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_MAX_SELECTABLE = 8
+_REVIEW_VERSIONS = ("v1", "v1beta1")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _APPROVAL = "api-approved.kubernetes.io"
 
@@ -67,10 +70,32 @@ def validate_crd(obj: Object, old: Object | None) -> list[Cause]:
         out.append(causes.invalid("spec.preserveUnknownFields", True, text))
     conversion = section(spec, "conversion")
     out += one_of(conversion, "spec.conversion", "strategy", ("None", "Webhook"))
+    out += _conversion(conversion, "spec.conversion")
     out += _versions(spec.get("versions") or [])
     if old is not None:
         out += _changes(obj, old)
     return out
+
+
+def _conversion(conversion: Object, path: str) -> Iterator[Cause]:
+    client = section(conversion, "webhook").get("clientConfig")
+    accepted = section(conversion, "webhook").get("conversionReviewVersions") or []
+    if conversion.get("strategy") != "Webhook":
+        for key, value in (("webhookClientConfig", client), ("conversionReviewVersions", accepted or None)):
+            if value is not None:
+                yield causes.forbidden(
+                    f"{path}.{key}", "should not be set when strategy is not set to Webhook"
+                )
+        return
+    if client is None:
+        yield causes.required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
+    elif (client.get("url") is None) == (client.get("service") is None):
+        yield causes.required(f"{path}.webhookClientConfig", "exactly one of url or service is required")
+    at = f"{path}.conversionReviewVersions"
+    if not accepted:
+        yield causes.required(at)
+    elif not set(accepted) & set(_REVIEW_VERSIONS):
+        yield causes.invalid(at, accepted, f"must include at least one of {', '.join(_REVIEW_VERSIONS)}")
 
 
 def _group(obj: Object, group: str) -> Iterator[Cause]:
@@ -175,6 +200,10 @@ def _column(column: Object, path: str) -> Iterator[Cause]:
     elif column["type"] not in _COLUMN_TYPES:
         text = f"must be one of {','.join(_COLUMN_TYPES)}"
         yield causes.invalid(f"{path}.type", column["type"], text)
+    if column.get("format") and column["format"] not in _COLUMN_FORMATS:
+        yield causes.invalid(
+            f"{path}.format", column["format"], f"must be one of {','.join(_COLUMN_FORMATS)}"
+        )
     if not column.get("jsonPath"):
         yield causes.required(f"{path}.jsonPath")
     elif not column["jsonPath"].startswith("."):
@@ -209,6 +238,8 @@ def _selectable(fields: list[Object], schema: Object, path: str) -> Iterator[Cau
                 "Enum string fields and strings with formats are allowed."
             )
             yield causes.invalid(at, json_path, text)
+    if len(seen) > _MAX_SELECTABLE:
+        yield causes.too_many(path, len(seen), _MAX_SELECTABLE)
 
 
 def _field_schema(schema: Any, steps: tuple[str, ...]) -> Object | None:

@@ -5,20 +5,30 @@ Source of rules and texts: `apiextensions-apiserver/pkg/apiserver/schema/validat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, section
-from trainshed.kube.schema.cel import compile_error
+from trainshed.kube.schema.cel import evaluate_rules
+from trainshed.kube.schema.crd_rules import rule_causes, wording_causes
+from trainshed.kube.schema.decode import conform
 from trainshed.kube.schema.nodes import SchemaNode, from_schema
 from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.schema.structural import validate
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _LOGICAL = ("allOf", "anyOf", "oneOf")
-_NOT_IN_LOGICAL = ("type", "default", "additionalProperties", "nullable", "title", "description")
+_NOT_IN_LOGICAL = {
+    **dict.fromkeys(("type", "title", "description"), "empty"),
+    **dict.fromkeys(("x-kubernetes-list-map-keys", "x-kubernetes-validations"), "empty"),
+    **dict.fromkeys(("additionalProperties", "default"), "undefined"),
+    **dict.fromkeys(("x-kubernetes-list-type", "x-kubernetes-map-type"), "undefined"),
+    **dict.fromkeys(("nullable", "x-kubernetes-preserve-unknown-fields"), "false"),
+    **dict.fromkeys(("x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"), "false"),
+}
+"""What may not stand where values are only restricted, and what it must be there."""
 _KEYWORD_TYPES: dict[str, tuple[type, ...]] = {
     "properties": (dict,),
     **dict.fromkeys(("allOf", "anyOf", "oneOf", "enum", "required", "x-kubernetes-validations"), (list,)),
@@ -39,6 +49,7 @@ _JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", in
 _STRING_LISTS = ("required", "x-kubernetes-list-map-keys")
 _UNSUPPORTED = (
     "$ref",
+    "additionalItems",
     "definitions",
     "dependencies",
     "deprecated",
@@ -54,6 +65,14 @@ def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
     if malformed:  # the rules below take the shape of every keyword for granted
         yield from malformed
         return
+    wrong = [*_root(schema, path), *_place(schema, path), *_undeclared(schema, schema, path, path)]
+    yield from wrong
+    if not wrong:  # types and costs of rules are those of a structural schema
+        yield from rule_causes(schema, path)
+
+
+def _root(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the root. Of what every object has it may only restrict the names."""
     kind = schema.get("type")
     if not kind:
         yield causes.required(f"{path}.type", "must not be empty at the root")
@@ -61,19 +80,12 @@ def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
         yield causes.invalid(f"{path}.type", kind, "must be object at the root")
     if schema.get("nullable"):
         yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
-    yield from _root(schema, path)
-    yield from _place(schema, path)
-
-
-def _root(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
-    """Yield where the root describes what every object has: it may only restrict its names."""
     if schema.get("additionalProperties") is not None:
         yield causes.forbidden(f"{path}.additionalProperties", "must not be used at the root")
     properties = section(schema, "properties")
-    for name, wanted in (("apiVersion", "string"), ("kind", "string"), ("metadata", "object")):
-        kind = properties.get(name, {}).get("type", "")
-        if name in properties and kind != wanted:
-            yield causes.invalid(f"{path}.properties[{name}].type", kind, f"must be {wanted}")
+    yield from _own_types(properties, path)
+    for name in ("apiVersion", "kind", "metadata"):
+        yield from _no_defaults(properties.get(name), f"{path}.properties[{name}]", f"in top-level {name}")
     metadata = {key: value for key, value in properties.get("metadata", {}).items() if not _is_empty(value)}
     if metadata.get("properties", {}).keys() <= {"name", "generateName"}:
         metadata.pop("properties", None)
@@ -82,6 +94,25 @@ def _root(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
             "must not specify anything other than name and generateName, but metadata is implicitly specified"
         )
         yield causes.forbidden(f"{path}.properties[metadata]", text)
+
+
+def _own_types(properties: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Yield where what a whole object has is of another type, at the root and in embedded objects."""
+    for name, wanted in (("apiVersion", "string"), ("kind", "string"), ("metadata", "object")):
+        kind = properties.get(name, {}).get("type", "")
+        if name in properties and kind != wanted:
+            yield causes.invalid(f"{path}.properties[{name}].type", kind, f"must be {wanted}")
+
+
+def _no_defaults(schema: Any, path: str, where: str) -> Iterator[Cause]:
+    if not isinstance(schema, Mapping):
+        return
+    if schema.get("default") is not None:
+        yield causes.forbidden(f"{path}.default", f"must not be set {where}")
+    for name, child in section(schema, "properties").items():
+        yield from _no_defaults(child, f"{path}.properties[{name}]", where)
+    for key in ("items", "additionalProperties"):
+        yield from _no_defaults(schema.get(key), f"{path}.{key}", where)
 
 
 def _is_empty(value: Any) -> bool:
@@ -141,13 +172,12 @@ def _place(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     if get("x-kubernetes-embedded-resource") and kind != "object":
         text = "must be object if x-kubernetes-embedded-resource is true"
         yield causes.invalid(f"{path}.type", kind, text)
+    if get("x-kubernetes-embedded-resource"):
+        yield from _embedded(schema, path)
     yield from _pattern(schema, path)
+    yield from _map_type(schema, path)
     yield from _list_type(schema, path)
-    for index, rule in enumerate(get("x-kubernetes-validations") or ()):
-        if not (rule.get("rule") or "").strip():
-            yield causes.required(f"{path}.x-kubernetes-validations[{index}].rule", "rule is not specified")
-        elif wrong := compile_error(rule["rule"], schema):
-            yield causes.invalid_text(f"{path}.x-kubernetes-validations[{index}].rule", wrong)
+    yield from wording_causes(schema, path)
     yield from _below(schema, path)
     for logical in _LOGICAL:
         for index, part in enumerate(get(logical) or ()):
@@ -157,6 +187,34 @@ def _place(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield from _logical(get("not"), f"{path}.not", types_allowed=False)
     if schema.get("default") is not None:
         yield from _default(schema, path)
+
+
+def _embedded(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the schema of a whole object inside another."""
+    properties = section(schema, "properties")
+    if schema.get("additionalProperties") is not None:
+        text = "must not be used if x-kubernetes-embedded-resource is set"
+        yield causes.forbidden(f"{path}.additionalProperties", text)
+    if not properties and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        text = (
+            "must not be empty if x-kubernetes-embedded-resource is true without "
+            "x-kubernetes-preserve-unknown-fields"
+        )
+        yield causes.required(f"{path}.properties", text)
+    yield from _own_types(properties, path)
+
+
+def _map_type(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    map_type, kind = schema.get("x-kubernetes-map-type"), schema.get("type") or ""
+    if map_type is None:
+        return
+    text = "must be object if x-kubernetes-map-type is specified"
+    if not kind:
+        yield causes.required(f"{path}.type", text)
+    elif kind != "object":
+        yield causes.invalid(f"{path}.type", kind, text)
+    if map_type not in ("atomic", "granular"):
+        yield causes.unsupported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
 
 
 def _below(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
@@ -207,6 +265,10 @@ def _list_type(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield causes.invalid(f"{path}.type", schema.get("type") or "", text)
     elif list_type == "set":
         yield from _set_items(schema.get("items"), f"{path}.items")
+    items = schema.get("items")
+    if list_type in ("set", "map") and isinstance(items, Mapping) and items.get("nullable"):
+        text = f"cannot be nullable when x-kubernetes-list-type is {list_type}"
+        yield causes.forbidden(f"{path}.items.nullable", text)
     if list_type != "map":
         if keys:
             text = "must be map if x-kubernetes-list-map-keys is non-empty"
@@ -215,16 +277,34 @@ def _list_type(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     if not keys:
         text = "must not be empty if x-kubernetes-list-type is map"
         yield causes.required(f"{path}.x-kubernetes-list-map-keys", text)
-    items = schema.get("items")
-    items = items if isinstance(items, Mapping) else {}
+    yield from _map_keys(keys, items if isinstance(items, Mapping) else {}, path)
+
+
+def _map_keys(keys: Sequence[str], items: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Yield why items of a list cannot be told apart by these keys."""
+    at = f"{path}.x-kubernetes-list-map-keys"
+    if items and items.get("type") != "object":
+        text = "must be object if parent array's x-kubernetes-list-type is map"
+        yield causes.invalid(f"{path}.items.type", items.get("type") or "", text)
+        return
     properties = section(items, "properties")
     for index, key in enumerate(keys):
-        if key not in properties:
-            text = "entries must all be names of item properties"
-            yield causes.invalid(f"{path}.x-kubernetes-list-map-keys[{index}]", key, text)
-        elif key not in (items.get("required") or ()) and "default" not in properties[key]:
+        found = properties.get(key)
+        if found is None:
+            yield causes.invalid(at, keys, "entries must all be names of item properties")
+        elif found.get("type") in ("array", "object"):
+            text = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            yield causes.invalid(f"{path}.items.properties[{key}].type", items.get("type"), text)
+        if key in keys[:index]:
+            yield causes.invalid(at, keys, "must not contain duplicate entries")
+        if found is None:
+            continue
+        if key not in (items.get("required") or ()) and found.get("default") is None:
             text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
             yield causes.required(f"{path}.items.properties[{key}].default", text)
+        if found.get("nullable"):
+            text = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
+            yield causes.forbidden(f"{path}.items.properties[{key}].nullable", text)
 
 
 def _set_items(items: Any, path: str) -> Iterator[Cause]:
@@ -241,9 +321,13 @@ def _set_items(items: Any, path: str) -> Iterator[Cause]:
 
 def _logical(part: Any, path: str, *, types_allowed: bool) -> Iterator[Cause]:
     """Yield what is wrong below allOf, anyOf, oneOf and not: they may only restrict values."""
-    for key in _NOT_IN_LOGICAL:
-        if part.get(key) and not (key == "type" and types_allowed):
-            yield causes.forbidden(f"{path}.{key}", "must be empty to be structural")
+    for key, wanted in _NOT_IN_LOGICAL.items():
+        said = part.get(key) is not None if wanted == "undefined" else part.get(key)
+        if said and not (key == "type" and types_allowed):
+            yield causes.forbidden(f"{path}.{key}", f"must be {wanted} to be structural")
+    if "metadata" in section(part, "properties"):
+        text = "must not be specified in a nested context"
+        yield causes.forbidden(f"{path}.properties[metadata]", text)
     yield from _pattern(part, path)
     for logical in _LOGICAL:
         for index, child in enumerate(part.get(logical) or ()):
@@ -254,10 +338,39 @@ def _logical(part: Any, path: str, *, types_allowed: bool) -> Iterator[Cause]:
         yield from _logical(part["items"], f"{path}.items", types_allowed=False)
 
 
+def _undeclared(part: Mapping[str, Any], place: Any, path: str, at: str) -> Iterator[Cause]:
+    """Yield the fields and items that a restriction at `at` names and the place at `path` does not declare.
+
+    Of the restrictions at the root, as upstream.
+    """
+    if not isinstance(place, Mapping):
+        yield causes.required(path, f"because it is defined in {at}")
+        return
+    below = [
+        (child, f"{at}.{key}[{index}]") for key in _LOGICAL for index, child in enumerate(part.get(key) or ())
+    ]
+    if isinstance(part.get("not"), Mapping):
+        below.append((part["not"], f"{at}.not"))
+    for child, where in below:
+        yield from _undeclared(child, place, path, where)
+    if part is place:
+        return
+    declared = section(place, "properties")
+    for name, child in section(part, "properties").items():
+        step = f".properties[{name}]"
+        yield from _undeclared(child, declared.get(name), f"{path}{step}", f"{at}{step}")
+    if isinstance(part.get("items"), Mapping):
+        yield from _undeclared(part["items"], place.get("items"), f"{path}.items", f"{at}.items")
+
+
 def _default(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     value: Object = schema["default"]
     node: SchemaNode = from_schema(schema)
-    for cause in validate(value, node):
+    found = validate(value, node) or evaluate_rules(value, None, node)
+    for cause in found:
         yield Cause(
             cause.reason, cause.message, f"{path}.default" + (f".{cause.field}" if cause.field else "")
         )
+    held = from_schema({"type": "object", "properties": {"it": schema}})
+    if not found and conform({"it": value}, held, mode="ignore", what="", builtin=False)[0]["it"] != value:
+        yield causes.invalid(f"{path}.default", value, "must not have unknown fields")

@@ -1,0 +1,439 @@
+"""What is wrong with a CEL rule before it runs: types that do not fit, names that are not there, and its cost.
+
+An expression is gone through once, with types and bounds on sizes for values. A cost is that of the worst case within
+those bounds, in Kubernetes' units, since its limits decide which rules a CRD may have.
+
+Source: `cel-go/checker/cost.go` and `apiserver/pkg/cel/library/cost.go` for costs, the language definition of CEL and
+Kubernetes' libraries for functions. Arguments of library functions are not checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, NoReturn
+
+import msgspec
+
+from trainshed.kube.meta.times import instant
+from trainshed.kube.schema.cel_functions import (
+    ARITHMETIC,
+    BOOL,
+    COMPARISONS,
+    GLOBALS,
+    INT,
+    MACROS,
+    MEMBERS,
+    NAMESPACES,
+    NUMBERS,
+    ORDERED,
+    PREDICATES,
+    TYPE,
+    TYPE_NAMES,
+    TYPE_PACKAGES,
+    UNREADABLE,
+    has_order,
+    list_of,
+    member_cost,
+    optional_of,
+    plus,
+    quarter,
+    replaced,
+    tenth,
+    times,
+)
+from trainshed.kube.schema.cel_syntax import (
+    Call,
+    Expr,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Select,
+    parse,
+)
+from trainshed.kube.schema.cel_types import DYN, Type, agree
+from trainshed.kube.schema.re2 import compile_re2
+
+
+class Checked(NamedTuple):
+    """What an expression comes to: its type, what it costs at most, and the variables that it names."""
+
+    type: Type
+    cost: int
+    names: frozenset[str]
+
+
+def check(expression: str, variables: Mapping[str, Type]) -> Checked:
+    """Return type and cost of an expression. ValueError where it is wrong, in Kubernetes' words.
+
+    Raises SyntaxError when it is no expression, RecursionError when it is nested too deeply to tell.
+    """
+    try:
+        tree = parse(expression)
+    except ValueError as error:
+        raise SyntaxError(str(error)) from error
+    checker = _Checker(variables)
+    try:
+        found, cost = checker.visit(tree)
+    except _Wrong as wrong:
+        raise ValueError(_placed(expression, wrong.at, wrong.text)) from wrong
+    return Checked(found, cost, frozenset(checker.names))
+
+
+class _Wrong(Exception):
+    def __init__(self, at: int, text: str) -> None:
+        super().__init__(text)
+        self.at, self.text = at, text
+
+
+def _placed(expression: str, at: int, text: str) -> str:
+    line = expression.count("\n", 0, at) + 1
+    start = expression.rfind("\n", 0, at) + 1
+    shown = expression[start:].partition("\n")[0]
+    return f"ERROR: <input>:{line}:{at - start + 1}: {text}\n | {shown}\n | {'.' * (at - start)}^"
+
+
+_DURATION = re.compile(r"[-+]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+
+
+def _duration(text: str) -> None:
+    """Raise ValueError unless a text is a duration in Go's notation."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(text)
+
+
+class _Checker:
+    """Goes through one expression; each visit returns the type of a part, and its cost with all below it."""
+
+    def __init__(self, variables: Mapping[str, Type]) -> None:
+        self._variables = dict(variables)
+        self.names: set[str] = set()
+
+    def visit(self, expr: Expr) -> tuple[Type, int]:
+        match expr:
+            case Literal(kind=kind, text=text):
+                return Type(kind, len(text) if kind in ("string", "bytes") else 1), 0
+            case Ident():
+                return self._ident(expr)
+            case Select():
+                return self._select(expr)
+            case ListLiteral():
+                return self._list_literal(expr)
+            case MapLiteral():
+                return self._map_literal(expr)
+            case Call(target=None):
+                return self._global(expr)
+            case Call():
+                return self._member(expr)
+
+    def _ident(self, expr: Ident) -> tuple[Type, int]:
+        found = self._variables.get(expr.name)
+        if found is not None:
+            self.names.add(expr.name)
+            return found, 1
+        if expr.name in TYPE_NAMES:
+            return TYPE, 1
+        self._undeclared(expr.name, expr.at)
+
+    def _undeclared(self, name: str, at: int) -> NoReturn:
+        raise _Wrong(at, f"undeclared reference to '{name}' (in container '')")
+
+    def _select(self, expr: Select) -> tuple[Type, int]:
+        root: Expr = expr
+        while isinstance(root, Select):
+            root = root.operand
+        if isinstance(root, Ident) and root.name in TYPE_PACKAGES and root.name not in self._variables:
+            return TYPE, 1
+        held, cost = self.visit(expr.operand)
+        optional = expr.optional or held.kind == "optional"
+        inside = held.elem or DYN if held.kind == "optional" else held
+        found = self._field(inside, expr)
+        if expr.test:
+            return BOOL, cost
+        if optional:
+            found = found if found.kind == "optional" else optional_of(found)
+        return found, plus(cost, int(held.kind in ("map", "object") or optional))
+
+    def _field(self, held: Type, expr: Select) -> Type:
+        if held.kind == "dyn":
+            return DYN
+        if held.kind == "map":
+            return held.elem or DYN
+        if held.kind == "object":
+            found = (held.fields or {}).get(expr.field)
+            if found is None:
+                raise _Wrong(expr.at, f"undefined field '{expr.field}'")
+            return found
+        raise _Wrong(expr.at, f"type '{held}' does not support field selection")
+
+    def _list_literal(self, expr: ListLiteral, *, mixed: bool = False) -> tuple[Type, int]:
+        elem, cost = None, 10
+        for item in expr.items:
+            found, each = self.visit(item)
+            cost = plus(cost, each)
+            elem = found if elem is None or mixed else self._joined(elem, found, item)
+        return list_of(elem or DYN.sized(0), len(expr.items)), cost
+
+    def _map_literal(self, expr: MapLiteral) -> tuple[Type, int]:
+        elem, cost = None, 30
+        for key, value in expr.entries:
+            cost = plus(cost, self.visit(key)[1])
+            found, each = self.visit(value)
+            cost = plus(cost, each)
+            elem = found if elem is None else self._joined(elem, found, value)
+        return Type("map", len(expr.entries), elem or DYN.sized(0)), cost
+
+    def _joined(self, one: Type, other: Type, expr: Expr) -> Type:
+        """Return the type of what may be either, which both must agree on."""
+        if not agree(one, other):
+            raise _Wrong(expr.at, f"expected type '{one}' but found '{other}'")
+        wider = one if other.kind in ("null_type",) or one.kind == "dyn" else other
+        return wider.sized(max(one.size, other.size))
+
+    # ------------------------------------------------------------------------------------ operators
+
+    def _global(self, expr: Call) -> tuple[Type, int]:
+        name, found = expr.function, [self.visit(argument) for argument in expr.arguments]
+        types, cost = [each for each, _ in found], plus(*(each for _, each in found))
+        match name:
+            case "_&&_" | "_||_" | "!_":
+                self._want(expr, types, all(agree(each, BOOL) for each in types))
+                return BOOL, cost + (name == "!_")
+            case "_?_:_":
+                return self._conditional(expr, found)
+            case "_==_" | "_!=_":
+                self._want(expr, types, agree(*types))
+                return BOOL, plus(cost, self._equal(*types))
+            case "-_":
+                self._want(expr, types, types[0].kind in ("int", "double", "dyn"))
+                return types[0].sized(1), cost + 1
+            case "@in":
+                return self._in(expr, types, cost)
+            case "_[_]" | "_[?_]":
+                return self._index(expr, types, cost)
+            case "?_":
+                return (types[0].elem or DYN) if types[0].kind == "optional" else types[0], cost
+            case "dyn":
+                return DYN.sized(types[0].size if types else 0), cost + 1
+        if name in COMPARISONS:
+            return self._compare(expr, types, cost)
+        if name in ARITHMETIC:
+            return self._arithmetic(expr, types, cost)
+        return self._function(expr, name, types, cost)
+
+    def _want(self, expr: Call, types: list[Type], fits: bool) -> None:
+        if not fits:
+            shown = ", ".join(map(str, types))
+            raise _Wrong(expr.at, f"found no matching overload for '{expr.function}' applied to '({shown})'")
+
+    def _conditional(self, expr: Call, found: list[tuple[Type, int]]) -> tuple[Type, int]:
+        (when, cost), (yes, first), (no, second) = found
+        self._want(expr, [when, yes, no], agree(when, BOOL) and agree(yes, no))
+        wider = yes if no.kind == "null_type" or yes.kind == "dyn" else no
+        return wider.sized(max(yes.size, no.size)), plus(cost, max(first, second))
+
+    def _equal(self, one: Type, other: Type) -> int:
+        if one.kind == other.kind in ("quantity", "semver", "ip", "cidr"):
+            return 1
+        return tenth(min(one.size, other.size))
+
+    def _compare(self, expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
+        one, other = types
+        numbers = one.kind in NUMBERS and other.kind in NUMBERS
+        ordered = one.kind in ORDERED and other.kind in ORDERED
+        self._want(expr, types, ordered and (numbers or agree(one, other)))
+        texts = one.kind in ("string", "bytes", "dyn") and other.kind in ("string", "bytes", "dyn")
+        return BOOL, plus(cost, tenth(min(one.size, other.size)) if texts else 1)
+
+    def _arithmetic(self, expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
+        one, other = types
+        kinds = {one.kind, other.kind} - {"dyn"}
+        if expr.function == "_+_" and kinds and kinds <= {"string"} | {"bytes"} | {"list"}:
+            self._want(expr, types, agree(one, other))
+            joined = self._joined(one, other, expr).sized(plus(one.size, other.size))
+            if joined.elem is not None and one.elem is not None and other.elem is not None:
+                joined = msgspec.structs.replace(joined, elem=self._joined(one.elem, other.elem, expr))
+            return joined, plus(cost, 1 if "list" in kinds else tenth(joined.size))
+        times = expr.function in ("_+_", "_-_") and kinds <= {"timestamp", "duration"}
+        self._want(expr, types, times or (kinds <= set(NUMBERS) and len(kinds) < 2))
+        if not kinds:
+            return DYN, plus(cost, tenth(plus(one.size, other.size)) if expr.function == "_+_" else 1)
+        if times:
+            both = len(kinds) == 2 or (kinds == {"timestamp"} and expr.function == "_+_")
+            return Type("timestamp" if both else "duration", 1), cost + 1
+        return Type(kinds.pop(), 1), cost + 1
+
+    def _in(self, expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
+        what, where = types
+        fits = where.kind in ("list", "map", "dyn")
+        if where.kind == "list" and where.elem is not None:
+            fits = agree(what, where.elem)
+        self._want(expr, types, fits)
+        return BOOL, plus(cost, 1 if where.kind == "map" else where.size)
+
+    def _index(self, expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
+        held, index = types
+        inside = held.elem or DYN if held.kind == "optional" else held
+        fits = inside.kind in ("map", "dyn") or (inside.kind == "list" and agree(index, INT))
+        self._want(expr, types, fits)
+        found = inside.elem or DYN if inside.kind != "dyn" else DYN
+        if expr.function == "_[?_]" or held.kind == "optional":
+            found = optional_of(found)
+        return found, plus(cost, 1)
+
+    # ------------------------------------------------------------------------------------ functions
+
+    def _function(self, expr: Call, name: str, types: list[Type], cost: int) -> tuple[Type, int]:
+        if name in ("optional.of", "optional.ofNonZeroValue") and types:
+            return optional_of(types[0]), plus(cost, 1)
+        result = GLOBALS.get(name)
+        if result is None:
+            self._undeclared(name, expr.at)
+        if name in ("string", "int", "uint", "double") and types:
+            self._want(expr, types, types[0].kind not in UNREADABLE)
+        self._literals(expr, name)
+        size = types[0].size if types else 0
+        match name:
+            case "isIP" | "ip" | "isCIDR" | "cidr" | "quantity" | "isQuantity" | "semver" | "isSemver":
+                return result, plus(cost, tenth(size))
+            case "url":
+                return result.sized(size), plus(cost, tenth(size))
+            case "ip.isCanonical":
+                return result, plus(cost, -(-size // 5))
+            case "bytes":
+                return result.sized(times(size, 4)), plus(cost, tenth(size))
+            case "string" if types and types[0].kind == "bytes":
+                return result.sized(size), plus(cost, tenth(size))
+            case "matches" if len(types) == 2:
+                return result, plus(cost, times(tenth(types[0].size + 1), quarter(types[1].size)))
+        return result, plus(cost, 1)
+
+    def _literals(self, expr: Call, name: str) -> None:
+        """Refuse constants that a function can never read."""
+        said = expr.arguments[-1] if expr.arguments else None
+        readers: dict[str, Callable[[str], object]] = {
+            "matches": compile_re2,
+            "duration": _duration,
+            "timestamp": instant,
+        }
+        if name in readers and isinstance(said, Literal) and said.kind == "string":
+            try:
+                readers[name](said.text)
+            except ValueError as error:
+                raise _Wrong(said.at, f"invalid {name} argument") from error
+
+    def _member(self, expr: Call) -> tuple[Type, int]:
+        target = expr.target
+        assert target is not None
+        if isinstance(target, Ident) and target.name in NAMESPACES and target.name not in self._variables:
+            return self._namespaced(expr, f"{target.name}.{expr.function}")
+        held, cost = self.visit(target)
+        if expr.function in MACROS and len(expr.arguments) in (2, 3, 4):
+            return self._macro(expr, held, cost)
+        if expr.function in ("optMap", "optFlatMap", "sortBy") and len(expr.arguments) == 2:
+            return self._bound_member(expr, held, cost)
+        found = [
+            self._list_literal(argument, mixed=True)
+            if expr.function == "format" and isinstance(argument, ListLiteral)
+            else self.visit(argument)
+            for argument in expr.arguments
+        ]
+        types, cost = [each for each, _ in found], plus(cost, *(each for _, each in found))
+        declared = MEMBERS.get(expr.function)
+        if declared is None:
+            self._undeclared(expr.function, expr.at)
+        kinds, result = declared
+        if held.kind not in (*kinds, "dyn") or not has_order(expr.function, held):
+            shown = ", ".join(map(str, types))
+            raise _Wrong(
+                expr.at, f"found no matching overload for '{expr.function}' applied to '{held}.({shown})'"
+            )
+        self._literals(expr, expr.function)
+        if result is None:
+            result = held.elem or DYN
+        return self._sized(expr, held, types, result), plus(cost, member_cost(expr.function, held, types))
+
+    def _namespaced(self, expr: Call, name: str) -> tuple[Type, int]:
+        if name == "cel.bind" and len(expr.arguments) == 3 and isinstance(expr.arguments[0], Ident):
+            bound, cost = self.visit(expr.arguments[1])
+            with self._bound({expr.arguments[0].name: bound}):
+                found, inside = self.visit(expr.arguments[2])
+            return found, plus(10, cost, inside)
+        found_all = [self.visit(argument) for argument in expr.arguments]
+        cost = plus(*(each for _, each in found_all))
+        return self._function(expr, name, [each for each, _ in found_all], cost)
+
+    def _sized(self, expr: Call, held: Type, types: list[Type], result: Type) -> Type:
+        match expr.function:
+            case "lowerAscii" | "upperAscii" | "trim" | "substring" | "charAt" | "reverse":
+                return result.sized(held.size)
+            case "split" | "findAll":
+                return result.sized(held.size)
+            case "replace" if len(types) >= 2:
+                known = isinstance(expr.arguments[0], Literal)
+                return result.sized(replaced(held.size, types[0].size if known else 0, types[1].size))
+            case "find":
+                return result.sized(held.size)
+            case "join":
+                each = (held.elem or DYN).size
+                between = times(types[0].size, max(held.size - 1, 0)) if types else 0
+                return result.sized(plus(times(held.size, each), between))
+        return result
+
+    @contextmanager
+    def _bound(self, names: Mapping[str, Type]) -> Iterator[None]:
+        before = dict(self._variables)
+        self._variables |= names
+        try:
+            yield
+        finally:
+            self._variables = before
+
+    def _bound_member(self, expr: Call, held: Type, cost: int) -> tuple[Type, int]:
+        name, body = expr.arguments
+        if not isinstance(name, Ident):
+            raise _Wrong(name.at, f"{expr.function}() variable name must be a simple identifier")
+        with self._bound({name.name: held.elem or DYN}):
+            found, inside = self.visit(body)
+        if expr.function == "sortBy":
+            return held, plus(cost, times(held.size, plus(inside, 12)))
+        optional = found if expr.function == "optFlatMap" else optional_of(found)
+        return optional, plus(cost, inside, 20)
+
+    def _macro(self, expr: Call, held: Type, cost: int) -> tuple[Type, int]:
+        name, arguments = expr.function, expr.arguments
+        pairs = name.startswith("transform") or (name in PREDICATES and len(arguments) == 3)
+        count = 2 if pairs else 1
+        if held.kind not in ("list", "map", "dyn"):
+            text = f"expression of type '{held}' cannot be range of a comprehension (must be list, map, or dynamic)"
+            raise _Wrong(expr.target.at if expr.target is not None else expr.at, text)
+        elem = held.elem or DYN
+        key = Type("string") if held.kind == "map" else INT if held.kind == "list" else DYN
+        # What a loop goes through: the keys of a map, the items of a list.
+        values = (key, elem) if pairs else (key if held.kind == "map" else elem,)
+        names: dict[str, Type] = {}
+        for variable, of in zip(arguments[:count], values, strict=True):
+            if not isinstance(variable, Ident):
+                raise _Wrong(variable.at, "argument must be a simple name")
+            names[variable.name] = of
+        with self._bound(names):
+            parts = [self.visit(part) for part in arguments[count:]]
+        filters = parts[:1] if name in PREDICATES or len(parts) == 2 else []
+        for found, _ in filters:
+            if not agree(found, BOOL):
+                raise _Wrong(expr.at, f"expected type 'bool' but found '{found}'")
+        each, once = MACROS[name]
+        loop = plus(each, *(one for _, one in parts))
+        result = parts[-1][0] if parts else DYN
+        return self._made(name, held, elem, result), plus(cost, once, times(held.size, loop))
+
+    def _made(self, name: str, held: Type, elem: Type, result: Type) -> Type:
+        if name == "filter":
+            return list_of(Type("string") if held.kind == "map" else elem, held.size)
+        if name in ("map", "transformList"):
+            return list_of(result, held.size)
+        if name.startswith("transform"):
+            return Type("map", held.size, result if name == "transformMap" else DYN)
+        return BOOL
