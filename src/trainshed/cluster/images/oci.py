@@ -25,6 +25,8 @@ MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST)
 INDEXES = (OCI_INDEX, DOCKER_LIST)
 CONFIGS = (OCI_CONFIG, DOCKER_CONFIG)
 NAME_ANNOTATION = "org.opencontainers.image.ref.name"
+MACHINE_ROOT = "io.trainshed.base"
+"""Label of an image that holds only what a build added to this machine's root; its value is `machine`."""
 MAX_DOCUMENT = 4 << 20
 """Bytes of a manifest or a configuration, as registries bound them."""
 
