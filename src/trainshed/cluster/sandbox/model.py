@@ -62,6 +62,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `devices` are paths below the host's /dev. Capabilities are written without `CAP_`; `ALL` is allowed.
     `supplemental_gids` are ignored where the user namespace has no such groups.
     `unconfined` lifts the filter of system calls, which refuses what container runtimes refuse.
+    `note_writes` leaves in the attempt's directory where what the container wrote is (`written.json`).
     With `root`, host directories with the topmost first, they alone are the root, and nothing of the host's is in it;
     `layers` are not looked at then. There `user` (`name|uid[:group|gid]`, as images have it) counts where `uid` and
     `gid` are None, its groups are taken from the root's /etc/group, and HOME from its /etc/passwd unless `env` has it.
@@ -91,6 +92,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     stdin: bool = False
     stdin_once: bool = False
     masked: tuple[str, ...] = ()
+    note_writes: bool = False
     termination_message_path: str = "/dev/termination-log"
 
 

@@ -150,7 +150,7 @@ class Layer:
         hidden = name[len(WHITEOUT) :]
         if hidden in ("", ".", ".."):
             raise Refused(f"the layer has an entry {name!r}, which hides nothing that can be named")
-        found = _lstat(parent, hidden)
+        found = status(parent, hidden)
         if found is None:
             os.mknod(hidden, stat.S_IFCHR | 0o000, os.makedev(0, 0), dir_fd=parent)
         elif stat.S_ISDIR(found.st_mode):  # this layer's own: only what is below it is hidden
@@ -167,7 +167,7 @@ class Layer:
             self._directory(member, parent, name)
             self._times[path] = _nanoseconds(member)
             return
-        _remove(parent, name)
+        self._clear(parent, name, member)
         self._times.pop(path, None)
         if member.islnk():
             self._hard_link(member, parent, name)
@@ -185,8 +185,12 @@ class Layer:
         else:
             raise Refused(f"{member.name[:100]!r} is an entry of a kind that is not known")
 
+    def _clear(self, parent: int, name: str, member: tarfile.TarInfo) -> None:
+        """Delete what is in the way of an entry."""
+        _remove(parent, name)
+
     def _directory(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
-        found = _lstat(parent, name)
+        found = status(parent, name)
         hid = found is not None and stat.S_ISCHR(found.st_mode)
         if found is None or not stat.S_ISDIR(found.st_mode):
             _remove(parent, name)
@@ -295,7 +299,8 @@ def _set_opaque(directory: int) -> None:
     os.setxattr(directory, f"{OVERLAY_XATTR}opaque", b"y")
 
 
-def _lstat(parent: int, name: str) -> os.stat_result | None:
+def status(parent: int, name: str) -> os.stat_result | None:
+    """Return what is known of a name, None where there is none."""
     try:
         return os.lstat(name, dir_fd=parent)
     except FileNotFoundError:
@@ -304,7 +309,7 @@ def _lstat(parent: int, name: str) -> os.stat_result | None:
 
 def _remove(parent: int, name: str) -> None:
     """Delete what is in the way of an entry."""
-    found = _lstat(parent, name)
+    found = status(parent, name)
     if found is None:
         return
     if stat.S_ISDIR(found.st_mode):

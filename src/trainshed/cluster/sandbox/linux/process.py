@@ -21,7 +21,7 @@ import termios
 from trainshed.cluster.sandbox.linux import credentials, mountinfo, pseudofs, seccomp, syscalls, users
 from trainshed.cluster.sandbox.linux.beneath import open_beneath
 from trainshed.cluster.sandbox.linux.imageroot import ImageRoot
-from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem, by_fd
+from trainshed.cluster.sandbox.linux.rootfs import WRITTEN, RootFilesystem, by_fd
 from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_PRIVATE, MS_REC
 
 TYPE_CHECKING = False
@@ -144,6 +144,8 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
             raise CommandError(128, f"layer {path}: {source}: no such directory")
     filesystem = ImageRoot(private, spec["root"]) if spec["root"] else RootFilesystem(private, layers)
     filesystem.build()
+    if spec["note_writes"]:
+        filesystem.note_writes(f"{private}/{WRITTEN}")
     root = filesystem.root
     pseudofs.mount_dev(root, spec["devices"], spec["privileged"])
     pseudofs.mount_sys(root, not pod["host_network"], spec["privileged"])
@@ -158,6 +160,8 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
         _leave_host()
     else:
         filesystem.enter(_HOST, [*(mount["path"] for _, mount in sources), spec["cwd"]])
+        if spec["note_writes"]:
+            filesystem.note_writes(f"{_HOST}{private}/{WRITTEN}")
         for path in masked:
             pseudofs.mask(path)
     for fd, mount in sources:

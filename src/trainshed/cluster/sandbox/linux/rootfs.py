@@ -22,9 +22,12 @@ import errno
 import os
 import stat
 
+from trainshed.cluster.sandbox import files
 from trainshed.cluster.sandbox.linux import mountinfo, syscalls
 from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_REC
 
+WRITTEN = "written.json"
+"""In the private directory of a root that is to be packed: what `note_writes` notes."""
 FRESH = ("/tmp", "/run", "/var/tmp")
 _SKIPPED = frozenset(("proc", "sys", "dev", "tmp", "run", "lost+found", ".host"))
 _MAX_ENTRIES = 2000
@@ -49,6 +52,8 @@ class RootFilesystem:
         self.mounted: list[str] = ["/"]
         self._layers = [(path.rstrip("/"), source.rstrip("/")) for path, source in layers]
         self._count = 0
+        self._uppers: dict[str, str] = {}
+        self._made: list[str] = []
         self._host = ""
         self._upper = f"{private}/upper"
         self._mounts = mountinfo.read_mounts()
@@ -81,6 +86,22 @@ class RootFilesystem:
         if nested:
             self._make_room(mount_points)
 
+    def note_writes(self, file: str) -> None:
+        """Write to a file where what is written to this root comes to lie (`layers.pack` reads it). Raises OSError.
+
+        `uppers` are [path, directory]; `base` holds what is in none of them, beside what it was `made` with.
+        """
+        files.write_state(
+            file,
+            {
+                "uppers": [
+                    [path, f"upper/{os.path.basename(upper)}"] for path, upper in self._uppers.items()
+                ],
+                "base": "root" if "/" not in self._uppers else "",
+                "made": self._made,
+            },
+        )
+
     def _make_room(self, mount_points: list[str]) -> None:
         """Put overlays on the directories that lack a mount point and cannot be changed, outer ones first."""
         missing = [os.path.realpath(point) for point in mount_points]
@@ -96,6 +117,7 @@ class RootFilesystem:
         if number:
             raise OSError(number, os.strerror(number))
         syscalls.unmount(merged)
+        self._uppers.clear()
 
     def _choose_upper(self) -> None:
         """Keep writes in memory when the state directory is on no possible upper (overlayfs, NFS, 9p)."""
@@ -140,6 +162,7 @@ class RootFilesystem:
             mode = os.lstat(sources[0]).st_mode
         except (OSError, IndexError):
             return  # gone meanwhile, or a mount whose server is
+        self._made.append(path)
         target = self.root + path
         if stat.S_ISLNK(mode):
             os.symlink(os.readlink(sources[0]), target)
@@ -171,7 +194,9 @@ class RootFilesystem:
     def _overlay_nested(self, path: str) -> None:
         """Overlay layers at a path below a top-level directory, on top of what the container has there."""
         target = os.path.realpath(path)
-        lowers = [self._host + source for at, source in self._layers if at == path]
+        lowers = [
+            source for source in self._sources(path) if source != self._host + path and _is_directory(source)
+        ]
         os.makedirs(target, 0o755, exist_ok=True)
         # overlayfs nests two deep only: on a host whose root is one already, the layer stands alone
         if not self._overlay([*lowers, target], target) and not self._overlay(lowers, target):
@@ -212,6 +237,7 @@ class RootFilesystem:
         finally:
             for fd in fds:
                 os.close(fd)
+        self._uppers[target.removeprefix(self.root) or "/"] = upper
         return 0
 
 
