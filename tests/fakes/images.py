@@ -34,6 +34,7 @@ TOOLS = (
     "chmod",
     "chown",
     "readlink",
+    "ln",
 )
 PATH = "PATH=/usr/bin:/bin"
 GZIP = f"{oci.OCI_LAYER}+gzip"

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from trainshed.cli import imagestore, imagetransfer
+from trainshed.cli import imagebuild, imagestore, imagetransfer
 from trainshed.cli.console import note, out, user_errors
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.paths import StatePaths
@@ -21,10 +21,11 @@ from trainshed.sdk.errors import UserError
 from trainshed.sdk.images import register
 
 app = typer.Typer(
-    help="Pull, push, load, save, list and name images.",
+    help="Build, pull, push, load, save, list and name images.",
     no_args_is_help=True,
 )
 for command in (
+    imagebuild.build,
     imagestore.ls,
     imagestore.tag,
     imagestore.inspect,

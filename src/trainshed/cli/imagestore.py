@@ -19,7 +19,7 @@ from trainshed.cli.completion import complete_image
 from trainshed.cli.console import is_interactive, note, out, user_errors
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import InvalidReference, Reference, parse
-from trainshed.cluster.images.store import archive, garbage
+from trainshed.cluster.images.store import archive, confined, garbage
 from trainshed.cluster.images.store.blobs import MissingBlob
 from trainshed.cluster.images.store.store import SHORT, ImageStore, StoredImage, wanted_platform
 from trainshed.cluster.paths import StatePaths
@@ -130,14 +130,16 @@ def rm(names: Names) -> None:
             for each in asked or known:
                 out.print(escape(f"untagged: {each.familiar}"))
         with suppress(garbage.Busy):  # the next removal takes it along
-            _say_freed(garbage.collect(store, paths.pods))
+            _say_freed(garbage.collect(store, paths.pods, store.remembered()))
 
 
 def prune(
-    all_images: Annotated[bool, typer.Option("--all", "-a", help="Remove every image, too.")] = False,
+    all_images: Annotated[
+        bool, typer.Option("--all", "-a", help="Remove every image and the caches of builds, too.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
 ) -> None:
-    """Delete what no image needs any more. Layers that pods run on stay."""
+    """Delete what no image needs any more, layers kept for builds among it; what pods run on stays."""
     with user_errors():
         paths = StatePaths.default().prepare()
         store = ImageStore(paths.image_store)
@@ -150,6 +152,9 @@ def prune(
             if all_images:
                 store.names.remove(*names)
             _say_freed(garbage.collect(store, paths.pods))
+            store.forget(everything=all_images)
+            if all_images and paths.build_caches.is_dir():
+                confined.remove(paths.images, paths.build_caches.name)
         except garbage.Busy as error:
             raise UserError(f"nothing can be deleted now: {error}", "try again when that is done") from error
 

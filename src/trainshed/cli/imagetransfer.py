@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from trainshed.cli.completion import complete_image
-from trainshed.cli.console import err, note, out, user_errors
+from trainshed.cli.console import err, note, out, user_errors, warn
 from trainshed.cli.imagestore import store_of_user
 from trainshed.cluster.images.reference import parse
-from trainshed.cluster.images.registry import transfer
 from trainshed.cluster.images.registry.credentials import of_user
 from trainshed.cluster.images.store.store import SHORT, tagged, wanted_platform
 from trainshed.sdk.errors import UserError
+
+if TYPE_CHECKING:
+    from trainshed.cluster.images.registry import transfer
 
 Remote = Annotated[
     str,
@@ -37,6 +39,8 @@ def pull(
     ] = "",
 ) -> None:
     """Fetch an image from its registry into the store. What has come of a pull that broke off is not fetched again."""
+    from trainshed.cluster.images.registry import transfer  # loads an HTTP library
+
     with user_errors():
         reference = parse(name)
         try:
@@ -58,10 +62,16 @@ def push(
     ] = "",
 ) -> None:
     """Put an image of the store on its registry."""
+    from trainshed.cluster.images.registry import transfer  # loads an HTTP library
+
     with user_errors():
         store = store_of_user()
         image = store.get(name)
         target = tagged(to or name)
+        if image.over_machine:
+            warn(
+                f"{name} holds only what was added to this machine's root: it runs where Trainshed runs on such a one"
+            )
         own = of_user(target)
         with _lines() as tell:
             digest = asyncio.run(transfer.push(store, image, target, [own] if own else [], tell))

@@ -43,7 +43,7 @@ COMMANDS = (
         "Put back the objects of a backup; the cluster must be down.",
     ),
     Entry("kubeconfig", "cluster:kubeconfig", "Print where the kubeconfig is, or merge it into yours."),
-    Entry("image", "images", "Pull, push, load, save, list and name images."),
+    Entry("image", "images", "Build, pull, push, load, save, list and name images."),
     Entry("notebook", "notebook", "Make pipelines of tagged notebooks."),
     Entry(
         "completion",

@@ -81,6 +81,16 @@ class StatePaths(msgspec.Struct, frozen=True):
         return self.images / "store"
 
     @property
+    def builds(self) -> Path:
+        """What builds of images that go on now have on disk."""
+        return self.root / "builds"
+
+    @property
+    def build_caches(self) -> Path:
+        """Directories of `RUN --mount=type=cache`."""
+        return self.images / "caches"
+
+    @property
     def gang_scheduler(self) -> Path:
         """What `trainshed up --gang-scheduler-name` was given last."""
         return self.root / "gang-scheduler"

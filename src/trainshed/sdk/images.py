@@ -64,21 +64,45 @@ def register(images: dict[str, Image], registry: ImageRegistry) -> list[str]:
 
 def read(file: Path) -> dict[str, Image]:
     """Return the images of the file by name; layer sources are relative to the file."""
+    document = _document(file)
+    has_bases = isinstance(document, dict) and "bases" in document
+    entries = document.get("images", [] if has_bases else None) if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise UserError(f"{file}: images: Required value", "a list of {name, layers: [{source, path}]}")
+    _known(document, ("images", "bases"), file, "")
+    return {
+        _text(entry, "name", file, f"images[{number}]"): _image(entry, file, f"images[{number}]")
+        for number, entry in enumerate(entries)
+    }
+
+
+def _document(file: Path) -> Any:
     try:
-        document: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UserError(f"{file}{line}: not YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: cannot be read: {error}") from error
-    entries = document.get("images") if isinstance(document, dict) else None
-    if not isinstance(entries, list):
-        raise UserError(f"{file}: images: Required value", "a list of {name, layers: [{source, path}]}")
-    _known(document, ("images",), file, "")
-    return {
-        _text(entry, "name", file, f"images[{number}]"): _image(entry, file, f"images[{number}]")
-        for number, entry in enumerate(entries)
-    }
+
+
+def bases(*folders: Path) -> dict[str, str]:
+    """Return what stands for the base images of Dockerfiles, by name or pattern, as the `images.yaml` of these folders
+    have it: `machine`, or the name of another image. Raises UserError.
+    """
+    found: dict[str, str] = {}
+    for file in dict.fromkeys(folder / IMAGES for folder in folders):
+        if not file.is_file():
+            continue
+        document = _document(file)
+        entries = (document.get("bases") if isinstance(document, dict) else None) or {}
+        if not isinstance(entries, dict):
+            raise _invalid(file, "bases", entries, "must be a map of names to machine or another image")
+        for name, target in entries.items():
+            if not isinstance(target, str) or not target:
+                raise _invalid(file, f"bases[{name}]", target, "must be machine or the name of an image")
+            found[str(name)] = target
+    return found
 
 
 _KEYS = ("name", "layers", "env", "entrypoint", "cmd", "workdir")

@@ -1,4 +1,4 @@
-"""Deleting what nothing refers to: no name and no pod."""
+"""Deleting what nothing refers to: no name, no step of a build that is remembered, no pod."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def noted(pod: Path) -> list[str]:
         return []
 
 
-def collect(store: ImageStore, pods: Path) -> Freed:
+def collect(store: ImageStore, pods: Path, remembered: Iterable[str] = ()) -> Freed:
     """Delete blobs and layers that nothing refers to.
 
-    `pods` holds the notes of pods.
+    `pods` holds the notes of pods; `remembered` are digests of blobs, and diff ids, that a build may want again.
 
     Raises:
         Busy: something is being added.
@@ -58,13 +58,12 @@ def collect(store: ImageStore, pods: Path) -> Freed:
     """
     try:
         with store.paths.locked("garbage", wait=False):
-            return _collect(store, pods)
+            return _collect(store, pods, set(remembered))
     except BlockingIOError:
         raise Busy("images are being added") from None
 
 
-def _collect(store: ImageStore, pods: Path) -> Freed:
-    kept: set[str] = set()
+def _collect(store: ImageStore, pods: Path, kept: set[str]) -> Freed:
     for one in store.names.all().values():
         kept.add(one.digest)
         with contextlib.suppress(MissingBlob, InvalidImage):

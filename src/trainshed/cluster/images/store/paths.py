@@ -33,9 +33,14 @@ class StorePaths(msgspec.Struct, frozen=True):
         """Blobs and layers that are not whole yet."""
         return self.root / "partial"
 
+    @property
+    def cache(self) -> Path:
+        """What instructions of builds have led to."""
+        return self.root / "cache"
+
     def prepare(self) -> StorePaths:
         """Create the directories with mode 0700 and the mark of the layout; return self. Raises OSError."""
-        for directory in (self.root, self.blobs, self.layers, self.partial):
+        for directory in (self.root, self.blobs, self.layers, self.partial, self.cache):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark = self.root / "oci-layout"
         if not mark.exists():

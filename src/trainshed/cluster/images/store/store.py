@@ -28,6 +28,12 @@ class UnknownImage(Exception):
         self.name = name
 
 
+class Remembered(msgspec.Struct, frozen=True):
+    """What every record of a step of a build has: digests of what it needs, first of all the layer as it is stored."""
+
+    digests: tuple[str, ...] = ()
+
+
 class StoredImage(msgspec.Struct, frozen=True):
     """One image for one platform. `descriptor` is its manifest's."""
 
@@ -44,6 +50,11 @@ class StoredImage(msgspec.Struct, frozen=True):
     def size(self) -> int:
         """Bytes of the layers as they are stored."""
         return sum(layer.size for layer in self.manifest.layers)
+
+    @property
+    def over_machine(self) -> bool:
+        """Whether it holds only what is added to this machine's root."""
+        return (self.config.run.labels or {}).get(oci.MACHINE_ROOT) == "machine"
 
 
 class ImageStore:
@@ -131,6 +142,27 @@ class ImageStore:
         if name is not None:
             self.names.set(name, descriptor)
         return image
+
+    def remembered(self) -> set[str]:
+        """Return the digests and diff ids that the steps of builds have led to."""
+        found: set[str] = set()
+        if self.paths.cache.is_dir():
+            for file in self.paths.cache.iterdir():
+                try:
+                    found.update(msgspec.json.decode(file.read_bytes(), type=Remembered).digests)
+                except (OSError, msgspec.DecodeError):
+                    continue
+        return found
+
+    def forget(self, *, everything: bool) -> None:
+        """Forget what steps of builds have led to: layers that are gone, or everything."""
+        for file in self.paths.prepare().cache.iterdir():
+            try:
+                layer, *_ = msgspec.json.decode(file.read_bytes(), type=Remembered).digests or ("",)
+            except (OSError, msgspec.DecodeError):
+                layer = ""
+            if everything or (layer and not self.blobs.path(layer).exists()):
+                file.unlink(missing_ok=True)
 
     def names_of(self, manifest: Descriptor) -> list[Reference]:
         """Return the names that stand for a manifest."""

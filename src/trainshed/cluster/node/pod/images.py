@@ -32,6 +32,7 @@ from trainshed.cluster.images.registry.errors import RegistryError
 from trainshed.cluster.images.store import garbage
 from trainshed.cluster.images.store.blobs import MissingBlob
 from trainshed.cluster.images.store.store import ImageStore, StoredImage
+from trainshed.cluster.sandbox.model import Layer
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.plan import Event
 
@@ -213,10 +214,15 @@ class Images:
         with self._store.paths.in_use():
             lowers = self._store.lowers(stored)
             garbage.note(pod_directory, lowers)
+        image = as_image(stored)
+        if stored.over_machine and self._mode == "strict":
+            raise InvalidImage("it lies over this machine's root, which --images strict does not allow")
+        if stored.over_machine:
+            over = tuple(Layer(str(path), "/") for path in lowers)
+            image = msgspec.structs.replace(image, layers=over)
+            return RunImage(image=image, user=stored.config.run.user, stored=True, known=True)
         root = tuple(map(str, lowers))
-        return RunImage(
-            image=as_image(stored), root=root, user=stored.config.run.user, stored=True, known=True
-        )
+        return RunImage(image=image, root=root, user=stored.config.run.user, stored=True, known=True)
 
     def _refused(self, name: str, why: str) -> ImageRefused:
         """Return the first refusal after a failed pull, and begin to back off."""
