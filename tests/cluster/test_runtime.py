@@ -124,6 +124,34 @@ async def test_exit_codes(boxes: Sandboxes, script: str, exit_code: int, number:
         await boxes.runtime.signal_container("ends", "c", 15)
 
 
+HOG = """
+import os, sys, time
+held = bytearray(int(sys.argv[1]) << 20)
+for _ in range(int(sys.argv[2])):
+    if os.fork() == 0:
+        break
+print("there", flush=True)
+time.sleep(60 if len(sys.argv) < 4 else 1)
+"""
+
+
+@pytest.mark.parametrize("children", [0, 1], ids=["process 1", "beside a child"])
+async def test_who_holds_more_than_the_limit_is_killed(boxes: Sandboxes, children: int) -> None:
+    limit = 100 << 20
+    state, _ = await boxes.run("hog", "python3", "-c", HOG, "150", str(children), memory_limit=limit)
+    assert (state.exit_code, state.signal) == (137, 9)
+    assert limit < state.held_bytes < 2 * limit
+    (seen,) = await boxes.runtime.list()
+    assert seen.containers[0].held_bytes == state.held_bytes, "it is on disk"
+
+
+async def test_pages_that_forked_processes_share_count_once(boxes: Sandboxes) -> None:
+    limit = 200 << 20
+    state, output = await boxes.run("share", "python3", "-c", HOG, "100", "4", "ends", memory_limit=limit)
+    assert (state.exit_code, state.held_bytes) == (0, 0)
+    assert output.count("there") == 5, "five processes with 100 MiB each, the same"
+
+
 async def test_sigterm_reaches_process_1_and_the_others_die_with_it(boxes: Sandboxes) -> None:
     await boxes.pod("term")
     script = "trap 'echo bye; exit 5' TERM; sleep 1000 & echo ready; wait"

@@ -274,7 +274,7 @@ def test_check_of_bad_manifests(cluster: Cluster) -> None:
 
 
 def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
-    demanding = job("demanding", replica("exit 0", resources={"limits": {"memory": "1Gi"}}))
+    demanding = job("demanding", replica("exit 0", resources={"limits": {"cpu": "1"}}))
     spec = demanding["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     spec["topologySpreadConstraints"] = [
         {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
@@ -294,13 +294,11 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
     assert sorted(path for path, _ in found) == [
         "spec.containers[0].resources.limits.cpu",
         "spec.jobTemplate.spec.template.spec.containers[0].resources.limits.cpu",
-        f"{template}.containers[0].resources.limits.memory",
+        f"{template}.containers[0].resources.limits.cpu",
         f"{template}.securityContext.fsGroup",
         f"{template}.topologySpreadConstraints",
     ]
-    assert dict(found)[f"{template}.containers[0].resources.limits.memory"].startswith(
-        "limits are not enforced"
-    )
+    assert dict(found)[f"{template}.containers[0].resources.limits.cpu"].startswith("limits are not enforced")
 
 
 # Several nodes.

@@ -63,6 +63,21 @@ def status_of(kube: Cluster, pod: str) -> str:
     return rows(kube.kubectl("get", "pod", pod).ok())[1][2]
 
 
+def test_a_memory_limit(kube: Cluster) -> None:
+    script = "python3 -c 'import time; held = bytearray(150 << 20); time.sleep(60)'"
+    hog = make_pod("hog", script)
+    hog["spec"]["containers"][0]["resources"] = {"limits": {"memory": "100Mi"}}
+    kube.apply(hog)
+    kube.kubectl("wait", "--for=jsonpath={.status.phase}=Failed", "--timeout=30s", "pod/hog").ok()
+    assert status_of(kube, "hog") == "OOMKilled"
+    ended = kube.get("pods", "hog", kube.namespace)["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+    until(
+        lambda: "its memory limit is 100Mi" in kube.kubectl("describe", "pod", "hog").ok(),
+        "the event of the limit",
+    )
+
+
 def test_get(kube: Cluster, tmp_path: Path) -> None:
     manifest = tmp_path / "web.json"
     manifest.write_text(json.dumps(WEB))

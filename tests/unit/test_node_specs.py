@@ -42,7 +42,8 @@ def test_a_plain_pod_is_honoured_whole():
 @pytest.mark.parametrize(
     "container, spec, expected",
     [
-        ({"resources": {"limits": {"memory": "1Gi"}}}, {}, "spec.containers[0].resources.limits.memory"),
+        ({"resources": {"limits": {"memory": "1Gi"}}}, {}, None),
+        ({"resources": {"limits": {"cpu": "1"}}}, {}, "spec.containers[0].resources.limits.cpu"),
         ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, {}, None),
         ({"securityContext": {"runAsUser": 1000}}, {}, None),
         ({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}, {}, None),

@@ -233,9 +233,9 @@ TEMPLATE = "spec.pytorchReplicaSpecs[Worker].template."
             "",
         ),
         (
-            job({"resources": {"limits": {"memory": "1Gi"}}}),
+            job({"resources": {"limits": {"cpu": "1"}}}),
             "TS501",
-            "spec.containers[0].resources.limits.memory",
+            "spec.containers[0].resources.limits.cpu",
             "limits are not enforced",
             "",
         ),

@@ -63,6 +63,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `supplemental_gids` are ignored where the user namespace has no such groups.
     `unconfined` lifts the filter of system calls, which refuses what container runtimes refuse.
     `note_writes` leaves in the attempt's directory where what the container wrote is (`written.json`).
+    `memory_limit` is in bytes, 0 for none: a container that holds more is killed, as a whole.
     With `root`, host directories with the topmost first, they alone are the root, and nothing of the host's is in it;
     `layers` are not looked at then. There `user` (`name|uid[:group|gid]`, as images have it) counts where `uid` and
     `gid` are None, its groups are taken from the root's /etc/group, and HOME from its /etc/passwd unless `env` has it.
@@ -94,6 +95,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     masked: tuple[str, ...] = ()
     note_writes: bool = False
     termination_message_path: str = "/dev/termination-log"
+    memory_limit: int = 0
 
 
 class ExecSpec(msgspec.Struct, frozen=True, kw_only=True, rename={"container": "name"}):
@@ -113,7 +115,8 @@ class ExecSpec(msgspec.Struct, frozen=True, kw_only=True, rename={"container": "
 class ContainerState(msgspec.Struct, frozen=True):
     """What became of one attempt. Times are seconds since the epoch.
 
-    Running while `finished_at` is None. `exit_code` is 128 + `signal` when a signal ended it.
+    Running while `finished_at` is None. `exit_code` is 128 + `signal` when a signal ended it. `held_bytes` is what it
+    held when it was killed for its memory limit, else 0.
     `message` is the content of the termination message file (at most 4096 bytes), or why it did not start.
     """
 
@@ -125,6 +128,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
+    held_bytes: int = 0
 
 
 class SandboxState(msgspec.Struct, frozen=True):

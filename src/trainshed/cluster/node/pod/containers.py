@@ -98,8 +98,14 @@ class Supervisor:
         asked = record.stopping is not None and record.stopping.killed
         before = self._oom_kills.get(state.name)
         killed = state.exit_code == KILLED and not asked
-        reason = "OOMKilled" if killed and before is not None and oom_kills() > before else ""
+        starved = killed and before is not None and oom_kills() > before
+        over = state.exit_code == KILLED and state.held_bytes > 0
+        reason = "OOMKilled" if starved or over else ""
         container = find_container(self._pod(), state.name) or {}
+        if over:
+            limit = section(container, "resources", "limits").get("memory")
+            held = f"held {state.held_bytes // 1024**2}Mi, its memory limit is {limit}"
+            self._emit("Warning", "OOMKilled", f"Container {state.name} was killed: it {held}")
         if (
             state.exit_code
             and not state.message
@@ -213,7 +219,7 @@ class Supervisor:
 def oom_kills() -> int:
     """Return how many processes the kernel has killed for lack of memory since boot, machine-wide.
 
-    Without cgroups this is the only sign: a container that died of a SIGKILL that nobody here sent while
+    Besides its own limit this is the only sign: a container that died of a SIGKILL that nobody here sent while
     the count rose was, as far as can be known, killed for memory.
     """
     try:

@@ -13,6 +13,7 @@ from trainshed.cluster.node.pod.images import RunImage
 from trainshed.cluster.sandbox.addresses import DOMAIN, GATEWAY
 from trainshed.cluster.sandbox.model import ContainerSpec, Mount, SandboxSpec
 from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.quantity import parse
 
 HOSTNAME_LIMIT = 63
 DEFAULT_WORKDIR = "/"
@@ -118,7 +119,12 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         log_path=str(parts.log_path),
         masked=parts.masked,
         termination_message_path=container.get("terminationMessagePath") or "/dev/termination-log",
+        memory_limit=_bytes(section(container, "resources", "limits").get("memory")),
     )
+
+
+def _bytes(limit: str | int | None) -> int:
+    return 0 if limit is None else int(parse(limit))
 
 
 def user_of(shared: Object, own: Object) -> int | None:

@@ -21,14 +21,14 @@ from trainshed.kube.meta.objects import Object, section, spec_of
 from trainshed.kube.meta.pods import is_sidecar
 
 Finding: TypeAlias = tuple[str, str]
-"""(field path, why), e.g. `("spec.containers[0].resources.limits.memory", "limits are not enforced")`."""
+"""(field path, why), e.g. `("spec.containers[0].resources.limits.cpu", "limits are not enforced")`."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
     """What sandboxes of this machine can do.
 
     `user_mapping`: other users than root exist inside (the node runs as root, or newuidmap and subordinate
-    ids are set up). `enforces_limits`: CPU and memory limits hold (delegated cgroups). `of_root`: the cluster is
+    ids are set up). `enforces_limits`: limits of other resources than memory hold. `of_root`: the cluster is
     run by the machine's root, who is root in pods, too. `python_of`: the node's Python environment where only its
     owner may enter it, else empty. `provided`: init containers that no user wrote but an operator of this machine adds
     to pods, with name and resources: nobody needs to be told of their limits. `pulls`: images that the store lacks are
@@ -184,7 +184,7 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
 def _container_fields(path: str, container: Object, capabilities: Capabilities) -> Iterator[Finding]:
     if not capabilities.enforces_limits and not _is_provided(path, container, capabilities):
         for name in section(container, "resources", "limits"):
-            if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+            if name in ("cpu", "ephemeral-storage") or name.startswith("hugepages-"):
                 yield f"{path}.resources.limits.{name}", LIMITS
     context = section(container, "securityContext")
     yield from _security(context, f"{path}.securityContext", context, capabilities)

@@ -14,15 +14,7 @@ def pod_usage(roots: list[int], shim: int) -> tuple[float, int]:
     waited for. Memory is anonymous memory, plus the largest shared mapping set of one process: workers
     share it.
     """
-    pids = set(roots)
-    for child in _children(shim):
-        pids.add(child)
-    queue = list(pids)
-    while queue:
-        for child in _children(queue.pop()):
-            if child not in pids:
-                pids.add(child)
-                queue.append(child)
+    pids = _descendants({*roots, *_children(shim)})
     cpu, anonymous, shared = 0.0, 0, 0
     for pid in pids:
         cpu += _cpu_seconds(pid)
@@ -30,6 +22,41 @@ def pod_usage(roots: list[int], shim: int) -> tuple[float, int]:
         anonymous += private
         shared = max(shared, common)
     return cpu, anonymous + shared
+
+
+def held_bytes(root: int, limit: int) -> int:
+    """Return the memory that the process and its descendants cannot give back: anonymous and shared.
+
+    Workers that were forked share pages. What their kernel counts for each is cheap to read and too much, so it only
+    says that they stay below `limit`; above, each page is divided among those that have it.
+    """
+    pids = _descendants({root})
+    found = [_memory(pid) for pid in pids]
+    most = sum(private for private, _ in found) + max((common for _, common in found), default=0)
+    return most if most <= limit else sum(map(_share, pids))
+
+
+def _descendants(pids: set[int]) -> set[int]:
+    found, queue = set(pids), list(pids)
+    while queue:
+        for child in _children(queue.pop()):
+            if child not in found:
+                found.add(child)
+                queue.append(child)
+    return found
+
+
+def _share(pid: int) -> int:
+    """Return a process's share of what it maps; all of it where the kernel does not say."""
+    total = 0
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            for line in file:
+                if line.startswith(("Pss_Anon:", "Pss_Shmem:")):
+                    total += int(line.split()[1]) * 1024
+    except OSError:
+        return sum(_memory(pid))
+    return total
 
 
 def _children(pid: int) -> list[int]:

@@ -10,6 +10,7 @@ import socket
 import time
 
 from trainshed.cluster.sandbox import files, pids, wire
+from trainshed.cluster.sandbox.daemon import accounting
 from trainshed.cluster.sandbox.daemon.crilog import CriLog
 from trainshed.cluster.sandbox.linux import process, syscalls
 from trainshed.cluster.sandbox.loop import READ
@@ -26,6 +27,7 @@ _READ_SIZE = 65536
 _RETRY_SECONDS = 0.5  # between attempts to write a log to a full disk
 _MAX_RETRIES = 20  # after the container's end; then the rest of the log is given up
 _MAX_EARLY = 65536
+_LOOK_SECONDS = 0.25  # between two looks at the memory of a container that has a limit
 _MAX_MESSAGE = 4096  # of a termination message, as in the kubelet
 STATE = "state.json"
 _TERMINATION = "termination-log"
@@ -67,6 +69,7 @@ class Container:
         self._exit_code: int | None = None
         self._signal: int | None = None
         self._message = ""
+        self._held_bytes = 0
         self._streams: dict[int, tuple[bytes, int]] = {}
         self.failure: Message | None = None
         self._settled = False
@@ -93,6 +96,7 @@ class Container:
             "exit_code": self._exit_code,
             "signal": self._signal,
             "message": self._message,
+            "held_bytes": self._held_bytes,
         }
 
     def _start(self, pod: Message) -> None:
@@ -188,6 +192,8 @@ class Container:
             if not self._recorded:
                 self._started_at = time.time()
                 self._write_state()
+            if self.spec["memory_limit"]:
+                self._look_at_memory()
             self._on_started(self)
         elif self._recorded:
             os.unlink(f"{self.directory}/{STATE}")
@@ -199,6 +205,18 @@ class Container:
             if self._finished_at is not None and self._retries < _MAX_RETRIES:
                 self._retries += 1
                 self._loop.later(_RETRY_SECONDS, self._write_state)
+
+    def _look_at_memory(self) -> None:
+        """Kill the container if it holds more than it may; without cgroups nobody else does."""
+        if self.pidfd < 0:
+            return
+        limit = self.spec["memory_limit"]
+        held = accounting.held_bytes(self.pid, limit)
+        if held > limit:
+            self._held_bytes = held
+            self.kill(signal.SIGKILL)
+        else:
+            self._loop.later(_LOOK_SECONDS, self._look_at_memory)
 
     # Output.
 
