@@ -18,12 +18,12 @@ from tests.cluster.ordinary_user import python_for_everybody, run_as
 from tests.cluster.sandboxes import processes, until
 from tests.fakes.images import Archive, put, tiny_root
 from trainshed.cluster.images import oci
-from trainshed.cluster.images.build.base import Bases
-from trainshed.cluster.images.build.builder import Builder, Parts
-from trainshed.cluster.images.build.context import Context, load_ignore
-from trainshed.cluster.images.build.errors import BuildFailed
-from trainshed.cluster.images.build.progress import Outcome
-from trainshed.cluster.images.build.sandbox import BuildSandbox
+from trainshed.cluster.images.building.base import Bases
+from trainshed.cluster.images.building.builder import Builder, Parts
+from trainshed.cluster.images.building.context import Context, load_ignore
+from trainshed.cluster.images.building.errors import BuildFailed
+from trainshed.cluster.images.building.progress import Outcome
+from trainshed.cluster.images.building.sandbox import BuildSandbox
 from trainshed.cluster.images.compression import decompressed
 from trainshed.cluster.images.dockerfile import steps
 from trainshed.cluster.images.dockerfile.parse import parse

@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from trainshed.cluster.images.build.progress import Outcome
+from trainshed.cluster.images.building.progress import Outcome
 
 SHOWN_LINES = 6
 """How many lines of the command that runs a terminal shows."""

@@ -19,8 +19,8 @@ from trainshed.sdk.errors import UNAVAILABLE, UserError
 
 if TYPE_CHECKING:
     from trainshed.cli.buildprogress import LiveProgress, PlainProgress, QuietProgress
-    from trainshed.cluster.images.build.errors import BuildFailed
-    from trainshed.cluster.images.build.progress import Progress
+    from trainshed.cluster.images.building.errors import BuildFailed
+    from trainshed.cluster.images.building.progress import Progress
     from trainshed.cluster.images.dockerfile.lines import DockerfileError
     from trainshed.cluster.images.dockerfile.steps import Options
     from trainshed.cluster.images.oci import Platform
@@ -81,7 +81,7 @@ def build(
     iidfile: Annotated[str, typer.Option(metavar="FILE", help="Write the image's id to a file.")] = "",
 ) -> None:
     """Build an image of a Dockerfile. No daemon, no root; commands run in a sandbox like a pod's."""
-    from trainshed.cluster.images.build.errors import BuildFailed, StepError
+    from trainshed.cluster.images.building.errors import BuildFailed, StepError
     from trainshed.cluster.images.dockerfile.lines import DockerfileError
     from trainshed.cluster.images.dockerfile.steps import Options
     from trainshed.cluster.images.store.store import tagged, wanted_platform
@@ -148,10 +148,10 @@ class _Work:
 
     async def run(self, names: Sequence[Reference], view: Progress) -> str:
         """Return the id of the image."""
-        from trainshed.cluster.images.build.base import Bases
-        from trainshed.cluster.images.build.builder import Builder, Parts
-        from trainshed.cluster.images.build.context import Context, load_ignore
-        from trainshed.cluster.images.build.sandbox import BuildSandbox
+        from trainshed.cluster.images.building.base import Bases
+        from trainshed.cluster.images.building.builder import Builder, Parts
+        from trainshed.cluster.images.building.context import Context, load_ignore
+        from trainshed.cluster.images.building.sandbox import BuildSandbox
         from trainshed.cluster.images.dockerfile.parse import parse
         from trainshed.cluster.images.dockerfile.steps import plan
         from trainshed.cluster.images.store.store import ImageStore

@@ -1,1 +1,1 @@
-"""Dockerfiles: text → instructions → stages → steps. Pure; what a step does is done by `images.build`."""
+"""Dockerfiles: text → instructions → stages → steps. Pure; what a step does is done by `images.building`."""
