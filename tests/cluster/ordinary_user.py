@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,18 @@ def python_for_everybody(uid: int) -> str:
         if done.stdout.strip() == str(tuple(sys.version_info[:2])):
             return python
     pytest.skip("no Python of this version that another user may run")
+
+
+def run_tests_as(uid: int, file: str, directory: Path, *, timeout: float = 120) -> str:
+    """Run the tests of a file as the user `uid`, but for those that do so; return pytest's last line.
+
+    `directory` is one that the user may enter: the tests get one of theirs in it. Raises AssertionError with what pytest
+    printed when one fails or is skipped.
+    """
+    home = directory / "home"
+    home.mkdir(mode=0o700)
+    os.chown(home, uid, uid)
+    options = ["-q", "-k", "not ordinary_user", "--basetemp", str(home / "pytest")]
+    done = run_as(uid, python_for_everybody(uid), "-m", "pytest", *options, file, timeout=timeout)
+    assert done.returncode == 0 and " skipped" not in done.stdout, done.stdout + done.stderr
+    return done.stdout.splitlines()[-1]

@@ -1,13 +1,20 @@
-"""Ways out of a box that the node agent has a part in; those of a pod alone are in `tests/hostile`."""
+"""Ways out of a box that the node agent has a part in; those of a pod alone are in `tests/hostile`.
+
+As root and as an ordinary user.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.cluster.ordinary_user import run_tests_as
 from tests.cluster.sandboxes import Sandboxes, within
 from tests.unit.node_builders import make_container
 from trainshed.cluster.node.volumes.mounts import container_mounts
@@ -60,3 +67,8 @@ async def test_a_privileged_container_changes_no_setting_of_the_machine(boxes: S
     script = f"cat {setting} > /before; cat /before > {setting} || echo refused"
     _, output = await boxes.run("sysctl", "sh", "-c", script, privileged=True)
     assert (output.splitlines()[-1], setting.read_text()) == ("refused", before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user already")
+def test_all_of_it_as_an_ordinary_user(for_everybody: Path) -> None:
+    assert "2 passed" in run_tests_as(54325, __file__, for_everybody)

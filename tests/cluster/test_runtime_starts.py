@@ -1,4 +1,7 @@
-"""Between the fork of a shim and its record: nobody takes it for gone, no pod gets two, and none whom nobody wants."""
+"""Between the fork of a shim and its record: nobody takes it for gone, no pod gets two, and none whom nobody wants.
+
+As root and as an ordinary user.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.cluster.ordinary_user import run_tests_as
 from tests.cluster.sandboxes import Sandboxes, processes, until, within
 from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, SandboxSpec
@@ -121,3 +125,8 @@ async def test_what_sandboxd_was_asked_for_ends_before_it(box: Sandboxes) -> Non
     await box.runtime.stop_all()
     assert processes(str(box.home / "run")) == []
     assert not tree.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user already")
+def test_all_of_it_as_an_ordinary_user(for_everybody: Path) -> None:
+    assert "4 passed" in run_tests_as(54324, __file__, for_everybody)

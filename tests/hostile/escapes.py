@@ -1,7 +1,8 @@
-"""A program that runs attempts in sandboxes of their own: `python escapes.py HOME SECONDS`, attempts on stdin.
+"""A program that runs attempts in sandboxes of their own: `python escapes.py HOME SECONDS [UID]`, attempts on stdin.
 
 Prints a JSON object: what each attempt printed. Beside those it tries what takes two: races and tracing of processes
-that join. It needs the package only, so that it can be given to another user as a string.
+that join. Run by root it becomes the user `UID` once it has mounted the state directory at a second place, which takes
+root. It needs the package only, so that it can be given to another user as a string.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from trainshed.cluster.sandbox.api import (
 )
 from trainshed.cluster.sandbox.linux import syscalls
 
+_PR_SET_DUMPABLE = 4
 ENV = (("PATH", "/usr/local/bin:/usr/bin:/bin"),)
 DEADLINE = 60.0
 WRITTEN = (
@@ -207,8 +209,16 @@ def show_elsewhere(home: Path) -> str:
     syscalls.unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount(str(home.parent), "/mnt", "", syscalls.MS_BIND)
-    assert Path(f"/mnt/{home.name}/marker").exists()
+    assert Path(f"/mnt/{home.name}").samefile(home)
     return f"/mnt/{home.name}"
+
+
+def become(uid: int) -> None:
+    """Go on as an ordinary user, in a process that its own may look into: like any that such a user started."""
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def listen_on_ipv6() -> socket.socket | None:
@@ -230,11 +240,13 @@ def link_local() -> list[str]:
     return []
 
 
-async def main(home: Path, seconds: float, attempts: list[dict[str, Any]]) -> None:
+async def main(home: Path, seconds: float, attempts: list[dict[str, Any]], user: int | None = None) -> None:
     """Run all of them at once, then the races; print the results."""
+    elsewhere = show_elsewhere(home)
+    if user is not None:
+        become(user)
     add_key()
     (home / "marker").write_text("SECRET")
-    elsewhere = show_elsewhere(home)
     core_pattern = Path("/proc/sys/kernel/core_pattern").read_text()
     name = f"trainshed-{os.getpid()}"
     unix = socket.socket(socket.AF_UNIX)
@@ -274,4 +286,4 @@ async def main(home: Path, seconds: float, attempts: list[dict[str, Any]]) -> No
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]), json.load(sys.stdin)))
+    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]), json.load(sys.stdin), *map(int, sys.argv[3:])))
