@@ -61,8 +61,8 @@ def python_for_everybody(uid: int) -> str:
 def run_tests_as(uid: int, file: str, directory: Path, *, timeout: float = 120) -> str:
     """Run the tests of a file as the user `uid`, but for those that do so; return pytest's last line.
 
-    `directory` is one that the user may enter: the tests get one of theirs in it. Raises AssertionError with what pytest
-    printed when one fails or is skipped.
+    `directory` is one that the user may enter: the tests get one of theirs in it. Raises AssertionError with what
+    pytest printed when one fails or is skipped.
     """
     home = directory / "home"
     home.mkdir(mode=0o700)

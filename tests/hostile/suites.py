@@ -36,7 +36,14 @@ def escapes(home: Path | None, seconds: float) -> dict[str, str]:
             users = Path(directory) / "home"
             users.mkdir(mode=0o700)
             os.chown(users, USER, USER)
-            command = [python_for_everybody(USER), "-c", _RUNNER.read_text(), str(users), str(seconds), str(USER)]
+            command = [
+                python_for_everybody(USER),
+                "-c",
+                _RUNNER.read_text(),
+                str(users),
+                str(seconds),
+                str(USER),
+            ]
             done = run_as(0, *command, stdin=stdin, timeout=240 + 4 * seconds)
     if done.returncode != 0:
         raise AssertionError(f"the attempts were not made: {done.stderr}")
