@@ -11,6 +11,7 @@ import signal
 import struct
 import termios
 from collections.abc import AsyncIterator, Sequence
+from typing import Self
 
 import msgspec
 
@@ -26,9 +27,10 @@ class LocalProcess:
         self.process: asyncio.subprocess.Process
         self.master: int | None = None
         self.closed = asyncio.Event()
+        self._pumping: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, command: Sequence[str], *, stdin: bool, tty: bool) -> LocalProcess:
+    async def start(cls, command: Sequence[str], *, stdin: bool, tty: bool) -> Self:
         self = cls()
         pipe = asyncio.subprocess.PIPE
         if tty:
@@ -60,7 +62,7 @@ class LocalProcess:
             fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+        queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue(8)
         if self.master is not None:
             terminal = Terminal(self.master)
             with terminal:
@@ -72,9 +74,12 @@ class LocalProcess:
             while data := await reader.read(65536):
                 await queue.put((channel, data))
 
-        assert self.process.stdout and self.process.stderr
-        pumps = asyncio.gather(pump(1, self.process.stdout), pump(2, self.process.stderr))
-        pumps.add_done_callback(lambda _: queue.put_nowait((0, b"")))
+        async def pump_both() -> None:
+            assert self.process.stdout and self.process.stderr
+            await asyncio.gather(pump(1, self.process.stdout), pump(2, self.process.stderr))
+            await queue.put((0, b""))
+
+        self._pumping = asyncio.create_task(pump_both())
         while (item := await queue.get())[0]:
             yield item
 
@@ -91,6 +96,10 @@ class LocalProcess:
             if self.process.returncode is None:
                 self.process.kill()
                 await self.process.wait()
+        if self._pumping is not None:
+            self._pumping.cancel()
+            await asyncio.gather(self._pumping, return_exceptions=True)
+            await self.process.communicate()  # what nobody reads any more
         if self.master is not None:
             os.close(self.master)
             self.master = None

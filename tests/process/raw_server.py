@@ -19,6 +19,10 @@ from trainshed.cluster.store import Store
 
 SECONDS = 10.0
 VERSION = b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n"
+WEBSOCKET = (
+    "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
+    "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
 
 
 class Peer:
@@ -78,12 +82,14 @@ class Server:
         await other.send(VERSION)
         assert await other.status() == 200
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> Peer:
+    async def ask(self, method: str, path: str, body: bytes = b"", headers: str = "") -> Peer:
         """Return a connection of the administrator's on which a request was sent whose answer is not read."""
         peer = await self.connect()
         peer.writer.transport.set_write_buffer_limits(0)
         head = f"{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {self.token}\r\n"
-        head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        if body:
+            head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        head += f"{headers}\r\n"
         await peer.send(head.encode() + body)
         return peer
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.raw_server import SECONDS, VERSION, Server, running
+from tests.process.raw_server import SECONDS, VERSION, WEBSOCKET, Server, running
 from trainshed.cluster.apiserver import connections, http
 from trainshed.cluster.apiserver import serve as serving
 from trainshed.cluster.apiserver.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_UNREAD_BYTES
@@ -115,6 +115,24 @@ async def test_idle_connections_give_way_to_new_ones(server: Server, monkeypatch
     await first.gone()
     await rest[0].send(VERSION)
     assert await rest[0].status() == 200
+
+
+async def test_websockets_count_while_they_last_and_no_longer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections.Peers.__init__, "__defaults__", (8,))
+    first = await server.connect()
+    for _ in range(20):
+        ended = await server.ask("GET", "/api/v1/configmaps?watch=1", headers=WEBSOCKET)
+        assert b" 101 " in await ended.reader.readline()
+        ended.writer.transport.abort()
+        await first.send(VERSION)
+        assert await first.status() == 200, "those that have ended took its place"
+    for _ in range(8):
+        lasting = await server.ask("GET", "/api/v1/configmaps?watch=1", headers=WEBSOCKET)
+        assert b" 101 " in await lasting.reader.readline()
+    await first.gone()
+    await (await server.connect()).gone()
 
 
 async def test_a_handshake_has_to_come_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

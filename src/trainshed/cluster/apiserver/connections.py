@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -28,6 +28,9 @@ UNREAD_SECONDS = 60.0
 """How long a client may leave an answer unread that waits for it: upstream's `--request-timeout`."""
 UNREAD_STREAM_SECONDS = 900.0
 """The same for a watch and a log that is followed: somebody may be looking at a page of it."""
+UNREAD_UPGRADED_SECONDS = 4 * 3600.0
+"""The same for exec, attach and port-forward, which a pager or a stopped client may hold up: the kubelet's
+`streamingConnectionIdleTimeout`."""
 PER_PEER = 2_048
 _LINGER_SECONDS = 1.0
 _TOO_LARGE = (
@@ -71,6 +74,44 @@ class Peers:
         self._idle[connection.peer][connection] = None
 
 
+class Unread:
+    """Hangs up on a client that for too long reads nothing of what waits for it."""
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, connection: Connection, seconds: float) -> None:
+        """Note that something waits, for that long at most."""
+        if self._timer is None:
+            self._timer = connection.loop.call_later(seconds, self._hang_up, connection, seconds)
+
+    def end(self) -> None:
+        """Note that the client reads, or has gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _hang_up(self, connection: Connection, seconds: float) -> None:
+        scope = connection.scope
+        log.warning(
+            "client hung up on: it has read nothing for %.0f s of the answer to %s %s",
+            seconds,
+            scope.get("method", "GET"),
+            scope["path"],
+            extra={"client": connection.client[0] if connection.client else ""},
+        )
+        connection.transport.abort()
+
+
+class Connection(Protocol):
+    """What uvicorn's protocols have in common."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    client: Any
+    scope: Any
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 protocol with bounds on what it holds for a peer that has not asked yet."""
 
@@ -80,12 +121,12 @@ class GuardedProtocol(HttpToolsProtocol):
     _begun = False
     _head_bytes = 0
     _refused = False
-    _unread = 0
+    _unwanted = 0
     _head_timer: asyncio.TimerHandle | None = None
-    _unread_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._unread = Unread()
         self.peer = self.client[0] if self.client else ""
         self._peers = _peers_of(self.server_state)
         self._peers.opened(self)
@@ -93,11 +134,15 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_arrived()
-        self._has_read()
+        self._unread.end()
+        self.leave()
+        super().connection_lost(exc)
+
+    def leave(self) -> None:
+        """Count no more: the connection is gone, whatever it was used for in the end."""
         if self._peers is not None:
             self._peers.closed(self)
             self._peers = None
-        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._refused or self.transport.is_closing():
@@ -123,7 +168,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = self._begun = False
-        self._head_bytes = self._unread = 0
+        self._head_bytes = self._unwanted = 0
         self._head_arrived()
         if self._peers is not None:
             self._peers.working(self)
@@ -131,8 +176,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         if self.cycle is not None and self.cycle.response_complete:
-            self._unread += len(body)
-            if self._unread > MAX_UNREAD_BYTES:
+            self._unwanted += len(body)
+            if self._unwanted > MAX_UNREAD_BYTES:
                 self.transport.abort()
         super().on_body(body)
 
@@ -153,29 +198,15 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._unread_timer is None:
-            seconds = UNREAD_STREAM_SECONDS if _is_stream(self.scope) else UNREAD_SECONDS
-            self._unread_timer = self.loop.call_later(seconds, self._hang_up_on_unread, seconds)
+        self._unread.begin(self, self.unread_seconds())
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._has_read()
+        self._unread.end()
 
-    def _has_read(self) -> None:
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()
-            self._unread_timer = None
-
-    def _hang_up_on_unread(self, seconds: float) -> None:
-        scope = self.scope
-        log.warning(
-            "client hung up on: it has read nothing for %.0f s of the answer to %s %s",
-            seconds,
-            scope["method"],
-            scope["path"],
-            extra={"client": self.peer},
-        )
-        self.transport.abort()
+    def unread_seconds(self) -> float:
+        """Return how long the answer may wait for the client."""
+        return UNREAD_STREAM_SECONDS if _is_stream(self.scope) else UNREAD_SECONDS
 
     def send_400_response(self, msg: str) -> None:
         if self._refused:

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from trainshed.cluster.apiserver import connections
 from trainshed.cluster.apiserver.connections import GuardedProtocol
 
 EXTENSION = "trainshed.upgrade"
@@ -35,9 +36,9 @@ def server_options() -> dict[str, Any]:
 
 def _websocket(*arguments: Any, **options: Any) -> Any:
     """Return uvicorn's WebSocket protocol: most control planes never see one, so its import waits."""
-    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+    from trainshed.cluster.apiserver.streams.wsprotocol import GuardedWebSocket
 
-    return WSProtocol(*arguments, **options)
+    return GuardedWebSocket(*arguments, **options)
 
 
 class ByteChannel(Protocol):
@@ -142,6 +143,15 @@ class UpgradeProtocol(GuardedProtocol):
         else:
             self.transport.write(b"".join(lines))
         return RawConnection(self, reader)
+
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        # This protocol hears no more of the connection, which goes on to count until it ends.
+        websocket: Any = self.transport.get_protocol()
+        websocket.on_lost = self.leave
+
+    def unread_seconds(self) -> float:
+        return super().unread_seconds() if self._reader is None else connections.UNREAD_UPGRADED_SECONDS
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._reader is not None:
