@@ -13,10 +13,11 @@ import pytest
 from tests.fakes.local_node import LocalNode
 from tests.fakes.spdy_client import SpdyClient
 from trainshed.cluster.apiserver import streams
+from trainshed.cluster.apiserver.streams.inbox import MAX_WAITING_BYTES, Inbox
 from trainshed.cluster.apiserver.streams.portforward import forward_spdy
 from trainshed.cluster.apiserver.streams.remotecommand import bridge, exit_status, parse_resize
 from trainshed.cluster.apiserver.streams.spdychannels import SpdyChannels
-from trainshed.cluster.apiserver.streams.spdysession import Session
+from trainshed.cluster.apiserver.streams.spdysession import MAX_STREAMS, Session, Stream
 from trainshed.cluster.backend import ExecRequest
 from trainshed.kube.meta.errors import ApiError
 
@@ -302,3 +303,65 @@ async def test_port_forward_passes_half_closed_connections() -> None:
     assert b"not a number" in pipe.payload(bad[0])
     target.close()
     await target.wait_closed()
+
+
+async def settled(task: asyncio.Task[None]) -> None:
+    """Let a task go on until it has ended, or waits for something that does not come by itself."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+        if task.done():
+            return
+
+
+async def test_input_that_no_process_takes_is_not_taken_from_the_client() -> None:
+    pipe = Pipe()
+    pipe.open(streamtype="stdin")
+    stdin, piece = 1, b"x" * 300_000
+    for _ in range(20):
+        pipe.say(stdin, piece)
+    session = Session(pipe)
+    opened: list[Stream] = []
+
+    async def read() -> None:
+        async for stream in session.streams():
+            opened.append(stream)
+
+    task = asyncio.create_task(read())
+    await settled(task)
+    held = 20 - pipe.inbox.qsize()
+    assert held * len(piece) <= MAX_WAITING_BYTES + 2 * len(piece), "a bound in bytes, not in frames"
+    received = 0
+    for _ in range(20):
+        received += len(await opened[0].read())
+        await settled(task)
+    assert received == 20 * len(piece)
+    pipe.inbox.put_nowait(b"")
+    async with asyncio.timeout(DEADLINE):
+        await task
+    assert await opened[0].read() == b""
+
+
+async def test_small_pieces_and_ends_of_input_are_counted_too() -> None:
+    inbox = Inbox(limit=10_000)
+    putting = asyncio.create_task(inbox.put(b""))
+    await settled(putting)
+    count = 1
+    while putting.done():
+        count += 1
+        putting = asyncio.create_task(inbox.put(b""))
+        await settled(putting)
+    assert count < 1_000
+    inbox.clear()
+    async with asyncio.timeout(DEADLINE):
+        await putting
+
+
+async def test_a_client_that_opens_streams_without_end_is_hung_up_on() -> None:
+    pipe = Pipe()
+    task = asyncio.create_task(forward_spdy(Session(pipe), LocalNode(), POD))
+    for number in range(MAX_STREAMS + 1):
+        pipe.open(streamtype="data", port="80", requestid=str(number))
+    async with asyncio.timeout(DEADLINE):
+        await task
+    assert pipe.closed
+    assert sum(frame[0] == "reply" for frame in pipe.frames) == MAX_STREAMS

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from trainshed.cluster.apiserver.streams.inbox import Inbox
 from trainshed.cluster.apiserver.streams.remotecommand import CLOSE
 from trainshed.cluster.apiserver.streams.spdysession import Session, Stream
 from trainshed.cluster.apiserver.streams.websocket import WebSocket
@@ -23,8 +24,6 @@ from trainshed.kube.meta.objects import Object, metadata_of
 SPDY_PROTOCOL = "portforward.k8s.io"
 TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 CHANNEL_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-
-_QUEUE = 256
 
 
 class _Pair(msgspec.Struct):
@@ -113,7 +112,7 @@ async def forward_channels(
         for channel in (2 * index, 2 * index + 1):
             # The first message on every channel repeats the port, as the client checks it.
             await socket.send(bytes([channel]) + port.to_bytes(2, "little"))
-    inboxes = [asyncio.Queue[bytes](_QUEUE) for _ in ports]
+    inboxes = [Inbox() for _ in ports]
     tasks = [
         asyncio.create_task(_serve_channel(socket, backend, pod, port, index, inboxes[index]))
         for index, port in enumerate(ports)
@@ -129,7 +128,7 @@ async def forward_channels(
         await socket.close()
 
 
-async def _read_channels(socket: WebSocket, inboxes: Sequence[asyncio.Queue[bytes]]) -> None:
+async def _read_channels(socket: WebSocket, inboxes: Sequence[Inbox]) -> None:
     while (message := await socket.read()) is not None:
         if not isinstance(message, bytes) or not message:
             continue
@@ -143,7 +142,7 @@ async def _read_channels(socket: WebSocket, inboxes: Sequence[asyncio.Queue[byte
 
 
 async def _serve_channel(
-    socket: WebSocket, backend: NodeBackend, pod: Object, port: int, index: int, inbox: asyncio.Queue[bytes]
+    socket: WebSocket, backend: NodeBackend, pod: Object, port: int, index: int, inbox: Inbox
 ) -> None:
     try:
         connection = await backend.port_forward(pod, port)

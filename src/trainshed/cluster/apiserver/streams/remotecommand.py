@@ -14,14 +14,12 @@ from typing import Protocol
 
 import msgspec
 
+from trainshed.cluster.apiserver.streams.inbox import Inbox
 from trainshed.cluster.backend import ExecSession
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-
-_PENDING_INPUT = 64
-"""Messages of stdin that wait for a slow process before reading from the client pauses."""
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -86,7 +84,7 @@ async def bridge(session: ExecSession, channels: Channels, *, report_exit: bool)
     Args:
         report_exit: tell the exit code (exec); attach only says that it is over.
     """
-    pending: asyncio.Queue[bytes] = asyncio.Queue(_PENDING_INPUT)
+    pending = Inbox()  # when it is full, reading from the client pauses
     output = asyncio.create_task(_pump_output(session, channels, report_exit=report_exit))
     stdin = asyncio.create_task(_pump_input(session, pending))
     client = asyncio.create_task(_read_client(session, channels, pending))
@@ -116,13 +114,13 @@ async def _pump_output(session: ExecSession, channels: Channels, *, report_exit:
     await channels.finish(status)
 
 
-async def _pump_input(session: ExecSession, pending: asyncio.Queue[bytes]) -> None:
+async def _pump_input(session: ExecSession, pending: Inbox) -> None:
     while data := await pending.get():
         await session.write_stdin(data)
     await session.close_stdin()
 
 
-async def _read_client(session: ExecSession, channels: Channels, pending: asyncio.Queue[bytes]) -> None:
+async def _read_client(session: ExecSession, channels: Channels, pending: Inbox) -> None:
     while (message := await channels.receive()) is not None:
         if isinstance(message, Resize):
             await session.resize(message.width, message.height)

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from trainshed.cluster.apiserver.streams import spdy
+from trainshed.cluster.apiserver.streams.inbox import Inbox
 from trainshed.cluster.apiserver.streams.protocol import ByteChannel
 
-_QUEUE = 256
-"""Data frames that a stream holds before reading from the client pauses: there are no windows."""
+MAX_STREAMS = 4_096
+"""Streams that a client may have open on a connection: two for each connection of a port-forward."""
 
 LINGER_SECONDS = 10.0
 """How long a finished connection waits for the client to hang up, so that no data is lost to a reset."""
@@ -22,7 +23,7 @@ class Stream:
         self.number = number
         self.headers = headers
         self._session = session
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
+        self._inbox = Inbox()  # when it is full, reading from the client pauses: there are no windows
         self._finished = False
         self._abandoned = False
 
@@ -30,10 +31,8 @@ class Stream:
         """Return the next payload; empty at the end of the stream."""
         if self._finished:
             return b""
-        data = await self._queue.get()
-        if data is None:
-            self._finished = True
-            return b""
+        data = await self._inbox.get()
+        self._finished = not data
         return data
 
     async def write(self, data: bytes, *, end: bool = False) -> None:
@@ -44,21 +43,18 @@ class Stream:
     def abandon(self) -> None:
         """Drop what the client still sends, so that it cannot hold up the other streams."""
         self._abandoned = True
-        while not self._queue.empty():
-            self._queue.get_nowait()
+        self._inbox.clear()
 
     async def deliver(self, data: bytes, end: bool) -> None:
         """Take payload from the reader; waits when the queue is full."""
         if data and not self._abandoned:
-            await self._queue.put(data)
+            await self._inbox.put(data)
         if end:
-            await self._queue.put(None)
+            self._inbox.end()
 
     def lose(self) -> None:
         """Wake the reader although the client did not end the stream: it has gone."""
-        if self._queue.full():
-            self._queue.get_nowait()
-        self._queue.put_nowait(None)
+        self._inbox.end()
 
 
 class Session:
@@ -85,15 +81,14 @@ class Session:
                 if not data:
                     return
                 try:
-                    events = self.frames.receive(data)
+                    for event in self.frames.receive(data):
+                        opened = await self._handle(event)
+                        if opened is not None:
+                            yield opened
                 except spdy.SpdyError:
                     self.frames.goaway()
                     await self.flush()
                     return
-                for event in events:
-                    opened = await self._handle(event)
-                    if opened is not None:
-                        yield opened
                 await self.flush()
         finally:
             for stream in self._streams.values():
@@ -101,6 +96,8 @@ class Session:
 
     async def _handle(self, event: spdy.Event) -> Stream | None:
         match event:
+            case spdy.StreamOpened() if len(self._streams) >= MAX_STREAMS:
+                raise spdy.SpdyError(f"more than {MAX_STREAMS} streams")
             case spdy.StreamOpened(number, headers, end):
                 stream = self._streams[number] = Stream(self, number, headers)
                 self.frames.reply(number)
