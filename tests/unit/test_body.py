@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.wire import body
-from trainshed.kube.wire.body import MAX_DEPTH, decode_body, decode_value, json_duplicates
+from trainshed.kube.wire.body import MAX_CONTAINERS, MAX_DEPTH, decode_body, decode_value, json_duplicates
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
@@ -111,3 +111,22 @@ def test_a_yaml_document_of_too_many_values_is_not_said_to_alias(monkeypatch):
     assert decode_value(b"- \n" * 999, "application/yaml") == [None] * 999
     with pytest.raises(ApiError, match="more than 1000 values"):
         decode_body(b"- \n" * 1000, "application/yaml")
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/yaml"])
+@pytest.mark.parametrize("one", ["[]", "{}", "[[[]]]", '{"a":[]}'])
+def test_a_body_holds_so_many_lists_and_objects(one: str, content_type: str) -> None:
+    each = one.count("[") + one.count("{")
+    most = (MAX_CONTAINERS - 2) // each
+    value = decode_value(f'{{"a":[{",".join([one] * most)}]}}'.encode(), content_type)
+    assert len(value["a"]) == most
+    with pytest.raises(ApiError, match="more than 200000 lists and objects") as raised:
+        decode_body(f'{{"a":[{",".join([one] * (most + each))}]}}'.encode(), content_type)
+    assert raised.value.code == 400
+
+
+@pytest.mark.parametrize("text", ["[", "{", '\\"[', "\\\\", '[\\\\\\"{'])
+def test_brackets_in_strings_are_none(text: str) -> None:
+    held = text * (MAX_CONTAINERS + 1)
+    body_ = json.dumps({"a": held, "b": [held], "c": {}}).encode()
+    assert decode_value(body_) == {"a": held, "b": [held], "c": {}}

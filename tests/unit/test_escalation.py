@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainshed.kube.served.escalation import missing
+from trainshed.kube.served.escalation import MAX_RIGHTS, TooManyRights, missing, rights
 
 
 def rule(
@@ -70,3 +70,16 @@ GET_PATH = '{NonResourceURLs:["/metrics/a"], Verbs:["get"]}'
 )
 def test_what_is_lacking(held: list[Any], wanted: dict[str, Any], lacking: list[str]) -> None:
     assert missing(held, [wanted]) == lacking
+
+
+def test_rules_that_multiply_are_compared_as_a_whole_or_not_at_all() -> None:
+    many = " ".join(f"n{number}" for number in range(200))
+    wanted = rule(many, many, groups=many.replace(" ", ","), names=many)
+    assert rights([wanted]) == 200**4
+    assert missing([rule("*", "*", groups="*")], [wanted]) == []
+    assert missing([rule(many, many, groups="*", names=many)], [wanted]) == []
+    with pytest.raises(TooManyRights):
+        missing([rule("get", "*", groups="*")], [wanted])
+    few = rule("get", many, groups="")
+    assert rights([few]) < MAX_RIGHTS
+    assert len(missing([rule("get", "n1 n2", groups="")], [few])) == 198

@@ -161,6 +161,27 @@ def test_aggregation_follows_labels_over_levels() -> None:
     assert policy.authorize(asks("delete", "jobs", group="batch"))[0]
 
 
+class Compared(dict[str, Any]):
+    """A rule that counts how often it is compared with another."""
+
+    count = 0
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return super().__eq__(other)
+
+
+def test_rules_are_not_compared_each_with_each() -> None:
+    """A role with tens of thousands would keep everybody waiting for minutes, whenever any role changes."""
+    rules = [Compared(rule("get", f"r{number % 2_000}", "batch")) for number in range(4_000)]
+    jobs = role("jobs", *rules, labels={"to-view": "true"})
+    view = role("view", aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"to-view": "true"}}]})
+    assert len(aggregated_rules(view, [view, jobs])) == 2_000
+    assert aggregated_rules(jobs, [view, jobs]) is jobs["rules"]
+    assert Compared.count == 0
+
+
 def test_a_malformed_aggregation_selects_nothing() -> None:
     bad = {"matchExpressions": [{"key": "a", "operator": "Bogus"}]}
     good = {"matchLabels": {"to-view": "true"}}

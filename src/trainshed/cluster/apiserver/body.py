@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from functools import partial
 
 from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.http import Incoming
@@ -15,8 +15,7 @@ from trainshed.kube.wire.body import decode_body, is_yaml
 from trainshed.kube.wire.negotiate import body_format
 from trainshed.kube.wire.protobuf import decode as decode_protobuf
 
-_THREAD_YAML_FROM_BYTES = 16 * 1024
-_THREAD_JSON_FROM_BYTES = 512 * 1024
+_APART_YAML_FROM_BYTES = 16 * 1024
 """Decoding takes about 10 ms from here on: 1 MB of YAML takes a second."""
 
 
@@ -26,9 +25,9 @@ async def read_object(call: Call, mode: Mode) -> Object:
     Raises:
         ApiError: 400 for what cannot be decoded or is of another kind, 413, 415.
     """
-    obj, duplicates = await _read(call, call.kind.resource.kind, mode)
-    obj = typed(call.kind, obj)
-    return conformed(call, obj, mode, duplicates)
+    raw, duplicates = await _read(call, call.kind.resource.kind, mode)
+    obj = typed(call.kind, raw)
+    return await call.request.apart(partial(conformed, call, obj, mode, duplicates))
 
 
 async def read_request(call: Call, schema: str) -> Object:
@@ -42,7 +41,8 @@ async def read_request(call: Call, schema: str) -> Object:
     """
     kind = schema.rpartition(".")[2]
     obj, _ = await _read(call, kind, "ignore")
-    return conform(obj, definition(schema), mode="ignore", what=kind, builtin=True)[0]
+    conforming = partial(conform, obj, definition(schema), mode="ignore", what=kind, builtin=True)
+    return (await call.request.apart(conforming))[0]
 
 
 async def _read(call: Call, kind: str, mode: Mode) -> tuple[Object, list[str]]:
@@ -50,7 +50,7 @@ async def _read(call: Call, kind: str, mode: Mode) -> tuple[Object, list[str]]:
     data = await call.request.body()
     content_type = call.request.headers.get("content-type", "")
     if body_format(content_type) == "protobuf":
-        return decode_protobuf(data), []
+        return await call.request.apart(partial(decode_protobuf, data)), []
     return await decoded(call.request, data, content_type, kind, find_duplicates=mode != "ignore")
 
 
@@ -63,9 +63,10 @@ async def decoded(
     Raises:
         ApiError: 400 for what cannot be decoded.
     """
-    limit = _THREAD_YAML_FROM_BYTES if is_yaml(content_type) else _THREAD_JSON_FROM_BYTES
-    decode = functools.partial(decode_body, data, content_type, kind=kind, find_duplicates=find_duplicates)
-    return decode() if len(data) < limit else await request.in_turn(decode)
+    decode = partial(decode_body, data, content_type, kind=kind, find_duplicates=find_duplicates)
+    if is_yaml(content_type) and len(data) >= _APART_YAML_FROM_BYTES:
+        return await request.in_turn(decode)
+    return await request.apart(decode)
 
 
 def typed(kind: ServedKind, obj: Object) -> Object:

@@ -23,6 +23,10 @@ BODIES_OF_USER_BYTES = 96 * 1024 * 1024
 """How much of the bodies of one user's requests may be here at a time, complete or not. Whoever sends more is told to
 come back: 429, as upstream says to more requests in flight than it takes."""
 
+APART_FROM_BYTES = 64 * 1024
+"""From here on an object is worked on in a thread: defaults, rules and bookkeeping take 40 ms for 64 KiB of containers,
+and up to a second for as much as may be sent."""
+
 MAX_WARNINGS = 50
 """Python's http.client refuses an answer with more than 100 headers, aiohttp one longer than 8,190 bytes."""
 _MAX_WARNING_CHARACTERS = 1_000
@@ -76,6 +80,7 @@ class Incoming:
     __slots__ = (
         "_bodies",
         "_headers",
+        "_length",
         "_query",
         "_size",
         "_user",
@@ -97,6 +102,7 @@ class Incoming:
         self._bodies: Bodies | None = None
         self._user = ""
         self._size = 0
+        self._length = 0
 
     def charge(self, bodies: Bodies, user: str) -> None:
         """Have the body counted for `user` until `close`."""
@@ -107,6 +113,14 @@ class Incoming:
         if self._bodies is None:
             return await asyncio.to_thread(work)
         return await self._bodies.in_turn(self._user, work)
+
+    async def apart(self, work: Callable[[], Done], size: int = 0) -> Done:
+        """Return what `work` returns, which looks at the body or an object of `size` bytes: `in_turn` when either is
+        long, at once when not.
+        """
+        if max(self._length, size) < APART_FROM_BYTES:
+            return work()
+        return await self.in_turn(work)
 
     def close(self) -> None:
         """Let go of the body."""
@@ -176,6 +190,7 @@ class Incoming:
                 self._bodies.hold(self._user, len(chunk))
                 self._size += len(chunk)
             chunks.append(chunk)
+            self._length = size
             if not message.get("more_body", False):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

@@ -8,6 +8,7 @@ Update:  server's metadata restored → status isolated → the same
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 from trainshed.cluster.apiserver import admission
 from trainshed.cluster.apiserver.admission import mutate_create, mutate_update, policies, webhooks
@@ -79,22 +80,23 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
     obj = {**obj, "metadata": metadata}
     if kind.info.has_status and not (kind.builtin and kind.builtin.status_on_create):
         obj.pop("status", None)
-    obj = _defaulted(kind, obj)
+    apart = call.request.apart
+    obj = await apart(partial(_defaulted, kind, obj))
     obj = await mutate_create(core, call, obj)
     obj = await _through_webhooks(core, call, obj, None, "", options)
-    check(core, call, obj, None, "")
-    check_grants(core, call, obj, None)
+    await apart(partial(check, core, call, obj, None, ""))
+    await check_grants(core, call, obj, None)
     admission.check(core, call, obj, None, "")
     await _ask_webhooks(core, call, obj, None, "", options)
     if resource == CRDS:
         obj = crd.established(obj, call.timestamp, names_conflict=names_conflict(core, obj))
-    return _tracked(call, None, obj, options, "")
+    return await apart(partial(_tracked, call, None, obj, options, ""))
 
 
 async def prepare_update(
-    core: Core, call: Call, old: Object, new: Object, options: WriteOptions, subresource: str
+    core: Core, call: Call, old: Object, new: Object, options: WriteOptions, subresource: str, size: int = 0
 ) -> Object:
-    """Return the object that an update of `old` to `new` stores; `new` is decoded.
+    """Return the object that an update of `old` to `new` stores; `new` is decoded, `old` has `size` bytes.
 
     Raises:
         ApiError: 422 when it is not valid, others from admission.
@@ -102,18 +104,19 @@ async def prepare_update(
     kind = call.kind
     new = {**new, "metadata": _restored(old["metadata"], metadata_of(new))}
     new = _isolated(kind, old, new, subresource)
-    new = _defaulted(kind, new)
+    apart = partial(call.request.apart, size=size)
+    new = await apart(partial(_defaulted, kind, new))
     new = mutate_update(core, call, old, new, subresource)
     new = await _through_webhooks(core, call, new, old, subresource, options)
-    check(core, call, new, old, subresource)
-    check_grants(core, call, new, old)
+    await apart(partial(check, core, call, new, old, subresource))
+    await check_grants(core, call, new, old)
     admission.check(core, call, new, old, subresource)
     await _ask_webhooks(core, call, new, old, subresource, options)
     if kind.resource == CRDS and subresource != "status":
         new = crd.established(new, call.timestamp, names_conflict=names_conflict(core, new))
     if counts_generations(kind) and spec_changed(kind, old, new):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    return _tracked(call, old, new, options, subresource)
+    return await apart(partial(_tracked, call, old, new, options, subresource))
 
 
 async def _through_webhooks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -105,13 +106,13 @@ async def modify(
         current = store.get(key)
         if current is None:
             raise kind.missing(name)
-        old = kind.view(current)
-        wanted = change(old)
+        old, size = kind.view(current), len(current.encoded)
+        wanted = await call.request.apart(partial(change, old), size)
         _check_version(kind, name, old, wanted)
-        new = await prepare_update(core, call, old, wanted, options, subresource)
+        new = await prepare_update(core, call, old, wanted, options, subresource, size)
         if not track:
             new = _with_fields_of(new, wanted)
-        if same_but_times(old, new):
+        if await call.request.apart(partial(same_but_times, old, new), size):
             return Written(old, None if options.dry_run else current)
         try:
             async with charged(core, call, new, old, dry_run=bool(options.dry_run)):

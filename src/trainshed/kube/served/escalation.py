@@ -33,11 +33,38 @@ class _Right(msgspec.Struct, frozen=True):
     path: str = ""
 
 
+MAX_RIGHTS = 20_000
+"""Combinations of the rules of a role, those aside that one rule covers whole, that are compared with what is held."""
+
+
+class TooManyRights(Exception):
+    """The rules come to more than `MAX_RIGHTS` combinations."""
+
+
+def rights(wanted: Iterable[Rule]) -> int:
+    """Return how many combinations the rules come to, repeated ones counted each time."""
+    return sum(map(_count, wanted))
+
+
+def _count(rule: Rule) -> int:
+    groups, resources, names, paths = (
+        len(rule.get(field) or ()) for field in ("apiGroups", "resources", "resourceNames", "nonResourceURLs")
+    )
+    return len(rule.get("verbs") or ()) * (paths + groups * resources * max(names, 1))
+
+
 def missing(held: Iterable[Rule], wanted: Iterable[Rule]) -> list[str]:
-    """Return what `wanted` grants beyond `held`, as Kubernetes prints rules, sorted; empty when all is covered."""
+    """Return what `wanted` grants beyond `held`, as Kubernetes prints rules, sorted; empty when all is covered.
+
+    Raises:
+        TooManyRights: a few lines of verbs, groups, resources and names come to more combinations than can be compared.
+    """
     rules = list(held)
+    rest = [rule for rule in wanted if not any(_covers_whole(one, rule) for one in rules)]
+    if rights(rest) > MAX_RIGHTS:
+        raise TooManyRights
     verbs: dict[_Right, list[str]] = {}
-    for right in dict.fromkeys(right for rule in wanted for right in _rights(rule)):
+    for right in dict.fromkeys(right for rule in rest for right in _rights(rule)):
         if not any(_covers(rule, right) for rule in rules):
             # Upstream joins the verbs of one resource, not those of one path.
             place = right if right.path else msgspec.structs.replace(right, verb="")
@@ -74,6 +101,28 @@ def _covers(rule: Rule, right: _Right) -> bool:
         return False
     return _has(rule.get("apiGroups"), right.group) and _covers_resource(
         rule.get("resources") or (), right.resource
+    )
+
+
+def _covers_whole(held: Rule, rule: Rule) -> bool:
+    """Return whether one rule that is held covers each combination of another."""
+    if not all(_has(held.get("verbs"), verb) for verb in rule.get("verbs") or ()):
+        return False
+    patterns = held.get("nonResourceURLs") or ()
+    if not all(
+        any(_covers_path(pattern, path) for pattern in patterns) for path in rule.get("nonResourceURLs") or ()
+    ):
+        return False
+    if not rule.get("resources"):
+        return True
+    names, wanted_names = held.get("resourceNames"), rule.get("resourceNames") or ("",)
+    return (
+        (not names or all(name in names for name in wanted_names))
+        and all(_has(held.get("apiGroups"), group) for group in rule.get("apiGroups") or ())
+        and all(
+            _covers_resource(held.get("resources") or (), resource)
+            for resource in rule.get("resources") or ()
+        )
     )
 
 

@@ -144,8 +144,10 @@ def aggregated_rules(cluster_role: Object, all_cluster_roles: Iterable[Object]) 
 
     Aggregation goes over as many levels as roles aggregate each other (view → edit → admin).
     """
+    if not cluster_role.get("aggregationRule"):
+        return cluster_role.get("rules") or []
     everywhere = list(all_cluster_roles)
-    rules: list[Any] = []
+    rules: dict[bytes, Any] = {}
     seen: set[str] = set()
     pending = [cluster_role]
     while pending:
@@ -155,7 +157,9 @@ def aggregated_rules(cluster_role: Object, all_cluster_roles: Iterable[Object]) 
         seen.add(_meta(role, "name"))
         aggregation = role.get("aggregationRule")
         if not aggregation:
-            rules.extend(rule for rule in role.get("rules") or () if rule not in rules)
+            # By their text: a role may have tens of thousands, too many to compare each with each.
+            for rule in role.get("rules") or ():
+                rules.setdefault(_text(rule), rule)
             continue
         for selector in aggregation.get("clusterRoleSelectors") or ():
             try:
@@ -163,7 +167,11 @@ def aggregated_rules(cluster_role: Object, all_cluster_roles: Iterable[Object]) 
             except ApiError:
                 continue  # one malformed role must not lock everybody else out
             pending.extend(other for other in everywhere if parsed.matches(metadata_of(other).get("labels")))
-    return rules
+    return list(rules.values())
+
+
+def _text(rule: Any) -> bytes:
+    return msgspec.json.encode(rule, order="deterministic")
 
 
 def _rule_allows(rule: Mapping[str, Any], attributes: Attributes) -> bool:

@@ -6,6 +6,7 @@ Source: the LimitRanger, ServiceAccount, Priority and DefaultTolerationSeconds a
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from trainshed.cluster.apiserver.admission import limits, priority
 from trainshed.cluster.apiserver.core import Call, Core
@@ -37,7 +38,7 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
         wants_token = bool(spec.get(_AUTOMOUNT, account.get(_AUTOMOUNT, True)))
     said = spec.get(_AUTOMOUNT)
     spec[_AUTOMOUNT] = wants_token
-    out = admit_pod(obj, token_volume_suffix=core.name_suffix())
+    out = await call.request.apart(partial(admit_pod, obj, token_volume_suffix=core.name_suffix()))
     if said is None:
         del out["spec"][_AUTOMOUNT]
     return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from trainshed.cluster.apiserver import writing
 from trainshed.cluster.apiserver.body import conformed, decoded, read_object, typed
 from trainshed.cluster.apiserver.core import Call, Core
@@ -87,7 +89,7 @@ async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
     data = await call.request.body()
     if content_type == APPLY:
         return await _apply(core, call, data, options, subresource)
-    change = Patch(content_type, data)
+    change = await call.request.apart(partial(Patch, content_type, data))
     name = call.route.name
 
     def patched(old: Object) -> Object:
@@ -142,7 +144,9 @@ async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, sub
     """Server-side apply: merge into the object, or create it."""
     kind, name = call.kind, call.route.name
     raw, duplicates = await decoded(call.request, data, "application/yaml", kind.resource.kind)
-    applied = conformed(call, _applied(call, raw), options.unknown_fields, duplicates)
+    applied = await call.request.apart(
+        partial(conformed, call, _applied(call, raw), options.unknown_fields, duplicates)
+    )
     check_name(call, applied, name)
     metadata = {**applied["metadata"], "name": name}
     if kind.resource.namespaced:
@@ -170,7 +174,7 @@ async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, sub
         if subresource:
             raise kind.missing(name)
         try:
-            return await _apply_new(core, call, merged(None), options)
+            return await _apply_new(core, call, await call.request.apart(partial(merged, None)), options)
         except KeyExists:
             continue
     raise ApiError(409, "Conflict", f"apply of {kind.resource.group_resource} {name!r} lost every race")

@@ -18,6 +18,9 @@ from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of
 from trainshed.kube.schema.metadata import annotations_causes, labels_causes
 
+MAX_CONTAINERS = 1_000
+"""Containers of a kind, and volumes, of a pod. Upstream has no such bound; no kubelet has room for as many."""
+
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _SUBDOMAINS = ("nodeName", "serviceAccountName", "schedulerName", "priorityClassName")
@@ -38,6 +41,10 @@ def template_causes(template: Object, path: str) -> Iterator[Cause]:
 def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
     """Yield what is wrong with a defaulted pod spec at `path`."""
     get = spec.get
+    found = list(_too_many(spec, path))
+    if found:  # what else is wrong with so many is nobody's question
+        yield from found
+        return
     volumes = get("volumes") or []
     if volumes:
         yield from volume_causes(volumes, f"{path}.volumes")
@@ -74,6 +81,13 @@ def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
     if get("securityContext"):
         yield from security_causes(spec["securityContext"], f"{path}.securityContext")
     yield from scheduling_causes(spec, path)
+
+
+def _too_many(spec: Object, path: str) -> Iterator[Cause]:
+    for field in ("initContainers", "containers", "ephemeralContainers", "volumes"):
+        count = len(spec.get(field) or ())
+        if count > MAX_CONTAINERS:
+            yield causes.too_many(f"{path}.{field}", count, MAX_CONTAINERS)
 
 
 def _ip(address: Any, path: str) -> Iterator[Cause]:
