@@ -13,6 +13,9 @@ from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.backend import LogRequest
 from trainshed.cluster.images.directories import Image, ImageRegistry
 from trainshed.cluster.node.machine import NodeOptions
+from trainshed.cluster.node.pod import worker
+from trainshed.cluster.node.pod.decide import decide
+from trainshed.cluster.node.pod.lifecycle import StartContainer
 from trainshed.cluster.sandbox.model import StartError
 from trainshed.kube.meta.errors import ApiError
 
@@ -68,6 +71,27 @@ async def test_an_old_end_that_is_told_again_does_not_touch_the_attempt_that_run
         await world.api.apply_pod(make_pod(metadata={"name": "later", "uid": "u2"}))
         await world.until_phase("later", "Running")
         assert ready()
+
+
+async def test_a_sandbox_that_ends_between_a_decision_and_the_start_is_made_again(world, monkeypatch, caplog):
+    lost = []
+
+    def decided(observed):
+        plan = decide(observed)
+        if not lost and any(isinstance(action, StartContainer) for action in plan.actions):
+            dead = msgspec.structs.replace(world.runtime.sandboxes["u1"], alive=False)
+            lost.append(dead)
+            world.runtime.sandboxes["u1"] = dead
+            asyncio.get_running_loop().call_soon(node.compare, {"u1"}, {"u1": dead})
+        return plan
+
+    monkeypatch.setattr(worker, "decide", decided)
+    async with world.node() as node:
+        await world.api.apply_pod(make_pod())
+        status = await world.until_phase("web", "Running")
+    assert len(lost) == 1 and status["podIP"] == "10.88.0.11", "the address of the second sandbox"
+    assert status["containerStatuses"][0]["restartCount"] == 0
+    assert "pod worker failed" not in caplog.text
 
 
 async def test_deletion_sends_term_then_kill_and_leaves_nothing(world):
