@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.api_world import World, open_world
-from tests.cluster.sandboxes import Sandboxes, processes
+from tests.cluster.sandboxes import Sandboxes
+from tests.processes import processes_with
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
 
 
@@ -35,7 +36,7 @@ async def boxes(tmp_path: Path) -> AsyncIterator[Sandboxes]:
         yield sandboxes
     finally:
         await sandboxes.close()
-    assert processes(str(home)) == []
+    assert processes_with(str(home)) == []
     assert str(home) not in Path("/proc/self/mountinfo").read_text()
 
 

@@ -119,25 +119,3 @@ def log_text(path: Path) -> str:
             _, _, tag, rest = line.split(" ", 3)
             text += rest + ("\n" if tag == "F" else "")
     return text
-
-
-def processes(word: str) -> list[int]:
-    """Return the processes whose command line holds `word`."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if word.encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process lives; a zombie that nobody has reaped does not."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"

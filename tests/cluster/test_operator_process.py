@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.cluster.test_transports import make_certificate
 from tests.fakes.api import FakeApi
 from tests.fakes.training import conditions, make_job
+from tests.processes import resident_bytes
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
@@ -171,9 +172,8 @@ async def test_the_process_from_start_to_stop(tmp_path: Path) -> None:
             assert counter in text
             host = f"127.0.0.1:{port}"
             assert f'rest_client_requests_total{{code="201",host="{host}",method="POST"}}' in text
-            status = Path(f"/proc/{process.pid}/status").read_text()
-            resident = int(status.split("VmRSS:")[1].split()[0])
-            assert resident < 64 * 1024, f"{resident} KiB: what has been imported?"
+            resident = resident_bytes(process.pid)
+            assert resident < 64 * 2**20, f"{resident} bytes: what has been imported?"
             process.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
         assert process.stderr is not None

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.ordinary_user import python_for_everybody, run_as
-from tests.cluster.sandboxes import PATH, Sandboxes, is_running, log_text, until, within
+from tests.cluster.sandboxes import PATH, Sandboxes, log_text, until, within
+from tests.processes import is_running, resident_bytes
 from trainshed.cluster.sandbox import logfile
 from trainshed.cluster.sandbox.api import (
     DnsRecords,
@@ -598,9 +599,7 @@ async def test_cost_of_a_shim(boxes: Sandboxes) -> None:
         state = await boxes.pod(f"cost-{number}")
         times.append(time.perf_counter() - begin)
     assert min(times) < 0.100
-    status = Path(f"/proc/{state.pid}/status").read_text()
-    resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
-    assert resident <= 12 * 1024
+    assert resident_bytes(state.pid) <= 12 * 2**20
 
 
 async def test_nobody_else_on_the_machine_reads_a_pod(boxes: Sandboxes) -> None:

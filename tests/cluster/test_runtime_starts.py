@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from tests.cluster.ordinary_user import run_tests_as
-from tests.cluster.sandboxes import Sandboxes, processes, until, within
+from tests.cluster.sandboxes import Sandboxes, until, within
+from tests.processes import processes_with
 from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, SandboxSpec
 from trainshed.cluster.sandbox.client.connection import connected
@@ -44,7 +45,7 @@ def daemon_of(box: Sandboxes) -> int:
 
 
 def shims(box: Sandboxes) -> list[int]:
-    names = {pid: Path(f"/proc/{pid}/comm").read_text() for pid in processes(str(box.home / "run"))}
+    names = {pid: Path(f"/proc/{pid}/comm").read_text() for pid in processes_with(str(box.home / "run"))}
     return [pid for pid, name in names.items() if name.startswith("trainshed-shim")]
 
 
@@ -123,7 +124,7 @@ async def test_what_sandboxd_was_asked_for_ends_before_it(box: Sandboxes) -> Non
     async with connected(str(box.home / "run" / "sandboxd.sock")) as connection:
         await connection.send({"op": "remove_tree", "path": str(tree)})
     await box.runtime.stop_all()
-    assert processes(str(box.home / "run")) == []
+    assert processes_with(str(box.home / "run")) == []
     assert not tree.exists()
 
 

@@ -23,6 +23,7 @@ from typing import IO, Any
 import pytest
 
 from tests.e2e.conftest import KUBECTLS, MISSING, Api, Result
+from tests.processes import is_running, processes_with
 from trainshed.testing import until
 from trainshed.testing.homes import namespace_for, temporary_home
 from trainshed.testing.waiting import WAIT_SECONDS
@@ -168,7 +169,7 @@ class Cluster:
     def is_up(self) -> bool:
         """Return whether its control plane lives; quicker than `trainshed status`."""
         try:
-            return _alive(json.loads((self.home / "controlplane.json").read_bytes())["pid"])
+            return is_running(json.loads((self.home / "controlplane.json").read_bytes())["pid"])
         except FileNotFoundError:
             return False
 
@@ -198,7 +199,7 @@ class Cluster:
         """`kill -9` it, and wait until it is gone."""
         pid = self.facts["pid"]
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not _alive(pid), f"process {pid} ended")
+        until(lambda: not is_running(pid), f"process {pid} ended")
 
     def up(self) -> Result:
         done = self.trainshed("up")
@@ -251,19 +252,6 @@ def as_list(*objects: dict[str, Any]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
 
 
-def processes_with(word: str) -> list[int]:
-    """Return the processes, this one left out, that have `word` in their command line."""
-    found = []
-    for directory in Path("/proc").iterdir():
-        if directory.name.isdigit() and int(directory.name) != os.getpid():
-            try:
-                if word.encode() in (directory / "cmdline").read_bytes():
-                    found.append(int(directory.name))
-            except OSError:
-                continue
-    return sorted(found)
-
-
 def read_line(process: subprocess.Popen[str], seconds: float = WAIT_SECONDS) -> str:
     """Return the next line of its output; fail when there is none within the time, or it has ended."""
     line = _killed_after(seconds, process, lambda stdout: stdout.readline())
@@ -286,13 +274,6 @@ def _killed_after(seconds: float, process: subprocess.Popen[str], read: Callable
         return read(process.stdout)
     finally:
         timer.cancel()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.cluster_fixture import Cluster, as_list, processes_with, read_line, read_rest, until
+from tests.e2e.cluster_fixture import Cluster, as_list, read_line, read_rest, until
 from tests.e2e.jobs import COUNT_UNTIL_TOLD, UNTIL_TOLD, job, replica
+from tests.processes import processes_with, resident_bytes
 
 
 def manifest(cluster: Cluster, *objects: dict[str, object]) -> str:
@@ -111,8 +112,7 @@ def test_status_tells_the_truth(cluster: Cluster, shared_folder: Path) -> None:
     assert roles.pop("shim") >= shims
     assert roles == daemons
     for process in facts["processes"]:
-        status = Path(f"/proc/{process['pid']}/status").read_text()
-        resident = int(status.split("VmRSS:")[1].split()[0]) * 1024
+        resident = resident_bytes(process["pid"])
         assert abs(process["rss_bytes"] - resident) < max(0.2 * resident, 2**21), process
     text = cluster.trainshed("status").ok()
     for word in (facts["server"], str(cluster.home), "operator", "memory"):

@@ -14,8 +14,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster_fixture import Cluster, processes_with, read_line, read_rest, until
+from tests.e2e.cluster_fixture import Cluster, read_line, read_rest, until
 from tests.e2e.jobs import COUNT_UNTIL_TOLD, UNTIL_TOLD, job, replica
+from tests.processes import parent_of, processes_with
 
 PODS = ("train-master-0", "train-worker-0")
 
@@ -51,14 +52,6 @@ def programs_with(word: str) -> list[int]:
     """Return the processes with `word` in their command line, but no child that has yet to execute its own."""
     found = processes_with(word)
     return [pid for pid in found if parent_of(pid) not in (None, *found)]
-
-
-def parent_of(pid: int) -> int | None:
-    """Return the parent of a process, None when it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return None
 
 
 def uids_of(cluster: Cluster) -> dict[str, str]:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster_fixture import Cluster, processes_with, until
+from tests.e2e.cluster_fixture import Cluster, until
 from tests.e2e.jobs import pod
+from tests.processes import processes_with
 
 # Changes by itself: the database, logs, and the node's bookkeeping of addresses.
 VOLATILE = ("store.db", "log/", "run/dns.json")

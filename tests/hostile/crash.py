@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.processes import parent_of
 from trainshed.client.client import Client
 from trainshed.client.config import connect, load_kubeconfig
 from trainshed.client.transport import TransportError
@@ -524,12 +525,12 @@ class Attack:
 
 def _parent(pid: int) -> int:
     """Return the parent of a process; -pid when it is nobody's that could be another's, too."""
+    parent = parent_of(pid)
     try:
-        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        shim = Path(f"/proc/{parent}/comm").read_text().startswith("trainshed-shim")
-    except (OSError, ValueError):
+        shim = parent and Path(f"/proc/{parent}/comm").read_text().startswith("trainshed-shim")
+    except OSError:
         return -pid
-    return parent if shim else -pid
+    return parent if parent and shim else -pid
 
 
 async def _reached(watcher: Watcher, revision: int) -> bool:

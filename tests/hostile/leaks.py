@@ -16,8 +16,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.e2e.cluster_fixture import Cluster, processes_with
+from tests.e2e.cluster_fixture import Cluster
 from tests.e2e.jobs import pod
+from tests.processes import processes_with
 from trainshed.testing import until
 
 BATCH = 10

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster_fixture import Cluster, processes_with, until
+from tests.e2e.cluster_fixture import Cluster, until
 from tests.e2e.jobs import pod
+from tests.processes import processes_with
 
 QUICK_SECONDS = 5.0
 LOG_BYTES = 5 * (10 << 20) + (1 << 20)
