@@ -308,6 +308,8 @@ BINDING = {"roleRef": {"kind": "Role", "name": "x"}}
             "spec.resources.requests.storage: Forbidden: field can not be less than previous value",
         ),
         (r.PERSISTENTVOLUMES, PV, "spec/claimRef", {"name": "c", "namespace": "ns"}, None),
+        (r.PERSISTENTVOLUMES, PV, "spec/claimRef", {"name": "c"}, "spec.claimRef.namespace: Required value"),
+        (r.PERSISTENTVOLUMES, PV, "spec/claimRef", {"namespace": "ns"}, "spec.claimRef.name: Required value"),
         (r.PERSISTENTVOLUMES, PV, "spec/hostPath/path", "/y", "spec.persistentvolumesource: Forbidden: "),
         (
             r.CONFIGMAPS,
@@ -370,3 +372,13 @@ def test_a_job_gets_its_identity():
 def test_status_writes_are_not_held_to_the_rules_of_the_spec():
     job = make(r.JOBS)
     assert texts(r.JOBS, job, job, subresource="status") == []
+
+
+@pytest.mark.parametrize("resource", [r.NODES, r.PODS, r.JOBS])
+@pytest.mark.parametrize("condition", [{}, {"type": ""}, {"status": "True"}])
+def test_conditions_have_a_type(resource, condition):
+    """The scheduler and the controllers look conditions up by it."""
+    held = make(resource)
+    wanted = {**held, "status": {"conditions": [{"type": "Ready", "status": "True"}, condition]}}
+    found = texts(resource, wanted, held, subresource="status")
+    assert found == ["status.conditions[1].type: Required value"]

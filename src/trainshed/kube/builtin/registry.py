@@ -55,10 +55,10 @@ from trainshed.kube.builtin.policy import poddisruptionbudget
 from trainshed.kube.builtin.rbac import clusterrole, clusterrolebinding, role, rolebinding
 from trainshed.kube.builtin.scheduling import priorityclass
 from trainshed.kube.builtin.storage import csidriver, csinode, storageclass
-from trainshed.kube.meta import fieldselectors
+from trainshed.kube.meta import causes, fieldselectors
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import Getter
-from trainshed.kube.meta.objects import Object, copy_tree
+from trainshed.kube.meta.objects import Object, copy_tree, status_of
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.metadata import validate_metadata
@@ -162,6 +162,9 @@ def validate_object(
     out = validate_metadata(resource, obj, old, kind.name_rule)
     if kind.check is not None:
         out += kind.check(obj, old, subresource)
+    for index, condition in enumerate(status_of(obj).get("conditions") or ()):
+        if not condition.get("type"):  # what every reader of conditions looks for first
+            out.append(causes.required(f"status.conditions[{index}].type"))
     return out
 
 

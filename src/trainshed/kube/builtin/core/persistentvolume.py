@@ -75,6 +75,9 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         if key == "local" and not spec[key].get("path"):
             yield causes.required("spec.local.path")
         yield from source_causes(key, spec[key], f"spec.{key}")
+    for field in ("name", "namespace") if spec.get("claimRef") is not None else ():
+        if not spec["claimRef"].get(field):
+            yield causes.required(f"spec.claimRef.{field}")
     required = section(spec, "nodeAffinity").get("required")
     if required is not None:
         yield from node_selector_causes(required, "spec.nodeAffinity.required.nodeSelectorTerms")
