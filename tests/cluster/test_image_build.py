@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.ordinary_user import python_for_everybody, run_as
-from tests.cluster.sandboxes import processes, until
+from tests.cluster.sandboxes import until
 from tests.fakes.images import Archive, put, tiny_root
+from tests.processes import processes_with
 from trainshed.cluster.images import oci
 from trainshed.cluster.images.building.base import Bases
 from trainshed.cluster.images.building.builder import Builder, Parts
@@ -132,7 +133,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     site = Site(tmp_path / "state")
     yield site
     assert not list((site.home / "builds").glob("*")), "a build leaves nothing"
-    assert processes(str(site.home)) == []
+    assert processes_with(str(site.home)) == []
     assert str(site.home) not in Path("/proc/self/mountinfo").read_text()
 
 
@@ -441,7 +442,7 @@ async def test_what_a_killed_build_leaves_is_cleared_by_the_next(tmp_path: Path)
     try:
 
         async def runs() -> bool:
-            return bool(processes("sleep\x0098765"))
+            return bool(processes_with("sleep\x0098765"))
 
         await until("the command to run", runs)
     finally:
@@ -451,4 +452,4 @@ async def test_what_a_killed_build_leaves_is_cleared_by_the_next(tmp_path: Path)
     (home / "context").rmdir()
     site = Site(home)
     await site.build("FROM scratch\nWORKDIR /x\n")
-    assert not list((home / "builds").iterdir()) and processes(str(home)) == []
+    assert not list((home / "builds").iterdir()) and processes_with(str(home)) == []
