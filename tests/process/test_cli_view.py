@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import time
+from contextlib import suppress
 
 import pytest
 from rich.console import Console
@@ -62,19 +63,37 @@ async def test_a_terminal_that_stands_still_gets_the_last_lines_and_the_command_
     assert shown + sum(int(line.split("» ")[1].split()[0]) for line in left_out) == total
 
 
-async def test_leaving_does_not_wait_for_a_reader_that_stands_still() -> None:
+@pytest.mark.parametrize("terminal", [False, True])
+async def test_once_it_is_left_nothing_more_is_written(terminal: bool) -> None:
+    """A reader that stands still finds what was on its way, whole lines, and of a terminal the cursor."""
     reader, writer = os.pipe()
     stream = os.fdopen(writer, "w")
-    view = PlainView(Console(file=stream), Console(file=io.StringIO()))
+    console = Console(file=stream, force_terminal=terminal, no_color=True, width=80, legacy_windows=False)
+    view = LiveView(console) if terminal else PlainView(console, Console(file=io.StringIO()))
     with view:
-        reading = asyncio.create_task(view.lines("worker-0", ["x" * 100] * 50_000))
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(reading, 0.2)
-        view.detached, left = True, time.monotonic()
-    assert time.monotonic() - left < 0.5
-    os.close(reader)
-    view._output.close(10)
+        view.update(snapshot())
+        for _ in range(50):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(view.lines("worker-0", ["x" * 99] * 1_000), 0.01)
+        view.leave()
+    shown = asyncio.create_task(asyncio.to_thread(_read_all, reader))
+    await asyncio.to_thread(view._output.close)
     stream.close()
+    text = await asyncio.wait_for(shown, 20)
+    assert 0 < text.count("x\n") * 100 < 200_000  # what the pipe holds, and a piece
+    assert text.endswith("x\n" if not terminal else "\x1b[?25h")
+
+
+async def test_an_interrupted_view_writes_nothing_more() -> None:
+    reader, writer = os.pipe()
+    stream = os.fdopen(writer, "w")
+    with suppress(KeyboardInterrupt), PlainView(Console(file=stream), None) as view:
+        view._output.put("a line\n" * 1_000_000)
+        raise KeyboardInterrupt
+    shown = asyncio.create_task(asyncio.to_thread(_read_all, reader))
+    await asyncio.to_thread(view._output.close)
+    stream.close()
+    assert len(await asyncio.wait_for(shown, 20)) < 200_000
 
 
 def test_a_reader_that_leaves_ends_the_command() -> None:

@@ -290,3 +290,38 @@ def test_lines_stand_under_the_pod_that_printed_them_while_others_wait() -> None
     waiting["status"] = {"phase": "Pending"}
     view = follow_pods(make_job(), waiting, a_pod(1, "containerStatuses", "pytorch"), lines=["mine"])
     assert (view.under, view.seen) == (["worker-1"], ["mine"])
+
+
+def test_once_it_is_cancelled_no_more_of_a_long_log_is_read() -> None:
+    """However much has arrived: what is asked of the loop meanwhile, such as Ctrl-C, comes after a few lines."""
+
+    class Long(Api):
+        @asynccontextmanager
+        async def stream(self, request: Request) -> AsyncIterator[Any]:
+            if not request.path.endswith("/log"):
+                async with super().stream(request) as stream:
+                    yield stream
+                return
+            line = b"2026-01-01T00:00:00.000000000Z a line\n"
+            yield LogStream([line * 30_000] * 10, 0.0)
+
+    class Leaving(Recording):
+        following: asyncio.Task[Outcome]
+
+        async def lines(self, replica: str, lines: Sequence[str]) -> None:
+            if not self.seen:
+                asyncio.get_running_loop().call_soon(self.following.cancel)
+            await super().lines(replica, lines)
+
+    async def main() -> None:
+        api = Long()
+        job = await api.put(f"{JOBS}/job", **make_job())
+        view.following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
+        await asyncio.sleep(1)
+        await put_pod(api, job, None)
+        with pytest.raises(asyncio.CancelledError):
+            await view.following
+
+    view = Leaving()
+    run_virtual(main())
+    assert 0 < len(view.seen) < 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.markup import escape
 
@@ -27,8 +27,7 @@ async def follow_all(client: Client, target: Target, found: Sequence[Found]) -> 
     width = max(_width(job, name if len(found) > 1 else "") for job, name in zip(found, names))
     with LiveView(out, width) if out.is_terminal else PlainView(out, err, width) as view:
         parts: list[View] = [PartOf(view, name) for name in names] if len(found) > 1 else [view]
-        outcomes = await _outcomes(client, target, found, parts)
-        view.detached = outcomes is None
+        outcomes = await _outcomes(client, target, found, parts, view.leave)
     if outcomes is None:
         for job in found:
             note(
@@ -40,9 +39,9 @@ async def follow_all(client: Client, target: Target, found: Sequence[Found]) -> 
 
 
 async def _outcomes(
-    client: Client, target: Target, found: Sequence[Found], views: Sequence[View]
+    client: Client, target: Target, found: Sequence[Found], views: Sequence[View], leave: Callable[[], None]
 ) -> list[Outcome] | None:
-    """Return how the jobs ended, None when Ctrl-C came first."""
+    """Return how the jobs ended, None when Ctrl-C came first, of which `leave` is told at once."""
     followers = [
         asyncio.create_task(
             Follower(client, job.resource, job.obj, view, why_lost=lambda: why_lost(target)).run()
@@ -54,6 +53,7 @@ async def _outcomes(
     def interrupt() -> None:
         nonlocal interrupted
         interrupted = True
+        leave()
         for follower in followers:
             follower.cancel()
 

@@ -67,12 +67,15 @@ async def _follow(client: Client, job: Found, view: _OneReplica, tail: int | Non
     """Follow to the job's end, or Ctrl-C."""
     following = asyncio.create_task(Follower(client, job.resource, job.obj, view, tail=tail).run())
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, following.cancel)
+
+    def interrupt() -> None:
+        view.shown.leave()
+        following.cancel()
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
         await asyncio.wait([following])
-        if following.cancelled():
-            view.shown.detached = True
-        else:
+        if not following.cancelled():
             following.result()
     finally:
         loop.remove_signal_handler(signal.SIGINT)

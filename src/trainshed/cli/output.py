@@ -13,6 +13,8 @@ from typing import IO
 
 _AHEAD = 1 << 20
 """How many characters may wait to be written before `drain` waits."""
+_PIECE = 4096
+"""How many bytes are written at once: what has begun cannot be called back."""
 
 
 class Output:
@@ -27,6 +29,7 @@ class Output:
         self._changed = threading.Condition()
         self._error: OSError | None = None
         self._closed = False
+        self._discards = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drained: asyncio.Event | None = None
         # A daemon: a stream that nobody reads must not hold up the end of the process.
@@ -63,6 +66,15 @@ class Output:
         if self._error is not None:
             raise self._error
 
+    def discard(self) -> bool:
+        """Drop what is not written yet, but for the piece that is being written; return whether there was anything."""
+        with self._changed:
+            unwritten = self._waiting > 0
+            self._waiting -= sum(map(len, self._texts))
+            self._texts.clear()
+            self._discards += 1
+            return unwritten
+
     def close(self, seconds: float | None = None) -> None:
         """Write what is left, for at most so many seconds."""
         with self._changed:
@@ -77,25 +89,26 @@ class Output:
                     self._changed.wait()
                 if not self._texts:
                     return
-                text = "".join(self._texts)
+                text, discards = "".join(self._texts), self._discards
                 self._texts.clear()
             try:
-                self._write(text)
+                self._write(text, discards)
             except OSError as error:
                 self._error = error
             with self._changed:
                 self._waiting -= len(text)
             self._tell()
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, discards: int) -> None:
         if self._descriptor is None:
             self._stream.write(text)
             self._stream.flush()
             return
         # Past the stream's buffer, whose lock would be held at the end of the process.
-        left = memoryview(text.encode("utf-8", "replace"))
-        while left:
-            left = left[os.write(self._descriptor, left) :]
+        data, start = text.encode("utf-8", "replace"), 0
+        while start < len(data) and self._discards == discards:
+            whole_lines = data.rfind(b"\n", start, start + _PIECE) + 1
+            start += os.write(self._descriptor, data[start : whole_lines or start + _PIECE])
 
     def _tell(self) -> None:
         if self._loop is not None and self._drained is not None and not self._loop.is_closed():

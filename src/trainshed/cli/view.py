@@ -5,6 +5,7 @@ Of several jobs, each has a `PartOf` the same view, and its name stands before t
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -26,13 +27,14 @@ _MOST_PENDING = 20_000
 """How many log lines may wait for a slow terminal; of more, the last ones are shown."""
 _BUSY = 1 << 18
 """With so many characters still to be written the terminal gets nothing new."""
-_DETACH_SECONDS = 0.2
-"""How long a view that is left early goes on writing what it has."""
+_LEAVE_SECONDS = 0.2
+"""How long the last piece of a view that is left may take to be written."""
 _HIDE_CURSOR, _SHOW_CURSOR, _ERASE_BELOW = "\x1b[?25l", "\x1b[?25h", "\x1b[J"
+_PLAIN = "\x1b[0m"
 
 
 class _Shown:
-    """What both views have in common: an `Output`, written to its end unless the follow was `detached`.
+    """What both views have in common: an `Output`, written to its end unless the view is left or interrupted.
 
     Names of replicas take `width` characters at least, so that lines begin in one column.
     """
@@ -41,7 +43,19 @@ class _Shown:
         self._console = console
         self._output = Output(console.file)
         self._width = width
-        self.detached = False
+        self._left = False
+
+    def leave(self) -> None:
+        """Show nothing more, not even what waits to be written."""
+        if not self._left:
+            self._left = True
+            self._tidy(self._output.discard())
+
+    def _finish(self) -> None:
+        """Put what is kept."""
+
+    def _tidy(self, unwritten: bool) -> None:
+        """Put what a terminal needs after the last line, of which something may be `unwritten`."""
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +63,11 @@ class _Shown:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._output.close(_DETACH_SECONDS if self.detached else None)
+        if kind is not None and issubclass(kind, (KeyboardInterrupt, asyncio.CancelledError)):
+            self.leave()
+        if not self._left:
+            self._finish()
+        self._output.close(_LEAVE_SECONDS if self._left else None)
 
 
 class LiveView(_Shown):
@@ -75,14 +93,18 @@ class LiveView(_Shown):
             self._output.put(_HIDE_CURSOR)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _finish(self) -> None:
         self._output.put(self._erased() + self._scrolled() + (_SHOW_CURSOR if self._panel else ""))
-        super().__exit__(kind, error, trace)
+
+    def _tidy(self, unwritten: bool) -> None:
+        # Of a panel that is not written to its end, nobody knows how many rows there are.
+        erased = _PLAIN + _ERASE_BELOW if unwritten else self._erased()
+        self._output.put(erased + _SHOW_CURSOR if self._panel else "")
 
     async def lines(self, replica: str, lines: Sequence[str]) -> None:
         """Keep the lines for the next update."""
+        if self._left:
+            return
         self._frames.pop(replica, None)
         self._pending.append((replica, lines))
         self._pending_lines += len(lines)
@@ -108,7 +130,7 @@ class LiveView(_Shown):
         self._pending.append(("", [self._styled(Text(f"» {text}", "bold"))]))
 
     def _draw(self) -> None:
-        if self._output.waiting < _BUSY:
+        if not self._left and self._output.waiting < _BUSY:
             self._output.put(self._erased() + self._scrolled() + self._drawn())
 
     def _erased(self) -> str:
@@ -177,6 +199,8 @@ class PlainView(_Shown):
 
     async def lines(self, replica: str, lines: Sequence[str]) -> None:
         """Write the lines; wait while the reader is far behind."""
+        if self._left:
+            return
         if self._console.is_terminal:
             lines = list(harmless_lines(lines))
         prefix = f"[{replica}]".ljust(self._width + 2) + " " if self._prefixes else ""
@@ -191,7 +215,7 @@ class PlainView(_Shown):
 
     def event(self, text: str) -> None:
         """Say it on stderr."""
-        if self._err is not None:
+        if self._err is not None and not self._left:
             self._err.out(f"» {text}", highlight=False)
 
 
