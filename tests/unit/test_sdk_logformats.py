@@ -94,6 +94,19 @@ LINES: list[tuple[str, dict[str, float], dict[str, Any]]] = [
     ("Epochs:  30%|███       | 3/10 [00:10<?, 1.0s/it]", {}, {"done_epochs": 3, "epochs": 10}),
     (" 2%|▏  | 1.20k/60.0k [00:10<08:12, 120it/s]", {}, {"step": 1200, "steps": 60000, "seconds_left": 492}),
     ("Validation DataLoader 0: 100%|██████████| 4/4 [00:00<00:00, 99.0it/s]", {}, {}),
+    # Lightning's own bar, by Rich, where the last epoch stands for their number
+    (
+        "Epoch 0/1  ━━━━━━━━━━╸━━━━━ 45/63 0:00:01 • 0:00:12 61.10it/s v_num: 0.000 train_loss: 0.123",
+        {"loss": 0.123},
+        {"epoch": 0, "epochs": 2, "step": 45, "steps": 63, "scope": "epoch", "seconds_left": 12},
+    ),
+    (
+        "\x1b[37mEpoch 2\x1b[0m ━━━━━━━━━━━━━━━━ 1/63 0:00:00 • -:--:-- 0.00it/s",
+        {},
+        {"epoch": 2, "step": 1, "steps": 63, "scope": "epoch"},
+    ),
+    ("Validation ━━━━━━━━━━━━━━━━ 4/4 0:00:00 • 0:00:00 99.00it/s val_loss: 0.5", {"val_loss": 0.5}, {}),
+    ("                                                             -3.555 val_loss:", {}, {}),
     # Keras
     ("Epoch 3/10", {}, {"epoch": 3, "epochs": 10}),
     (KERAS, {"loss": 0.1963, "mae": 0.3}, {"step": 4, "steps": 4, "scope": "epoch"}),
@@ -123,6 +136,7 @@ LINES: list[tuple[str, dict[str, float], dict[str, Any]]] = [
     ('{"loss": NaN, "level": "info"}', {"loss": NAN}, {}),
     # pairs
     ("loss=nan", {"loss": NAN}, {}),
+    ("train-loss: NaN", {"loss": NAN}, {}),
     ("Loss: -Infinity", {"loss": -math.inf}, {}),
     ("epoch=3 train/loss=0.25", {"loss": 0.25}, {"epoch": 3}),
     ("accuracy=0.8752", {"accuracy": 0.8752}, {}),

@@ -1,7 +1,7 @@
 """What one log line says of a training run: metrics, epoch, step. Pure: a line in, a reading out.
 
 Tried in this order: MLPerf's `:::MLLOG` records, JSON objects, Python dicts (the Trainer of transformers 4 and 5), bars
-of tqdm, and then pairs such as `loss: 0.5` or `epoch=3`, with the counters of PyTorch's examples, Keras, Megatron and
+of tqdm and Rich, and then pairs such as `loss: 0.5` or `epoch=3`, with the counters of PyTorch's examples, Keras, Megatron and
 XGBoost. Metrics have one name each: `loss`, `accuracy` (a share, 0 to 1), with `val_` before it when it is of data that
 is not trained on.
 """
@@ -46,6 +46,9 @@ _ITEM = re.compile(rf"""['"]([^'"]{{1,80}})['"]\s*:\s*(['"]?)({_NUMBER})\2""")
 _TQDM = re.compile(
     r"(?P<what>[^|\r]{0,80}?):?\s*\d+%\|[^|]*\|\s*(?P<step>[\d.]{1,15})(?P<unit>[kMGT]?)/(?P<steps>[\d.]{1,15})(?P<units>[kMGT]?)\s*"
     r"\[[\d:]{1,20}<(?P<left>[\d:?]{1,20}),?(?P<rest>[^\]]*)"
+)
+_RICH = re.compile(
+    r"[━╸╺ ]\s(?P<step>\d{1,15})/(?P<steps>\d{1,15})\s\d{1,9}:\d\d:\d\d\s•\s(?P<left>[\d:-]{1,20})(?P<rest>.*)"
 )
 _EPOCH = re.compile(
     r"\bepochs?\b['\"]?\s*[:=#]?\s*['\"]?\[?\s*(?P<epoch>\d+(?:\.\d+)?)(?:\s*(?:/|of)\s*(?P<epochs>\d+))?\]?",
@@ -143,6 +146,8 @@ def read(line: str) -> Reading | None:
         return _of_record(text)
     if "%|" in line and (bar := _TQDM.search(line)) is not None:
         return _of_bar(bar)
+    if "•" in line and (bar := _RICH.search(line)) is not None:
+        return _of_rich_bar(bar)
     return _of_text(line, low)
 
 
@@ -231,6 +236,20 @@ def _of_bar(bar: re.Match[str]) -> Reading | None:
     where = _epoch_of(what)
     where.update(
         step=step, steps=steps, scope="epoch" if "epoch" in where else "", seconds_left=_seconds(bar["left"])
+    )
+    return _reading(metrics, where, bare=bare)
+
+
+def _of_rich_bar(bar: re.Match[str]) -> Reading | None:
+    what = bar.string[: bar.start()]
+    metrics, bare = _metrics(bar["rest"], what)
+    where = _epoch_of(what)
+    if not where:
+        return _reading(metrics, {}, bare=bare)  # of validation, or of anything else
+    if where.get("epochs") is not None:
+        where["epochs"] += 1  # Lightning's RichProgressBar names the last one: `Epoch 0/{max_epochs - 1}`
+    where.update(
+        step=float(bar["step"]), steps=float(bar["steps"]), scope="epoch", seconds_left=_seconds(bar["left"])
     )
     return _reading(metrics, where, bare=bare)
 
