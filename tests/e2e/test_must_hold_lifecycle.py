@@ -186,7 +186,8 @@ def test_run_of_a_job_that_is_deleted_meanwhile(cluster: Cluster, shared_folder:
     with cluster.started("run", manifest(cluster, train), "-n", cluster.namespace) as running:
         while "line 1" not in read_line(running):
             pass
-        cluster.trainshed("delete", "train", "-n", cluster.namespace).ok()
+        deleted = cluster.trainshed("delete", "train", "-n", cluster.namespace)
+        assert deleted.rc == 0 and "train is still running: ending its pods" in deleted.err, deleted
         shown = read_rest(running)
     assert running.returncode == 1, shown
     assert "train was deleted" in shown

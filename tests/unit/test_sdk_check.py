@@ -82,6 +82,13 @@ def test_a_stopped_cluster_is_known_by_the_gang_scheduler_that_it_was_started_wi
     assert len(warnings) == bool(said) and all(said in line for line in warnings)
 
 
+def test_a_refused_job_is_named_once(checked: Any) -> None:
+    head = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: half}\n"
+    done = checked(head + "spec: {pytorchReplicaSpecs: {Worker: }}", "--offline")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("✗ PyTorchJob half: spec.pytorchReplicaSpecs[Worker]: Required value\n")
+
+
 def test_a_job_that_is_in_order(checked: Any) -> None:
     done = checked(JOB, "--offline")
     assert (done.exit_code, done.stderr) == (0, "")

@@ -178,6 +178,9 @@ def delete(
     async def main() -> None:
         async with connected(Target(kubeconfig, context, namespace)) as client:
             job = await jobs.find(client, name)
+            if not jobstate.is_finished(job.obj) and await jobs.pods_of(client, job.obj):
+                most = jobstate.grace_seconds(job.obj)
+                note(f"{escape(job.name)} is still running: ending its pods, which have {most} s for it")
             await jobs.delete(client, job, wait=True)
             note(f"{escape(job.name)} deleted")
 

@@ -121,6 +121,9 @@ def _refused(obj: Object, error: ApiError | UserError, world: World) -> Verdict:
     namespace = namespace_of(obj) or world.namespace
     if isinstance(error, ApiError) and error.code == 404 and world.is_missing("Namespace", "", namespace):
         refusal = msgspec.structs.replace(refusal, hint=f"kubectl create namespace {namespace}")
+    # Of the jobs of a file the verdict names each already.
+    message = refusal.message.removeprefix(f"{obj['kind']} {name_of(obj)}: ")
+    refusal = msgspec.structs.replace(refusal, message=message)
     return Verdict(obj["kind"], name_of(obj), refusal, _causes(obj, error), namespace=namespace_of(obj))
 
 

@@ -29,7 +29,7 @@ from trainshed.sdk.apply import spoken
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.logs import Source
 from trainshed.sdk.progress import Progress, advance
-from trainshed.sdk.run import delete_job, is_going, wait_gone
+from trainshed.sdk.run import delete_job, gone_seconds, is_going, wait_gone
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -191,7 +191,7 @@ async def delete(client: Client, job: Found, *, wait: bool) -> None:
     name, namespace = name_of(job.obj), namespace_of(job.obj)
     await delete_job(client, job.resource, job.obj)
     if wait:
-        await wait_gone(client, job.resource, name, namespace)
+        await wait_gone(client, job.resource, name, namespace, gone_seconds(job.obj))
 
 
 async def pods_of(client: Client, job: Object) -> list[Object]:

@@ -23,7 +23,7 @@ from trainshed.sdk.apply import Applied, Placed, apply_one, try_all
 from trainshed.sdk.errors import UserError
 
 GONE_SECONDS = 60.0
-"""How long a deleted object may take to go."""
+"""How long a deleted object may take to go, beside the grace of its pods."""
 
 
 class RunPlan(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ async def carry_out(
         except ApiError as error:
             if error.code != 404:  # one that was going may be gone
                 raise
-        await wait_gone(client, placed.resource, name, namespace)
+        await wait_gone(client, placed.resource, name, namespace, gone_seconds(placed.before))
     return [
         await apply_one(client, msgspec.structs.replace(placed, before=None) if placed in over else placed)
         for placed in plan.placed
@@ -97,6 +97,11 @@ async def delete_job(client: Client, resource: Resource, job: Object) -> None:
     )
     if jobstate.is_finished(job):
         await end_leftovers(client, job)
+
+
+def gone_seconds(job: Object) -> float:
+    """Return how long a job may take to go once it is deleted."""
+    return GONE_SECONDS + jobstate.grace_seconds(job)
 
 
 async def wait_gone(

@@ -20,6 +20,8 @@ from trainshed.sdk.errors import UserError
 from trainshed.sdk.progress import epochs_of
 
 DEFAULT_SCHEDULER = "default-scheduler"
+DEFAULT_GRACE_SECONDS = 30
+"""A pod's terminationGracePeriodSeconds where it says none (core/v1)."""
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -116,6 +118,12 @@ def init_containers(job: Object) -> frozenset[str]:
         for template in _templates(job)
         for container in objects(section(template, "spec"), "initContainers")
     )
+
+
+def grace_seconds(job: Object) -> int:
+    """Return how long the job's pods may take to end once they are told to, the longest of them."""
+    asked = [section(template, "spec").get("terminationGracePeriodSeconds") for template in _templates(job)]
+    return max((seconds for seconds in asked if isinstance(seconds, int)), default=DEFAULT_GRACE_SECONDS)
 
 
 def _templates(job: Object) -> list[Object]:
