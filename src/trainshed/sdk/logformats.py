@@ -2,8 +2,8 @@
 
 Tried in this order: MLPerf's `:::MLLOG` records, JSON objects, Python dicts (the Trainer of transformers 4 and 5), bars
 of tqdm and Rich, and then pairs such as `loss: 0.5` or `epoch=3`, with the counters of PyTorch's examples, Keras,
-Megatron and XGBoost. Metrics have one name each: `loss`, `accuracy` (a share, 0 to 1), with `val_` before it when it is of data that
-is not trained on.
+Megatron and XGBoost. Metrics have one name each: `loss`, `accuracy` (a share, 0 to 1), with `val_` before it when it is
+of data that is not trained on.
 """
 
 from __future__ import annotations
