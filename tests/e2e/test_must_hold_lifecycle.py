@@ -187,7 +187,7 @@ def test_run_of_a_job_that_is_deleted_meanwhile(cluster: Cluster, shared_folder:
         while "line 1" not in read_line(running):
             pass
         deleted = cluster.trainshed("delete", "train", "-n", cluster.namespace)
-        assert deleted.rc == 0 and "train is still running: ending its pods" in deleted.err, deleted
+        assert deleted.rc == 0 and "train: ending its pods" in deleted.err, deleted
         shown = read_rest(running)
     assert running.returncode == 1, shown
     assert "train was deleted" in shown

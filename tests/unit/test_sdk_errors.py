@@ -12,7 +12,7 @@ from trainshed.client.transport import TransportError
 from trainshed.cluster.control.launcher import StartFailed
 from trainshed.cluster.images.directories import ImageProblem
 from trainshed.cluster.paths import StateError
-from trainshed.kube.meta.errors import not_found
+from trainshed.kube.meta.errors import bad_request, not_found
 from trainshed.sdk.errors import REFUSED, UNAVAILABLE, Explanation, JobFailed, UserError, explain
 from trainshed.sdk.summary import Failure
 
@@ -26,6 +26,17 @@ FAILURE = Failure("3 replicas failed", "worker-1", "train-worker-1", "Error", 7,
         (StateError("not yours", "take another"), Explanation("not yours", "take another")),
         (StartFailed("no port", "take another"), Explanation("no port", "take another", UNAVAILABLE)),
         (not_found("pods", "", "x"), Explanation('pods "x" not found')),
+        (
+            not_found("namespaces", "", "x"),
+            Explanation('namespaces "x" not found', "kubectl create namespace x"),
+        ),
+        (
+            bad_request('strict decoding error: unknown field "spec.x"'),
+            Explanation(
+                'strict decoding error: unknown field "spec.x"',
+                "trainshed check says which field may be meant",
+            ),
+        ),
         (
             TransportError("refused"),
             Explanation("the API server does not answer: refused", "trainshed up starts the local cluster"),

@@ -124,7 +124,8 @@ def print_verdict(verdict: Verdict) -> None:
 def _print_refusal(name: str, verdict: Verdict) -> None:
     assert verdict.refusal is not None
     if len(verdict.causes) < 2 and not any("did you mean" in cause for cause in verdict.causes):
-        err.print(f"[red]✗[/] {name}: {escape(verdict.refusal.message)}")
+        said = verdict.causes[0] if verdict.causes else verdict.refusal.message
+        err.print(f"[red]✗[/] {name}: {escape(said)}")
     else:
         err.print(f"[red]✗[/] {name}: refused")
         for cause in verdict.causes:

@@ -180,7 +180,7 @@ def delete(
             job = await jobs.find(client, name)
             if not jobstate.is_finished(job.obj) and await jobs.pods_of(client, job.obj):
                 most = jobstate.grace_seconds(job.obj)
-                note(f"{escape(job.name)} is still running: ending its pods, which have {most} s for it")
+                note(f"{escape(job.name)}: ending its pods, which may take {most} s")
             await jobs.delete(client, job, wait=True)
             note(f"{escape(job.name)} deleted")
 

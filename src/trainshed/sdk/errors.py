@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
+    from trainshed.kube.meta.errors import ApiError
     from trainshed.sdk.summary import Failure
 
 REFUSED = 1
@@ -125,7 +126,7 @@ def _explanations() -> list[tuple[_Kinds, Callable[[Any], Explanation | None]]]:
         (UserError, lambda e: Explanation(str(e), e.hint, e.exit_code)),
         (StateError, lambda e: Explanation(e.message, e.hint)),
         (StartFailed, lambda e: Explanation(str(e), e.hint, UNAVAILABLE)),
-        (ApiError, lambda e: Explanation(e.message or e.reason, _OF_THE_SERVER.get(e.reason, ""))),
+        (ApiError, lambda e: Explanation(e.message or e.reason, _of_the_server(e))),
         (
             TransportError,
             lambda e: Explanation(
@@ -143,10 +144,15 @@ def _explanations() -> list[tuple[_Kinds, Callable[[Any], Explanation | None]]]:
     ]
 
 
-_OF_THE_SERVER = {
-    "Unauthorized": "the cluster does not accept these credentials: they are old, or of another cluster",
-}
-"""Refusals about who asks, not about what is asked, and what the user can do."""
+def _of_the_server(error: ApiError) -> str:
+    """Return what the user can do about a refusal, as far as that can be said without the object."""
+    if error.reason == "Unauthorized":
+        return "the cluster does not accept these credentials: they are old, or of another cluster"
+    if error.code == 404 and error.details.get("kind") == "namespaces":
+        return f"kubectl create namespace {error.details.get('name', '')}"
+    if 'unknown field "' in error.message:
+        return "trainshed check says which field may be meant"
+    return ""
 
 
 def _of_the_machine(error: OSError) -> Explanation | None:
