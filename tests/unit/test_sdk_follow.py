@@ -150,6 +150,61 @@ def test_a_pod_that_outlives_its_job_is_not_waited_for(pause: float) -> None:
     assert view.events[-1] == "job-worker-0 outlives the job: kubectl logs -n ns job-worker-0 -c pytorch"
 
 
+@pytest.mark.parametrize("begins", [True, False])
+def test_pods_that_are_still_being_started_when_the_job_ends_are_given_a_moment(begins: bool) -> None:
+    """The master of a short job is through before its workers have begun: they have something to say, too."""
+    view = Recording()
+
+    async def main() -> float:
+        api = Api()
+        job = await api.put(f"{JOBS}/job", **make_job())
+        following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
+        waiting = a_pod(0, "containerStatuses")
+        waiting["metadata"]["ownerReferences"] = [{"uid": job["metadata"]["uid"], "controller": True}]
+        waiting["status"] = {"phase": "Pending"}
+        await api.put(f"{PODS}/job-worker-0", **waiting)
+        await asyncio.sleep(1)
+        await api.put(f"{JOBS}/job", status=ended("Succeeded"))
+        ended_at = asyncio.get_running_loop().time()
+        if begins:
+            await asyncio.sleep(0.4)
+            await api.put(f"{PODS}/job-worker-0", spec={"nodeName": "n"})
+            await asyncio.sleep(0.4)
+            await put_pod(api, job, None)
+            await asyncio.sleep(0.1)
+            await put_pod(api, job, 0)
+        await following
+        return asyncio.get_running_loop().time() - ended_at
+
+    took = run_virtual(main())
+    assert took < (1 if begins else 0.6)
+    assert view.seen == (["line 0", "line 1", "line 2"] if begins else [])
+    said = "worker-0 had not begun when the job ended: kubectl logs -n ns job-worker-0"
+    assert (said in view.events) is not begins
+
+
+def test_pods_that_are_deleted_before_they_begin_are_not_waited_for() -> None:
+    view = Recording()
+
+    async def main() -> float:
+        api = Api()
+        job = await api.put(f"{JOBS}/job", **make_job())
+        following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
+        waiting = a_pod(0, "containerStatuses")
+        waiting["metadata"]["ownerReferences"] = [{"uid": job["metadata"]["uid"], "controller": True}]
+        waiting["status"] = {"phase": "Pending"}
+        await api.put(f"{PODS}/job-worker-0", **waiting)
+        await asyncio.sleep(1)
+        await api.remove(f"{PODS}/job-worker-0")
+        await api.put(f"{JOBS}/job", status=ended("Succeeded"))
+        ended_at = asyncio.get_running_loop().time()
+        await following
+        return asyncio.get_running_loop().time() - ended_at
+
+    assert run_virtual(main()) < 0.1
+    assert not [event for event in view.events if "begun" in event]
+
+
 def test_a_job_that_succeeded_is_no_error_when_requests_are_lost_at_its_end() -> None:
     api = Api()
     api.lost = 2

@@ -84,4 +84,5 @@ def plain(message: str) -> str:
     message = re.sub(r"'\[?\{?([A-Z][A-Z_]*)\}?\]?'", r"\1", message)
     message = re.sub(r"'(--?[\w-]+)'", r"\1", message)
     message = message.replace("Value error, ", "").replace("Input should be", "must be")
+    message = re.sub(r"is not a valid int(eger)?( range)?$", "is not a whole number", message.rstrip("."))
     return message[:1].lower() + message[1:]

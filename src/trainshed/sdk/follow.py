@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -32,6 +33,8 @@ from trainshed.sdk.progress import Progress, after, first_told
 from trainshed.sdk.remedies import image_of_nothing
 
 _KEPT_LINES = 25
+_NAMED = 3
+"""Of so many replicas the names are said, of more their number."""
 _SETTLE_SECONDS = 1.5
 _UNNOTICED_SECONDS = 5.0
 """After how long without a condition a job's operator is asked after."""
@@ -42,6 +45,8 @@ _OBSTACLES = ("FailedCreate", "FailedDelete", ERR_RESOURCE_EXISTS, POD_GROUP_UNS
 _OPERATOR = "control-plane=kubeflow-training-operator"
 _DRAIN_SECONDS = 5.0
 """How long no log line may arrive, once the job is finished, until the logs count as stuck."""
+_BEGINNING_SECONDS = 0.5
+"""How long after the job's end nothing may happen to its pods until those count as stuck that have not begun."""
 _OUTLIVING_SECONDS = 3.0
 """How long after the job's end lines are taken from pods that have not ended."""
 _REFRESH_SECONDS = 0.125
@@ -118,6 +123,8 @@ class Follower:
         )
         self._job: Object | None = job
         self._seen_pods: dict[str, Object] = {}
+        self._gone: set[str] = set()
+        self._pods_changed = asyncio.Event()
         self._untold = Progress(epochs=jobstate.epochs(job))
         self._progress: dict[tuple[str, str], Progress] = {}
         self._own_inits = jobstate.init_containers(job)
@@ -149,6 +156,7 @@ class Follower:
         try:
             await self._finished.wait()
             await self._catch_up()
+            await self._let_begin()
             await self._drain()
             await self._read_failure()
         finally:
@@ -181,6 +189,28 @@ class Follower:
             for pod in pods.items:
                 self._pod_changed("MODIFIED", None, pod)
             return
+
+    async def _let_begin(self) -> None:
+        """Return when no pod is still being started, or it takes too long: say so then.
+
+        A short job's master may be through before its workers have begun.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_OUTLIVING_SECONDS):
+                while self._starting():
+                    self._pods_changed.clear()
+                    await asyncio.wait_for(self._pods_changed.wait(), _BEGINNING_SECONDS)
+        if starting := self._starting():
+            names = ", ".join(map(jobstate.replica_name, starting[:_NAMED])) + (
+                f" and {len(starting) - _NAMED} more" if len(starting) > _NAMED else ""
+            )
+            command = f"kubectl logs -n {self._namespace} {name_of(starting[0])}"
+            self._tell(f"{names} had not begun when the job ended: {command}")
+
+    def _starting(self) -> list[Object]:
+        """Return the pods that have not begun and will."""
+        there = [pod for pod in self._pods_by_rank() if name_of(pod) not in self._gone and is_active(pod)]
+        return [pod for pod in there if not jobstate.started_instances(pod)]
 
     async def _drain(self) -> None:
         """Return when the logs of all pods that have ended have come to their end, however long they are; say so
@@ -304,6 +334,8 @@ class Follower:
             return
         name, replica = new["metadata"]["name"], jobstate.replica(new)
         self._seen_pods[name] = new
+        (self._gone.add if change == "DELETED" else self._gone.discard)(name)
+        self._pods_changed.set()
         if replica.detail:
             asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._explain, name, replica)
         if change != "DELETED":
