@@ -56,7 +56,8 @@ def _say(error: Any) -> int:
     nearest = suggestion.rstrip("?").replace("'", "")
     say_hint(
         _known_elsewhere(message)
-        or (f"did you mean {nearest}?" if nearest else _of_a_script(error, sys.argv[1:]))
+        or _of_a_script(error, sys.argv[1:])
+        or (f"did you mean {nearest}?" if nearest else "")
         or f"{command} --help"
     )
     return int(getattr(error, "exit_code", _WRONG_USAGE))

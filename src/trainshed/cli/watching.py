@@ -76,7 +76,7 @@ def run_again(arguments: Sequence[str], places: Sequence[Path]) -> int:
     Returns the exit code of the last run; raises UserError as `stamps` does.
     """
     seen = stamps(places)
-    note(f"watching {len(seen)} files; Ctrl-C ends it")
+    note(f"watching {len(seen)} file{'' if len(seen) == 1 else 's'}; Ctrl-C ends it")
     code = 0
     # Ctrl-C reaches the run by itself, as it is in the same group: it detaches and says how to go on.
     child: subprocess.Popen[bytes] | None = _start(arguments)

@@ -119,12 +119,16 @@ def _refused(obj: Object, error: ApiError | UserError, world: World) -> Verdict:
     refusal = explain(error)
     assert refusal is not None
     namespace = namespace_of(obj) or world.namespace
+    causes = _causes(obj, error)
+    hint = refusal.hint
     if isinstance(error, ApiError) and error.code == 404 and world.is_missing("Namespace", "", namespace):
-        refusal = msgspec.structs.replace(refusal, hint=f"kubectl create namespace {namespace}")
+        hint = f"kubectl create namespace {namespace}"
+    elif isinstance(error, ApiError) and causes:
+        hint = ""  # they say more
     # Of the jobs of a file the verdict names each already.
     message = refusal.message.removeprefix(f"{obj['kind']} {name_of(obj)}: ")
-    refusal = msgspec.structs.replace(refusal, message=message)
-    return Verdict(obj["kind"], name_of(obj), refusal, _causes(obj, error), namespace=namespace_of(obj))
+    refusal = msgspec.structs.replace(refusal, message=message, hint=hint)
+    return Verdict(obj["kind"], name_of(obj), refusal, causes, namespace=namespace_of(obj))
 
 
 def _causes(obj: Object, error: ApiError | UserError) -> tuple[str, ...]:
