@@ -137,6 +137,12 @@ def test_several_causes_are_a_list_with_what_may_be_meant(checked: Any) -> None:
             "trainer.kubeflow.org/v1alpha1\nkind: TrainJob",
             "this release runs the kinds",
         ),
+        (
+            "kubeflow.org/v1\nkind: PyTorchJob",
+            "kubeflow.tmax.io/v1\nkind: Notebook",
+            "trainshed notebook run",
+        ),
+        ("kind: PyTorchJob", "kind: Profile", "kubectl create namespace"),
         ("name: pytorch,", "name: main,", "must have at least one container with name pytorch"),
         ("Worker:", "Wrker:", "Wrker"),
     ],

@@ -23,7 +23,14 @@ from trainshed.kube.schema.nodes import SchemaNode, builtin, definition_name, fr
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.sdk.errors import UserError
 
-NOT_YET = {"TrainJob": "this release runs the kinds of kubeflow.org/v1"}
+NOT_YET = {
+    "TrainJob": "this release runs the kinds of kubeflow.org/v1",
+    "Notebook": "there are no notebook servers: submit jobs from a Jupyter of your own, and run a tagged notebook"
+    " as a pipeline by trainshed notebook run",
+    "Profile": "there are no profiles: kubectl create namespace makes what a job needs of one",
+    "Experiment": "Katib's experiments are not there",
+    "InferenceService": "KServe is not there",
+}
 """Kinds that people have manifests of and that nobody acts on, with what to say."""
 
 
