@@ -43,7 +43,8 @@ def snapshot(
 def shown(
     *snapshots: Snapshot, width: int, height: int = 24, frames: Mapping[str, str] | None = None
 ) -> list[str]:
-    rows = panel(list(snapshots), frames or {}, 100.0, width, height)
+    now = max(each.started_at for each in snapshots) + 100.0
+    rows = panel(list(snapshots), frames or {}, now, width, height)
     assert all(row.cell_len <= width for row in rows) and len(rows) < height
     return [row.plain for row in rows]
 
@@ -58,6 +59,20 @@ def test_a_few_replicas_have_a_row_each() -> None:
         "epoch 1/4 ██░░░░░░░░░░░░░░░░░░░░░░░░░░░░   8%  ETA 11m40s",
         "loss 1.0000 █▅▁  accuracy 0.5000",
     ]
+
+
+@pytest.mark.parametrize(("how", "rows"), [("Succeeded", 4), ("Failed", 5)])
+def test_a_job_that_is_over_has_no_time_left_and_its_clock_stands(how: str, rows: int) -> None:
+    over = snapshot(1)
+    over.started_at = 1767225600.0
+    over.job["status"] = {
+        "conditions": [{"type": how, "status": "True"}],
+        "completionTime": "2026-01-01T00:01:00Z",
+    }
+    head, *below = shown(over, width=80)[1:]
+    assert head == f"PyTorchJob ns/mnist  {how}  1m00s"
+    assert len(below) == rows - 1 and not [row for row in below if "ETA" in row or "left" in row]
+    assert any("%" in row for row in below) is (how == "Failed"), "how far it came"
 
 
 def test_sixteen_replicas_on_sixty_columns() -> None:

@@ -9,7 +9,8 @@ import msgspec
 from rich.text import Text
 
 from trainshed.kube.meta.duration import elapsed
-from trainshed.kube.meta.objects import name_of, namespace_of
+from trainshed.kube.meta.objects import name_of, namespace_of, status_of
+from trainshed.kube.meta.times import time_or_none
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.follow import Snapshot
 from trainshed.sdk.progress import Progress, sparkline
@@ -67,13 +68,18 @@ def _bars(frames: Mapping[str, str]) -> list[Text]:
 def _job(snapshot: Snapshot, now: float, width: int, most: int) -> list[Text]:
     """Return at most `most` rows of one job: the head, its progress, and as many of its replicas as fit between."""
     state = jobstate.state_of(snapshot.job)
+    over = jobstate.is_finished(snapshot.job)
+    completed = time_or_none(status_of(snapshot.job).get("completionTime")) if over else None
     head = Text.assemble(
         (f"{snapshot.job['kind']} ", "bold"),
         f"{namespace_of(snapshot.job)}/{name_of(snapshot.job)}  ",
         (state, _STATE_STYLES.get(state, "yellow")),
-        f"  {elapsed(max(now - snapshot.started_at, 0.0))}",
+        f"  {elapsed(max((completed or now) - snapshot.started_at, 0.0))}",
     )
-    progress = _progress(snapshot.progress, now, width)[: max(most - 2, 0)]
+    how_far = None
+    if jobstate.condition(snapshot.job, "Succeeded") is None:
+        how_far = _how_far(snapshot.progress, None if over else now, width)
+    progress = [*([how_far] if how_far else []), *_measured(snapshot.progress, width)][: max(most - 2, 0)]
     replicas = _replicas(snapshot.replicas)
     room = max(most - 1 - len(progress), 0)
     if len(replicas) > room:
@@ -138,29 +144,28 @@ def _names(replicas: Sequence[Replica]) -> str:
     return f"{kind}-" + ",".join(str(a) if a == b else f"{a}..{b}" for a, b in ranges)
 
 
-def _progress(progress: Progress, now: float, width: int) -> list[Text]:
-    rows = []
-    if (how_far := _how_far(progress, now, width)) is not None:
-        rows.append(how_far)
+def _measured(progress: Progress, width: int) -> list[Text]:
     curve = Text()
     if progress.losses:
         chart = sparkline(progress.losses, max(min(width - 40, 60), 0))
         curve.append(f"{progress.loss_name} {progress.losses[-1]:.4f} ", "bold").append(chart, "cyan")
     if progress.accuracy is not None:
         curve.append("  accuracy " if curve else "accuracy ").append(f"{progress.accuracy:.4f}", "bold green")
-    if curve:
-        rows.append(curve)
-    return rows
+    return [curve] if curve else []
 
 
-def _how_far(progress: Progress, now: float, width: int) -> Text | None:
-    """Return the row of epoch, step and time left: of the run where that is known, of a part where only that is."""
+def _how_far(progress: Progress, now: float | None, width: int) -> Text | None:
+    """Return the row of epoch, step and, at `now`, time left: of the run, or of a part where only that is known.
+
+    None where there is nothing to say.
+    """
     of = f"/{progress.epochs}" if progress.epochs and progress.fraction is not None else ""
     epoch = progress.epoch if float(progress.done_epochs or 0).is_integer() else f"{progress.done_epochs:.2f}"
     words = [] if epoch is None else [f"epoch {epoch}{of}"]
-    share, left, note = progress.fraction, progress.eta_seconds(now), ""
+    share, left, note = progress.fraction, None if now is None else progress.eta_seconds(now), ""
     if share is None and progress.part is not None:
-        share, left, note = progress.part, progress.part_eta_seconds(now), " of these steps"
+        share, note = progress.part, " of these steps"
+        left = None if now is None else progress.part_eta_seconds(now)
         words.append(f"{progress.seen:g}/{progress.total:g}")
     elif share is None and progress.seen:
         words.append(f"step {progress.seen:g}")
