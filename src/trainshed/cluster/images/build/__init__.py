@@ -1,0 +1,1 @@
+"""Builds images of Dockerfiles, without a daemon: what `images.dockerfile` has planned is done here."""
