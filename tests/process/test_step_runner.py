@@ -175,6 +175,18 @@ def test_the_kernel_is_like_any_other_kernel(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "files/left").exists(), "what the step registered runs at its end"
 
 
+CLOSING = """from ipykernel.kernelapp import IPKernelApp
+IPKernelApp.instance().reset_io = lambda: open("closed", "w").close()"""
+
+
+def test_the_kernel_ends_without_taking_leave_of_its_threads(tmp_path: Path) -> None:
+    """What ipykernel does there waits for a thread that may wait for another one that has ended."""
+    pipeline = compiled(("step:a", CLOSING)).checked()
+    code, _, stderr = run(tmp_path, pipeline, pipeline.steps[0])
+    assert code == 0, stderr
+    assert not (tmp_path / "files/closed").exists()
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

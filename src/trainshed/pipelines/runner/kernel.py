@@ -90,6 +90,9 @@ def _become_kernel(connection_file: str, started_in: str) -> None:
     config.IPKernelApp.parent_handle = os.getppid()
     app: Any = IPKernelApp.instance(connection_file=connection_file, config=config)
     app.initialize([])
+    # Stops the thread that sends output, then waits for one that may still have some to send: now and then for ever.
+    # The process ends, and its sockets with it.
+    atexit.unregister(app.close)
     for handler in app.log.handlers:
         handler.addFilter(_says_more_than_its_end)
     app.start()
