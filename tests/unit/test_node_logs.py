@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainshed.cluster.backend import LogRequest
+from trainshed.cluster.node.pod import logs
 from trainshed.cluster.node.pod.logs import CHUNK, parse, read_logs, tail_text
 
 STAMP = "2026-01-31T12:00:{:02d}.123456789Z"
@@ -136,6 +137,30 @@ async def test_following_shows_what_is_appended_and_ends_with_the_container(log)
             rest += await got.get()
         assert rest == b"half\nlast\n"
         await task
+
+
+async def test_following_ends_once_the_container_is_known_to_have_ended(log, monkeypatch):
+    """Which is after the last change of the file: nothing else would wake the reader."""
+    monkeypatch.setattr(logs, "LOOK_AGAIN_SECONDS", 3600)
+    ended = False
+    listeners = set()
+    reading = asyncio.Event()
+
+    async def follow():
+        request = LogRequest("main", follow=True, tail_lines=1)
+        async for _ in read_logs(log, request, ended=lambda: ended, listeners=listeners):
+            reading.set()
+
+    async with asyncio.timeout(30):
+        task = asyncio.create_task(follow())
+        await reading.wait()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        ended = True
+        for tell in tuple(listeners):
+            tell()
+        await task
+    assert not listeners
 
 
 async def test_following_survives_rotation(log):

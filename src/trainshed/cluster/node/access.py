@@ -36,7 +36,9 @@ class NodeAccess:
             now = worker.record.container(name).attempts.get(attempt.number)
             return now is None or not now.running
 
-        async for block in read_logs(path, request, ended=ended):
+        worker = self._workers.get(uid)
+        listeners = worker.listeners if worker is not None else None
+        async for block in read_logs(path, request, ended=ended, listeners=listeners):
             yield block
 
     async def exec(self, pod: Object, request: ExecRequest) -> ExecSession:

@@ -42,6 +42,10 @@ class FileWatch:
             pass
         self._changed.clear()
 
+    def wake(self) -> None:
+        """Let `changed` return as if the file had changed."""
+        self._changed.set()
+
     def close(self) -> None:
         if self._descriptor is not None:
             asyncio.get_running_loop().remove_reader(self._descriptor)

@@ -23,6 +23,8 @@ from trainshed.kube.meta.times import parse_time
 
 CHUNK = 64 * 1024
 MAX_ROTATED = 64
+LOOK_AGAIN_SECONDS = 1.0
+"""How long a follower waits when nothing tells it of a change."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -86,15 +88,23 @@ class Selection:
 
 
 async def read_logs(
-    path: Path, options: LogRequest, *, ended: Callable[[], bool] = lambda: True
+    path: Path,
+    options: LogRequest,
+    *,
+    ended: Callable[[], bool] = lambda: True,
+    listeners: set[Callable[[], None]] | None = None,
 ) -> AsyncIterator[bytes]:
     """Yield the log from its start or its tail; with `follow`, until `ended()` and all of it was read.
 
-    `ended` must be true only when the file is complete.
+    `ended` must be true only when the file is complete. `listeners` are called once that may have become true: the file
+    itself changes for the last time a moment before.
     """
     selection = Selection(options)
     watch = FileWatch(path) if options.follow else None
+    told = listeners if listeners is not None else set()
     try:
+        if watch is not None:
+            told.add(watch.wake)
         position = _Position(path)
         for block in _existing(position, selection, options.tail_lines):
             yield block
@@ -108,9 +118,10 @@ async def read_logs(
             elif last:
                 return
             else:
-                await watch.changed(timeout=1.0)
+                await watch.changed(timeout=LOOK_AGAIN_SECONDS)
     finally:
         if watch is not None:
+            told.discard(watch.wake)
             watch.close()
 
 

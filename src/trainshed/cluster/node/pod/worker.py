@@ -51,6 +51,8 @@ class PodWorker:
         self.uid: str = pod["metadata"]["uid"]
         self.pod = pod
         self.record = PodRecord(context.now())
+        self.listeners: set[Callable[[], None]] = set()
+        """Called when a container has ended."""
         self._context = context
         self._wake = asyncio.Event()
         self._status: Object = {}
@@ -97,6 +99,8 @@ class PodWorker:
         self._supervisor.ended(state)
         self._starter.refresh()
         self._wake.set()
+        for tell in tuple(self.listeners):
+            tell()
 
     def sandbox_found(self, state: SandboxState | None) -> None:
         """Take the runtime's view of the whole pod; None when it knows nothing of it."""
