@@ -270,14 +270,16 @@ def test_workers_meet_once_all_are_there(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.failed"))
 
 
-def test_nothing_of_jupyter_is_imported_for_plain_notebooks() -> None:
-    """Commands start fast, and the extras are not needed."""
+def test_a_command_imports_what_it_needs() -> None:
+    """Commands start fast: nothing of Jupyter for a plain notebook, and to run one no store and no rules of jobs."""
     program = (
         "import sys\n"
         "from pathlib import Path\n"
         "from trainshed.sdk.notebook import load\n"
         f"assert load(Path({str(ROOT / 'examples/notebooks/titanic.ipynb')!r})).pipeline is not None\n"
-        "heavy = {'nbformat', 'IPython', 'jupyter_client', 'nbclient', 'kfp', 'cloudpickle', 'numpy'}\n"
+        "import trainshed.cli.notebook, trainshed.sdk.pipelineruns.follow, trainshed.sdk.pipelineruns.start\n"
+        "heavy = {'nbformat', 'IPython', 'jupyter_client', 'kfp', 'cloudpickle', 'numpy', 'sqlite3',\n"
+        "    'trainshed.cluster.store', 'trainshed.jobs.v1', 'trainshed.operator', 'trainshed.kube.builtin'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,7 +12,6 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of
 from trainshed.kube.meta.resources import NAMESPACES, Resource
 from trainshed.sdk.errors import UserError
-from trainshed.sdk.offline import nearest_kind
 
 FIELD_MANAGER = "trainshed"
 
@@ -56,6 +55,10 @@ class Kinds:
                 group, _, version = api_version.rpartition("/")
                 return Resource(group, version, entry["name"], kind, entry["namespaced"])
         near = difflib.get_close_matches(kind, [r["kind"] for r in resources], n=1)
+        from trainshed.sdk.offline import (
+            nearest_kind,  # with all kinds and their rules, for this one sentence
+        )
+
         hint = f"did you mean {near[0]}?" if near else nearest_kind(obj)
         hint = hint or "kubectl api-resources lists what the cluster serves"
         raise UserError(f'no matches for kind "{kind}" in version "{api_version}"', hint)

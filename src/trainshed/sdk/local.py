@@ -7,18 +7,20 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from trainshed.cluster.control import launcher
 from trainshed.cluster.control.launcher import Info
 from trainshed.cluster.control.processes import Process, cluster_processes
-from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.paths import StatePaths
-from trainshed.cluster.store import keys, read_report
 from trainshed.kube.meta.objects import name_of, namespace_of
 from trainshed.sdk import contexts
 from trainshed.sdk.errors import UserError
+
+if TYPE_CHECKING:
+    from trainshed.cluster.images.directories import ImageRegistry
 
 _ANSWER_SECONDS = 3.0
 """How long a cluster that is to be stopped may take to tell its jobs."""
@@ -215,6 +217,11 @@ def status(paths: StatePaths) -> ClusterStatus:
 
 def store_damage(paths: StatePaths) -> list[str]:
     """Return what the store found broken when it was last opened, a sentence each."""
+    from trainshed.cluster.store import (  # a command that runs something does not need the store
+        keys,
+        read_report,
+    )
+
     damage = read_report(paths.store)
     places = [keys.place(key) for key in damage.keys]
     texts = [
@@ -233,4 +240,6 @@ def has_volumes(paths: StatePaths) -> bool:
 
 def images(paths: StatePaths) -> ImageRegistry:
     """Return the images that are registered for this cluster. Raises StateError."""
+    from trainshed.cluster.images.directories import ImageRegistry
+
     return ImageRegistry(paths.prepare().images_file)

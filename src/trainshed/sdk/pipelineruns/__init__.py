@@ -5,8 +5,3 @@ follow   the run, its TaskRuns and CustomRuns, the logs of all their pods
 ended    steps with their times, results, where reports lie, and the failure in the author's words
 again    the objects of a run that goes on from a step of an earlier one
 """
-
-from trainshed.sdk.pipelineruns.ended import PipelineOutcome
-from trainshed.sdk.pipelineruns.run import PipelineFailed, run_pipeline
-
-__all__ = ["PipelineFailed", "PipelineOutcome", "run_pipeline"]
