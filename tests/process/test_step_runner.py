@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -154,6 +155,17 @@ def test_why_a_step_failed(source: str, words: str, tmp_path: Path) -> None:
     assert code == 1
     assert words in stderr
     assert "Traceback" not in stderr
+
+
+def test_a_step_that_is_told_to_end_says_so(tmp_path: Path) -> None:
+    source = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
+    pipeline = compiled(("step:a", source)).checked()
+    process = start([*RUNNER, *arguments(tmp_path, pipeline, pipeline.steps[0])])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    code, _, stderr = finish(process)
+    assert (code, stderr) == (1, "error: step a stops: it was told to end\n")
 
 
 KERNEL = """import atexit, mine, sys

@@ -10,7 +10,8 @@ the environment; nothing else imports it.
     store      the files of a step with their manifest, complete or not there at all
     inside     the part that runs in the kernel
     kernel     a Jupyter kernel as a fork of the runner
-    execution  the kernel, seen from outside: live output, the first error
+    execution  the kernel, seen from outside: block by block, up to the first error
+    outputs    what it puts out: shown as it comes, and kept
     report     the HTML page
     rendezvous workers that run as tasks of their own find one another
 """

@@ -72,6 +72,12 @@ def fork(folder: Path, started_in: str) -> AsyncKernelManager:
     return manager
 
 
+async def ended(manager: AsyncKernelManager) -> None:
+    """Return once the kernel's process has ended."""
+    assert manager.provisioner is not None
+    await manager.provisioner.wait()
+
+
 def _become_kernel(connection_file: str, started_in: str) -> None:
     """Be the kernel until it is shut down. Does not return."""
     from ipykernel.kernelapp import IPKernelApp
