@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.preloaded import Preloaded, preloaded
 from tests.unit.notebook_builder import Cell, compiled
 from tests.unit.test_pipelines_baselines import ROOT, example
 from trainshed.pipelines.ir import Pipeline, Step, program
@@ -77,11 +78,16 @@ def run(folder: Path, pipeline: Pipeline, step: Step, *more: str) -> tuple[int, 
     return finish(start([*RUNNER, *arguments(folder, pipeline, step, *more)]))
 
 
-def run_all(folder: Path, pipeline: Pipeline, *more: str) -> dict[str, str]:
+def run_all(
+    folder: Path, pipeline: Pipeline, *more: str, libraries: Preloaded | None = None
+) -> dict[str, str]:
     """Run every step; return what each printed."""
     printed = {}
     for step in pipeline.steps:
-        code, stdout, stderr = run(folder, pipeline, step, *more)
+        if libraries is not None:
+            code, stdout, stderr = libraries.run(arguments(folder, pipeline, step, *more))
+        else:
+            code, stdout, stderr = run(folder, pipeline, step, *more)
         assert code == 0, f"{step.name}: {stderr}"
         printed[step.name] = stdout
     return printed
@@ -221,31 +227,37 @@ def test_missing_data_is_named(tmp_path: Path) -> None:
     assert "cannot load x: step a has saved nothing" in stderr
 
 
-def test_ddp_under_torchrun(tmp_path: Path) -> None:
-    """As the containers of a PyTorchJob run it: each rank has a kernel, the first saves."""
-    pipeline = example("distributed-pytorch.ipynb").checked()
-    data, train, evaluate = pipeline.steps
-    assert run(tmp_path, pipeline, data)[0] == 0
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *RUNNER]
-    code, _, stderr = finish(start([*launch, *arguments(tmp_path, pipeline, train)], NUM_WORKERS="2"))
-    assert code == 0, stderr
-    assert run(tmp_path, pipeline, evaluate)[0] == 0
-    assert json.loads((tmp_path / "results/error").read_text()) < 0.01
+@pytest.fixture(scope="module")
+def torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preloaded]:
+    with preloaded(tmp_path_factory.mktemp("torch") / "own", "torch.distributed") as libraries:
+        yield libraries
 
 
-def test_ddp_with_workers_as_tasks(tmp_path: Path) -> None:
-    """As two tasks run it, which find one another in the run's directory."""
+def train(
+    folder: Path, libraries: Preloaded, launches: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> float:
+    """Run the example with its training step started as `launches` say; return the error of the model."""
     pipeline = example("distributed-pytorch.ipynb").checked()
-    data, train, evaluate = pipeline.steps
-    assert run(tmp_path, pipeline, data)[0] == 0
-    workers = [
-        start([*RUNNER, *arguments(tmp_path, pipeline, train, "--strategy", "DDP"), *worker(index)])
-        for index in range(2)
-    ]
+    data, distributed, evaluate = pipeline.steps
+    assert libraries.run(arguments(folder, pipeline, data))[0] == 0
+    given = arguments(folder, pipeline, distributed)
+    workers = [start([*before, *RUNNER, *given, *after], NUM_WORKERS="2") for before, after in launches]
     for code, _, stderr in map(finish, workers):
         assert code == 0, stderr
-    assert run(tmp_path, pipeline, evaluate)[0] == 0
-    assert json.loads((tmp_path / "results/error").read_text()) < 0.01
+    assert libraries.run(arguments(folder, pipeline, evaluate))[0] == 0
+    return float((folder / "results/error").read_text())
+
+
+def test_ddp_under_torchrun(tmp_path: Path, torch: Preloaded) -> None:
+    """As the containers of a PyTorchJob run it: each rank has a kernel, the first saves."""
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    assert train(tmp_path, torch, [(launch, ())]) < 0.01
+
+
+def test_ddp_with_workers_as_tasks(tmp_path: Path, torch: Preloaded) -> None:
+    """As two tasks run it, which find one another in the run's directory."""
+    workers = [((), ("--strategy", "DDP", *worker(index))) for index in range(2)]
+    assert train(tmp_path, torch, workers) < 0.01
 
 
 def test_a_worker_that_fails_ends_the_others(tmp_path: Path) -> None:
