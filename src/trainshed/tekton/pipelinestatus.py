@@ -1,0 +1,164 @@
+"""What a PipelineRun says of itself: child references, skipped tasks, counts, results, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainshed.kube.meta.objects import Object, labels_of, name_of, objects
+from trainshed.kube.meta.plan import Action, Create, Event, Plan
+from trainshed.kube.meta.times import format_time
+from trainshed.tekton import conditions
+from trainshed.tekton.durations import go
+from trainshed.tekton.facts import TIMEOUTS, Circumstances, Facts, described
+from trainshed.tekton.limits import Limits
+from trainshed.tekton.pipelinetasks import Node
+from trainshed.tekton.resources import LABEL_PIPELINE_TASK
+from trainshed.tekton.tasksof import child_reference
+from trainshed.tekton.variables import references, replace
+
+
+def by_task(found: Sequence[Object], nodes: Mapping[str, Node]) -> dict[str, list[Object]]:
+    """Return the children of each task, in the order of their names' numbers."""
+    out: dict[str, list[Object]] = {}
+    for child in found:
+        task = labels_of(child).get(LABEL_PIPELINE_TASK, "")
+        if task in nodes:
+            out.setdefault(task, []).append(child)
+    for runs in out.values():
+        runs.sort(key=lambda run: (len(name_of(run)), name_of(run)))
+    return out
+
+
+def describe(status: Object, facts: Facts, made: Sequence[Object] = ()) -> None:
+    """Write child references and skipped tasks."""
+    new = by_task(made, facts.nodes)
+    listed, skipped = [], []
+    for node in facts.nodes.values():
+        scope = facts.scope(node)
+        for child in (*facts.runs(node.name), *new.get(node.name, ())):
+            listed.append(child_reference(node, child, scope))
+        reason = facts.skip(node.name)
+        if reason:
+            entry: Object = {"name": node.name, "reason": reason}
+            when = objects(node.task, "when")
+            if when:
+                entry["whenExpressions"] = replace(when, scope)
+            skipped.append(entry)
+    for key, value in (("childReferences", listed), ("skippedTasks", skipped)):
+        if value:
+            status[key] = value
+        else:
+            status.pop(key, None)
+
+
+def judged(
+    run: Object,
+    status: Object,
+    facts: Facts,
+    limits: Limits,
+    actions: list[Action],
+    events: list[Event],
+    held: Circumstances,
+    now: float,
+) -> Plan:
+    """Return the plan of a run that goes on with these actions, or is over."""
+    standings = {node.name: facts.standing(node.name) for node in facts.nodes.values()}
+    starting = {labels_of(a.object).get(LABEL_PIPELINE_TASK) for a in actions if isinstance(a, Create)}
+    skipped = [name for name in standings if facts.skip(name)]
+    ignored = [n for n, s in standings.items() if s == "failed" and facts.nodes[n].goes_on]
+    failed = [n for n, s in standings.items() if s == "failed" and n not in ignored]
+    cancelled = [n for n, s in standings.items() if s == "cancelled"]
+    succeeded = [n for n, s in standings.items() if s == "succeeded" and n not in starting]
+    completed = len(succeeded) + len(failed) + len(cancelled) + len(ignored)
+    incomplete = len(standings) - completed - len(skipped)
+    if incomplete == 0:
+        return _ended(
+            run, status, facts, events, held, limits, failed, cancelled, ignored, skipped, completed, now
+        )
+    if held.tasks_timed_out:
+        reason = "PipelineRunTimeoutRunningFinally"
+    elif held.stop == "CancelledRunFinally":
+        reason = "CancelledRunningFinally"
+    elif held.stop == "StoppedRunFinally":
+        reason = "StoppedRunningFinally"
+    elif cancelled or (failed and all(facts.is_over(node.name) for node in facts.final)):
+        reason = "PipelineRunStopping"
+    else:
+        reason = "Running"
+    message = (
+        f"Tasks Completed: {completed} (Failed: {len(failed)}, Cancelled {len(cancelled)}), "
+        f"Incomplete: {incomplete}, Skipped: {len(skipped)}"
+    )
+    if conditions.mark(status, "Unknown", reason, message, now):
+        events.append(Event("Normal", reason, message))
+    return Plan(actions=tuple(actions), status=status, events=tuple(events), requeue_after=limits.next(now))
+
+
+def _ended(
+    run: Object,
+    status: Object,
+    facts: Facts,
+    events: list[Event],
+    held: Circumstances,
+    limits: Limits,
+    failed: list[str],
+    cancelled: list[str],
+    ignored: list[str],
+    skipped: list[str],
+    completed: int,
+    now: float,
+) -> Plan:
+    counts = f"Failed: {len(failed) + len(ignored)}"
+    if ignored:
+        counts += f" (Ignored: {len(ignored)})"
+    message = f"Tasks Completed: {completed} ({counts}, Cancelled {len(cancelled)}), Skipped: {len(skipped)}"
+    value: conditions.State = "False"
+    if held.tasks_timed_out:
+        reason = "PipelineRunTimeout"
+        message = f'PipelineRun "{name_of(run)}" failed due to tasks failed to finish within "{go(limits.tasks or 0)}"'
+    elif failed or any(facts.skip(name) in TIMEOUTS for name in skipped):
+        reason = "Failed"
+    elif held.stop in ("CancelledRunFinally", "StoppedRunFinally"):
+        reason, message = "Cancelled", f'PipelineRun "{name_of(run)}" was cancelled'
+    elif cancelled:
+        reason = "Cancelled"
+    else:
+        value, reason = "True", "Completed" if skipped else "Succeeded"
+    if value == "True" or failed:
+        results = _results(status["pipelineSpec"], facts)
+        if results:
+            status["results"] = results
+    return over(run, status, events, value, reason, message, now)
+
+
+def _results(pipeline: Object, facts: Facts) -> list[Object]:
+    """Return the pipeline's results, without those of which a part is missing."""
+    scope = facts.results()
+    out = []
+    for declared in objects(pipeline, "results"):
+        raw: Any = declared.get("value")
+        value = replace(raw, scope)
+        if any(name.split(".")[0] in ("tasks", "finally") for name in references(value)):
+            continue
+        out.append(
+            {key: item for key, item in described(str(declared["name"]), value).items() if key != "type"}
+        )
+    return out
+
+
+def over(
+    run: Object,
+    status: Object,
+    events: list[Event],
+    value: conditions.State,
+    reason: str,
+    message: str,
+    now: float,
+) -> Plan:
+    """Return the plan of a run that is over."""
+    conditions.mark(status, value, reason, message, now)
+    status["completionTime"] = format_time(now)
+    sort = ("Normal", "Succeeded") if value == "True" else ("Warning", "Failed")
+    told = Event("Normal" if sort[0] == "Normal" else "Warning", sort[1], message)
+    return Plan(status=status, events=(*events, told))
