@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_world import World, cluster
+from tests.unit.notebook_builder import compiled
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
@@ -18,6 +19,8 @@ from trainshed.cluster.controllers.tekton.part import Tekton
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODS, Resource
+from trainshed.pipelines.emit import local
+from trainshed.pipelines.emit.options import Options
 from trainshed.tekton import conditions
 from trainshed.tekton.crds import crds
 from trainshed.tekton.resources import PIPELINERUNS, TASKRUNS
@@ -148,6 +151,38 @@ async def test_v1beta1_is_stored_as_v1_and_shown_as_either(tekton: TektonWorld) 
     stored = tekton.world.stored(PIPELINERUNS, "run")
     assert stored is not None
     assert stored["spec"] == run["spec"]
+
+
+@pytest.mark.parametrize(("asked", "expected", "steps"), [(None, 4, 50), (6, 6, 8)])
+async def test_steps_that_wait_for_none_run_four_at_a_time_unless_asked(
+    asked: int | None, expected: int, steps: int, tekton: TektonWorld
+) -> None:
+    """A kernel is a pod that has not ended: counted in every state that the store went through."""
+    notebook = compiled(*((f"step:s{i}", f"x{i} = {i}") for i in range(steps)))
+    (run,) = local.emit(notebook.checked(), Options(run_name="run", at_once=asked))
+    run["spec"]["workspaces"] = [{"name": "data", "emptyDir": {}}]  # nothing here makes volumes
+    world, kubelet = tekton.world, tekton.world.kubelet
+    kubelet.exits = lambda pod: ""
+    watch = world.store.watch("/core/pods/", world.store.revision)
+    await world.client.create(PIPELINERUNS, run, namespace="default")
+    for ended in range(0, steps, expected):
+        there = min(ended + expected, steps)
+        await world.until(f"{there} steps were started", lambda there=there: len(kubelet.started) >= there)
+        for name in kubelet.started[ended:there]:
+            pod = world.stored(PODS, name)
+            assert pod is not None
+            await kubelet.report(pod, "Succeeded")
+    assert conditions.reason(await tekton.over()) == "Succeeded"
+    running: set[str] = set()
+    most = 0
+    for event in watch.drain():
+        pod = event.stored.obj
+        over = event.type == "DELETED" or pod["status"].get("phase") in ("Succeeded", "Failed")
+        (running.discard if over else running.add)(pod["metadata"]["name"])
+        most = max(most, len(running))
+    watch.close()
+    assert (most, running) == (expected, set())
+    assert sorted(kubelet.started) == sorted(f"run-s{i}-pod" for i in range(steps))
 
 
 async def test_controllers_that_are_killed_at_any_time_make_nothing_twice(tekton: TektonWorld) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -52,6 +53,7 @@ class Facts:
         self.nodes = nodes
         self.children = children
         self._circumstances = circumstances
+        self._standings: dict[str, Standing] = {}
         self._skips: dict[str, str] = {}
         self._scopes: dict[str, dict[str, Value]] = {}
 
@@ -61,6 +63,11 @@ class Facts:
 
     def standing(self, name: str) -> Standing:
         """Return how a task stands, skipping apart."""
+        if name not in self._standings:
+            self._standings[name] = self._standing(name)
+        return self._standings[name]
+
+    def _standing(self, name: str) -> Standing:
         runs = self.runs(name)
         if not runs:
             return "none"
@@ -75,7 +82,7 @@ class Facts:
         """Return whether nothing more becomes of a task: its runs are over, or it is skipped."""
         return self.standing(name) not in ("none", "running") or bool(self.skip(name))
 
-    @property
+    @cached_property
     def ordinary(self) -> list[Node]:
         """The tasks that are not `finally`."""
         return [node for node in self.nodes.values() if not node.final]
@@ -85,14 +92,14 @@ class Facts:
         """The tasks of `finally`."""
         return [node for node in self.nodes.values() if node.final]
 
-    @property
+    @cached_property
     def is_stopping(self) -> bool:
         """Whether a task has failed or was cancelled, so that no other starts."""
         return any(
             self.standing(node.name) in ("failed", "cancelled") and not node.goes_on for node in self.ordinary
         )
 
-    @property
+    @cached_property
     def ordinary_over(self) -> bool:
         """Whether all tasks but those of `finally` are over."""
         return all(self.is_over(node.name) for node in self.ordinary)

@@ -34,6 +34,7 @@ from trainshed.tekton.conditions import Refused
 from trainshed.tekton.durations import go
 from trainshed.tekton.facts import Circumstances, Facts
 from trainshed.tekton.limits import Limits
+from trainshed.tekton.matrix import is_fanned_out
 from trainshed.tekton.pipelinespec import resolved
 from trainshed.tekton.pipelinestatus import by_task, describe, judged, over
 from trainshed.tekton.pipelinetasks import graph, reference_of
@@ -163,6 +164,10 @@ def _creations(observed: Observed, spec: Object, pipeline: Object, facts: Facts)
     making = Making(run, spec, pipeline, observed.tasks)
     free = _free(observed)
     for node in facts.ready():
+        if free == 0:
+            break
+        if facts.runs(node.name) and not is_fanned_out(node.task):
+            continue
         try:
             wanted = children(making, node, facts.scope(node))
         except WorkspaceError as error:
