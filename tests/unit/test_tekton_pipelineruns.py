@@ -239,6 +239,63 @@ def test_the_time_of_the_tasks_leaves_time_for_finally() -> None:
     assert reason(it.run) == ("False", "PipelineRunTimeout")
 
 
+def test_finally_has_a_limit_of_its_own() -> None:
+    limits = {"pipeline": "1h", "finally": "10m"}
+    it = world(task("a"), spec={"timeouts": limits}, **{"finally": [task("last"), task("other")]})
+    it.settle()
+    it.end("a")
+    it.settle()
+    it.now = START + 60
+    it.end("other")
+    it.settle()
+    it.now = START + 600
+    it.settle()
+    assert it.children["run-last"]["spec"]["status"] == "TaskRunCancelled"
+    it.end("last", "False", why="TaskRunCancelled")
+    it.settle()
+    assert reason(it.run)[0] == "False"
+
+
+def test_what_a_run_says_of_one_task_is_laid_over_what_it_says_of_all() -> None:
+    every = {"serviceAccountName": "all", "podTemplate": {"nodeSelector": {"a": "1"}, "hostNetwork": True}}
+    one = {
+        "pipelineTaskName": "b",
+        "serviceAccountName": "own",
+        "podTemplate": {"nodeSelector": {"b": "1"}},
+        "stepSpecs": [{"name": "main", "computeResources": {"limits": {"cpu": "1"}}}],
+        "metadata": {"labels": {"mine": "yes"}},
+    }
+    it = world(task("a"), task("b"), spec={"taskRunTemplate": every, "taskRunSpecs": [one]})
+    it.settle()
+    a, b = (it.children[f"run-{name}"] for name in "ab")
+    assert (a["spec"]["serviceAccountName"], a["spec"]["podTemplate"]) == ("all", every["podTemplate"])
+    assert b["spec"]["serviceAccountName"] == "own"
+    assert b["spec"]["podTemplate"] == {"nodeSelector": {"b": "1"}, "hostNetwork": True}
+    assert b["spec"]["stepSpecs"] == one["stepSpecs"]
+    assert b["metadata"]["labels"]["mine"] == "yes"
+    assert "mine" not in a["metadata"]["labels"]
+
+
+def test_child_references_say_what_a_task_is_called_and_when_it_was_wanted() -> None:
+    when = [{"input": "$(params.x)", "operator": "in", "values": ["1"]}]
+    it = world(
+        task("a", displayName="Task of $(params.x)", when=when),
+        params=[{"name": "x", "type": "string"}],
+        spec={"params": [{"name": "x", "value": "1"}]},
+    )
+    it.settle()
+    assert it.status["childReferences"] == [
+        {
+            "apiVersion": "tekton.dev/v1",
+            "kind": "TaskRun",
+            "name": "run-a",
+            "pipelineTaskName": "a",
+            "displayName": "Task of 1",
+            "whenExpressions": [{**when[0], "input": "1"}],
+        }
+    ]
+
+
 def test_without_a_limit_no_child_has_one() -> None:
     it = world(task("a"), spec={"timeouts": {"pipeline": "0"}})
     assert it.step().requeue_after is None

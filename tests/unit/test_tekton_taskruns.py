@@ -234,6 +234,118 @@ def test_templates_parameters_and_paths_are_filled_in() -> None:
     } in container["volumeMounts"]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"emptyDir": {}},
+        {"persistentVolumeClaim": {"claimName": "c"}},
+        {"configMap": {"name": "c", "items": [{"key": "a", "path": "b"}]}},
+        {"secret": {"secretName": "s"}},
+        {"projected": {"sources": [{"secret": {"name": "s"}}]}},
+        {"csi": {"driver": "d"}},
+    ],
+    ids=lambda source: next(iter(source)),
+)
+def test_a_workspace_is_a_volume_of_its_kind(source: Object) -> None:
+    it = world(
+        {**HELLO, "script": "ls $(workspaces.data.path)"},
+        workspaces=[{"name": "data"}],
+        spec={"workspaces": [{"name": "data", **source}]},
+    )
+    it.step()
+    (container,) = it.pod["spec"]["containers"]
+    (mount,) = [m for m in container["volumeMounts"] if m["mountPath"] == "/workspace/data"]
+    (volume,) = [v for v in it.pod["spec"]["volumes"] if v["name"] == mount["name"]]
+    assert volume == {"name": mount["name"], **source}
+
+
+def test_a_template_of_a_claim_is_a_claim_that_the_run_owns() -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    it = world(
+        HELLO,
+        workspaces=[{"name": "data"}],
+        spec={"workspaces": [{"name": "data", "volumeClaimTemplate": {"spec": spec}}]},
+    )
+    it.step()
+    (claim,) = it.claims
+    assert claim["spec"] == spec
+    assert claim["metadata"]["ownerReferences"][0]["kind"] == "TaskRun"
+    (volume,) = [v for v in it.pod["spec"]["volumes"] if "persistentVolumeClaim" in v]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+
+
+@pytest.mark.parametrize(("bound", "said"), [(True, "true at /workspace/data"), (False, "false at ")])
+def test_an_optional_workspace_may_be_left_out(bound: bool, said: str) -> None:
+    it = world(
+        {**HELLO, "script": "$(workspaces.data.bound) at $(workspaces.data.path)"},
+        workspaces=[{"name": "data", "optional": True}],
+        spec={"workspaces": [{"name": "data", "emptyDir": {}}] if bound else []},
+    )
+    it.step()
+    (container,) = it.pod["spec"]["containers"]
+    assert told(container)["script"].endswith(said)
+    assert any(m["mountPath"] == "/workspace/data" for m in container["volumeMounts"]) is bound
+
+
+def test_the_pod_template_is_the_pods_and_step_specs_are_its_steps() -> None:
+    template = {
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "securityContext": {"runAsUser": 1000},
+        "env": [{"name": "A", "value": "template"}, {"name": "B", "value": "template"}],
+        "volumes": [{"name": "own", "emptyDir": {}}],
+    }
+    over = [{"name": "hello", "computeResources": {"limits": {"memory": "1Gi"}}}]
+    it = world(
+        {**HELLO, "env": [{"name": "A", "value": "step"}], "computeResources": {"limits": {"cpu": "1"}}},
+        spec={"podTemplate": template, "stepSpecs": over, "serviceAccountName": "robot"},
+    )
+    it.step()
+    spec = it.pod["spec"]
+    assert {key: spec[key] for key in ("nodeSelector", "tolerations", "securityContext")} == {
+        key: template[key] for key in ("nodeSelector", "tolerations", "securityContext")
+    }
+    assert spec["serviceAccountName"] == "robot"
+    assert {"name": "own", "emptyDir": {}} in spec["volumes"]
+    (container,) = spec["containers"]
+    assert {e["name"]: e["value"] for e in container["env"] if e["name"] in "AB"} == {
+        "A": "step",
+        "B": "template",
+    }
+    assert container["resources"] == {"limits": {"cpu": "1", "memory": "1Gi"}}
+
+
+def test_templates_of_steps_and_specs_of_sidecars_are_merged_as_kubernetes_does() -> None:
+    """Field by field and by key; lists without a key are replaced."""
+    secret = {"secretRef": {"name": "s"}}
+    step = {
+        **HELLO,
+        "securityContext": {"capabilities": {"add": ["NET_ADMIN"]}},
+        "computeResources": {"limits": {"cpu": "2"}},
+        "env": [{"name": "A", "value": "step"}],
+        "envFrom": [secret],
+    }
+    template = {
+        "securityContext": {"capabilities": {"drop": ["ALL"]}, "runAsUser": 7},
+        "computeResources": {"limits": {"cpu": "1", "memory": "1Gi"}},
+        "env": [{"name": "A", "value": "template"}, {"name": "B", "value": "template"}],
+        "envFrom": [{"configMapRef": {"name": "c"}}],
+    }
+    sidecar = {"name": "web", "image": "nginx", "computeResources": {"requests": {"cpu": "1"}}}
+    over = [{"name": "web", "computeResources": {"limits": {"cpu": "3"}}}]
+    it = world(step, stepTemplate=template, sidecars=[sidecar], spec={"sidecarSpecs": over})
+    it.step()
+    (container,), (web,) = it.pod["spec"]["containers"], it.pod["spec"]["initContainers"]
+    assert container["securityContext"] == {
+        "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
+        "runAsUser": 7,
+    }
+    assert container["resources"] == {"limits": {"cpu": "2", "memory": "1Gi"}}
+    assert {e["name"]: e["value"] for e in container["env"]}.items() >= {"A": "step", "B": "template"}.items()
+    assert container["envFrom"] == [secret]
+    assert web["resources"] == {"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}
+
+
 def test_the_command_of_an_image_stands_in_for_a_missing_one() -> None:
     run = task_run({"taskSpec": {"steps": [{"name": "a", "image": "tool", "args": ["x"]}]}})
     it = TaskWorld(run, images={"tool": ("tool", "--now")})

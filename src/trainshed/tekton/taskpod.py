@@ -11,6 +11,7 @@ import msgspec
 
 from trainshed.kube.meta.objects import Object, labels_of, name_of, objects, section, texts, uid_of
 from trainshed.kube.meta.ownership import controller_reference
+from trainshed.kube.patch.types import merge_patch
 from trainshed.tekton.durations import seconds
 from trainshed.tekton.resources import LABEL_TASK_RUN, LABEL_TASK_RUN_UID, MANAGED_BY
 from trainshed.tekton.workspaces import Mounted, named_in
@@ -99,7 +100,12 @@ def pod(
     containers = []
     for index, step in enumerate(steps):
         containers.append(_step(step, index, task, declared, entrypoint, images))
-    sidecars = [_sidecar(s, i, task, entrypoint) for i, s in enumerate(objects(task.spec, "sidecars"))]
+    sidecars = [
+        _sidecar(
+            _with_resources(s, str(s.get("name")), objects(run_spec, "sidecarSpecs")), i, task, entrypoint
+        )
+        for i, s in enumerate(objects(task.spec, "sidecars"))
+    ]
     _share(containers, section(run_spec, "computeResources"))
     template = section(run_spec, "podTemplate")
     spec: Object = {
@@ -144,25 +150,33 @@ def step_name(step: Object, index: int) -> str:
     return str(step.get("name") or f"unnamed-{index}")
 
 
+_MERGED_LISTS = (("env", "name"), ("volumeMounts", "mountPath"), ("volumeDevices", "devicePath"))
+"""Lists of a container that Kubernetes merges, and by what; all others are replaced as a whole."""
+
+
 def merged_steps(spec: Object, run_spec: Object) -> list[Object]:
-    """Return the steps with the template under each and the run's own resources over it."""
+    """Return the steps with the template under each and the run's own resources over it, merged as Kubernetes does."""
     template = section(spec, "stepTemplate")
-    over = {str(s.get("name")): section(s, "computeResources") for s in objects(run_spec, "stepSpecs")}
     out = []
     for index, step in enumerate(objects(spec, "steps")):
         merged: Object = {**template, **step}
-        for key, field in (("env", "name"), ("volumeMounts", "mountPath"), ("envFrom", "")):
+        for key, field in _MERGED_LISTS:
             both = [*objects(template, key), *objects(step, key)]
             if both:
                 merged[key] = list({one.get(field, i): one for i, one in enumerate(both)}.values())
         for key in ("securityContext", "computeResources"):
-            both_of = {**section(template, key), **section(step, key)}
+            both_of = merge_patch(section(template, key), section(step, key))
             if both_of:
                 merged[key] = both_of
-        if (own := over.get(step_name(step, index))) is not None:
-            merged["computeResources"] = {**section(merged, "computeResources"), **own}
-        out.append(merged)
+        out.append(_with_resources(merged, step_name(step, index), objects(run_spec, "stepSpecs")))
     return out
+
+
+def _with_resources(container: Object, name: str, specs: Sequence[Object]) -> Object:
+    """Return a step or sidecar with what the run says of its resources laid over its own."""
+    over = next((section(s, "computeResources") for s in specs if s.get("name") == name), {})
+    merged = merge_patch(section(container, "computeResources"), over)
+    return {**container, "computeResources": merged} if merged else container
 
 
 def _step(
