@@ -78,16 +78,11 @@ def run(folder: Path, pipeline: Pipeline, step: Step, *more: str) -> tuple[int, 
     return finish(start([*RUNNER, *arguments(folder, pipeline, step, *more)]))
 
 
-def run_all(
-    folder: Path, pipeline: Pipeline, *more: str, libraries: Preloaded | None = None
-) -> dict[str, str]:
+def run_all(folder: Path, pipeline: Pipeline, *more: str) -> dict[str, str]:
     """Run every step; return what each printed."""
     printed = {}
     for step in pipeline.steps:
-        if libraries is not None:
-            code, stdout, stderr = libraries.run(arguments(folder, pipeline, step, *more))
-        else:
-            code, stdout, stderr = run(folder, pipeline, step, *more)
+        code, stdout, stderr = run(folder, pipeline, step, *more)
         assert code == 0, f"{step.name}: {stderr}"
         printed[step.name] = stdout
     return printed
