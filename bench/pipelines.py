@@ -1,7 +1,8 @@
 """How long a notebook's run takes on a warm cluster, and what a step costs beside its own code.
 
-The candies notebook has four steps one after another, whose own code takes no time. A notebook of 50 steps that wait
-for none is run as users run it: four at a time. Alone: `python -m bench.pipelines`.
+The candies notebook has four steps one after another, whose own code takes no time. What it takes longer than a
+notebook of one step is three steps, from one's end to the next one's. A notebook of 50 steps that wait for none is run
+as users run it: four at a time. Alone, with the compiler's figures: `python -m bench.pipelines [REPETITIONS]`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench import notebooks
 from bench.cluster import cluster, trainshed
-from bench.measure import Figure
+from bench.measure import Figure, circumstances, table
 from trainshed.pipelines.emit.program import program_text
 from trainshed.sdk.notebook import pipeline_of
 
@@ -29,20 +31,20 @@ AT_ONCE = 4
 def measure(repetitions: int) -> list[Figure]:
     """Return the figures of so many runs, after one that warms up the files."""
     whole: list[float] = []
+    step: list[float] = []
     with cluster() as home, tempfile.TemporaryDirectory(prefix="trainshed-bench-") as folder:
+        one = _independent(Path(folder), 1)
         for number in range(repetitions + 1):
-            started = time.perf_counter()
-            outcome = _run(home, NOTEBOOK)
-            seconds = time.perf_counter() - started
-            assert outcome["succeeded"], outcome
+            four_steps, one_step = _seconds(home, NOTEBOOK), _seconds(home, one)
             if number:
-                whole.append(seconds)
-        outcome = _run(home, _independent(Path(folder)))
+                whole.append(four_steps)
+                step.append((four_steps - one_step) / (STEPS - 1))
+        outcome = _run(home, _independent(Path(folder), INDEPENDENT))
         assert outcome["succeeded"], outcome
         many, at_once = outcome["seconds"], _at_once(outcome["steps"])
     return [
         Figure("candies notebook, 4 steps, end to end", "s", whole, 2.0),
-        Figure("a step of a notebook: pod, kernel, load, save", "s", [w / STEPS for w in whole], 0.7),
+        Figure("a step of a notebook: pod, kernel, load, save", "s", step, 0.7),
         Figure("processor time of a step's runner and kernel", "s", _processor(repetitions), 0.6),
         Figure(f"{INDEPENDENT} independent steps", "s", [many], 60.0),
         Figure("most of them at once", "steps", [at_once], AT_ONCE),
@@ -53,12 +55,20 @@ def _run(home: Path, notebook: Path) -> Any:
     return json.loads(trainshed(home, "notebook", "run", str(notebook), "-o", "json").stdout)
 
 
-def _independent(folder: Path) -> Path:
+def _seconds(home: Path, notebook: Path) -> float:
+    started = time.perf_counter()
+    outcome = _run(home, notebook)
+    assert outcome["succeeded"], outcome
+    return time.perf_counter() - started
+
+
+def _independent(folder: Path, steps: int) -> Path:
+    """Return a notebook of steps that wait for none."""
     cells = [
         {"cell_type": "code", "metadata": {"tags": [f"step:s{i}"]}, "source": f"x{i} = {i}", "outputs": []}
-        for i in range(INDEPENDENT)
+        for i in range(steps)
     ]
-    file = folder / "independent.ipynb"
+    file = folder / f"independent-{steps}.ipynb"
     file.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}))
     return file
 
@@ -93,9 +103,10 @@ def _processor(repetitions: int) -> list[float]:
 
 
 def main() -> None:
-    """Print the figures."""
-    for figure in measure(int(sys.argv[1]) if len(sys.argv) > 1 else 3):
-        print(f"{figure.name}: {figure.value:.2f} {figure.unit} (promise {figure.target})")
+    """Print the figures as a table."""
+    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    print(circumstances(Path(__file__).parent.parent))
+    print(table([*measure(repetitions), *notebooks.measure(repetitions)]))
 
 
 if __name__ == "__main__":
