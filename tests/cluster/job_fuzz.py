@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from trainshed.sdk import manifests
 from trainshed.sdk.check import examine, examine_offline
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.foresight.gather import of_machine
+from trainshed.sdk.foresight.world import World as Place
 from trainshed.testing.builders import JOB_KINDS
 
 _FIELD = re.compile(r"\b(api ?version|kind|metadata|namespace|spec|status)\b|unknown field \"", re.IGNORECASE)
@@ -75,21 +77,33 @@ async def by_the_server(world: World, kind: str, obj: Object, number: int) -> st
     return "refused" if named else f"names no field: {response.status} {answer['message']}"
 
 
+def _text(obj: Object) -> str:
+    """Return the file that somebody wrote."""
+    text: str = yaml.dump(obj, Dumper=yaml.CSafeDumper, allow_unicode=True)
+    return text
+
+
 async def by_check(world: World, kind: str, obj: Object, number: int) -> str:
     """Return `taken` or `refused` by what `trainshed check` does with a file; anything else is raised."""
     try:
-        objects = manifests.parse(yaml.safe_dump(obj, allow_unicode=True), "job.yaml")
+        objects = manifests.parse(_text(obj), "job.yaml")
         verdicts = await examine(world.client, objects, local=True)
     except (UserError, ApiError):
         return "refused"
     return "taken" if all(verdict.accepted for verdict in verdicts) else "refused"
 
 
+@cache
+def _machine() -> Place:
+    """Return this machine, without a cluster."""
+    return of_machine("default", {})
+
+
 async def by_offline_check(world: World, kind: str, obj: Object, number: int) -> str:
     """Return `taken` or `refused` by what `trainshed check --offline` says of a file; anything else is raised."""
     try:
-        objects = manifests.parse(yaml.safe_dump(obj, allow_unicode=True), "job.yaml")
-        verdicts = examine_offline(objects, of_machine("default", {}))
+        objects = manifests.parse(_text(obj), "job.yaml")
+        verdicts = examine_offline(objects, _machine())
     except (UserError, ApiError):
         return "refused"
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):

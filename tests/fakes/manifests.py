@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import yaml
@@ -215,9 +215,9 @@ def mutant(kind: str, number: int) -> Object:
     return document
 
 
-def mutants(count: int) -> Iterator[tuple[str, Object]]:
-    """Yield so many manifests with their names, all kinds in turn."""
+def mutants(numbers: Iterable[int]) -> Iterator[tuple[str, Object]]:
+    """Yield the manifests of these numbers with their names, all kinds in turn."""
     kinds = list(JOB_KINDS)
-    for number in range(count):
+    for number in numbers:
         kind = kinds[number % len(kinds)]
         yield f"{kind} {number}", mutant(kind, number)
