@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ NOTEBOOKS = Path(__file__).parents[2] / "examples/notebooks"
 SECONDS = 240.0
 
 
-def run(cluster: Cluster, name: str, *arguments: str) -> Result:
-    """Run an example to its end; it must succeed."""
-    file = str(NOTEBOOKS / f"{name}.ipynb")
+def run(cluster: Cluster, folder: Path, name: str, *arguments: str) -> Result:
+    """Run an example, copied to a folder, to its end; it must succeed."""
+    file = shutil.copy(NOTEBOOKS / f"{name}.ipynb", folder)
     done = cluster.trainshed(
-        "notebook", "run", file, *arguments, "--namespace", cluster.namespace, timeout=SECONDS
+        "notebook", "run", str(file), *arguments, "--namespace", cluster.namespace, timeout=SECONDS
     )
     assert done.rc == 0, done
     return done
@@ -47,8 +48,8 @@ def workers(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
     return list(json.loads(text)["items"])
 
 
-def test_candies(cluster: Cluster) -> None:
-    done = run(cluster, "candies", "--param", "CANDIES=30")
+def test_candies(cluster: Cluster, tmp_path: Path) -> None:
+    done = run(cluster, tmp_path, "candies", "--param", "CANDIES=30")
     assert said(done, "sack") == ["The sack holds 30 candies."]
     left = [int(words) for words in re.findall(r"\[kid\d\] Took \d+ of (\d+)\.", done.out)]
     assert left[0] == 30
@@ -56,15 +57,15 @@ def test_candies(cluster: Cluster) -> None:
     assert "candies-sharing succeeded: 4 of 4 steps" in done.out
 
 
-def test_parameters_and_metrics(cluster: Cluster) -> None:
+def test_parameters_and_metrics(cluster: Cluster, tmp_path: Path) -> None:
     """A step asks for two GPUs, which are left out where there are none."""
-    done = run(cluster, "parameters-and-metrics", "--param", "d1=2", "--cpu")
+    done = run(cluster, tmp_path, "parameters-and-metrics", "--param", "d1=2", "--cpu")
     assert (result(done, "d1"), result(done, "d2")) == (2, 6)
     assert 0 < result(done, "sum-result") < 12
 
 
-def test_titanic(cluster: Cluster) -> None:
-    done = run(cluster, "titanic")
+def test_titanic(cluster: Cluster, tmp_path: Path) -> None:
+    done = run(cluster, tmp_path, "titanic")
     assert "titanic-ml succeeded: 9 of 9 steps" in done.out
     header, *rows = said(done, "results")
     assert header.split() == ["Model", "Score"]
@@ -74,9 +75,9 @@ def test_titanic(cluster: Cluster) -> None:
     assert "<iframe" in Path(report).read_text(), "a frame is shown as the table that it is"
 
 
-def test_a_mirrored_strategy_of_three_workers(cluster: Cluster) -> None:
+def test_a_mirrored_strategy_of_three_workers(cluster: Cluster, tmp_path: Path) -> None:
     """The demo of Kale's fork: the workers train one model, of which the first one's file is evaluated."""
-    done = run(cluster, "distributed-tensorflow")
+    done = run(cluster, tmp_path, "distributed-tensorflow")
     losses = []
     for index in range(3):
         lines = said(done, f"training/worker-{index}")
@@ -93,23 +94,23 @@ def test_a_mirrored_strategy_of_three_workers(cluster: Cluster) -> None:
     assert owner["metadata"]["ownerReferences"][0]["kind"] == "PipelineRun"
 
 
-def test_two_workers_with_ddp(cluster: Cluster) -> None:
-    done = run(cluster, "distributed-pytorch")
+def test_two_workers_with_ddp(cluster: Cluster, tmp_path: Path) -> None:
+    done = run(cluster, tmp_path, "distributed-pytorch")
     assert result(done, "error") < 0.01
     (job,) = workers(cluster, "pytorchjobs")
     assert sorted(job["spec"]["pytorchReplicaSpecs"]) == ["Master", "Worker"]
 
 
-def test_two_workers_with_jax(cluster: Cluster) -> None:
-    done = run(cluster, "distributed-jax")
+def test_two_workers_with_jax(cluster: Cluster, tmp_path: Path) -> None:
+    done = run(cluster, tmp_path, "distributed-jax")
     for index in range(2):
         assert f"process {index} of 2: 2 devices in the mesh" in said(done, f"train/worker-{index}")
     assert result(done, "error") < 0.01
     assert len(workers(cluster, "jaxjobs")) == 1
 
 
-def test_two_workers_with_xgboost(cluster: Cluster) -> None:
-    done = run(cluster, "distributed-xgboost")
+def test_two_workers_with_xgboost(cluster: Cluster, tmp_path: Path) -> None:
+    done = run(cluster, tmp_path, "distributed-xgboost")
     assert "rank 0 of 2" in said(done, "train/master-0")
     assert "rank 1 of 2" in said(done, "train/worker-0")
     assert result(done, "accuracy") > 0.8

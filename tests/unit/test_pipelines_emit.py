@@ -394,3 +394,26 @@ def test_steps_around_a_mirrored_strategy_have_the_keras_that_knows_it() -> None
     (container,) = job_of(run(own.checked()), "a")["Worker"]["template"]["spec"]["containers"]
     assert {"name": "TF_USE_LEGACY_KERAS", "value": "0"} in container["env"]
     assert "env" not in tasks(run(with_strategy("JAX")))["last"]["taskSpec"]["steps"][0]
+
+
+def test_here_steps_run_in_the_directory_of_the_notebook() -> None:
+    (found,) = local.emit(pipeline("distributed-pytorch.ipynb"), Options(directory="/home/me/notebooks"))
+    own = {"hostPath": {"path": "/home/me/notebooks", "type": "Directory"}}
+    spec = tasks(found)["data"]["taskSpec"]
+    pod = job_of(found, "train")["Worker"]["template"]["spec"]
+    for container, volumes in ((spec["steps"][0], spec["volumes"]), (pod["containers"][0], pod["volumes"])):
+        (volume,) = [v for v in volumes if "hostPath" in v]
+        assert volume == {"name": "notebook-directory", **own}
+        assert mounted(container, "/home/me/notebooks") is not None
+        assert container["args"][container["args"].index("--work") + 1] == "/home/me/notebooks"
+        assert "workingDir" not in container, "modules beside the notebook are not for the runner"
+
+
+@pytest.mark.parametrize("directory", ["/", "/data/mine"])
+def test_a_directory_that_cannot_be_mounted_is_left_alone(directory: str) -> None:
+    volumes = [{"name": "v", "mount_point": "/data", "type": "pvc"}]
+    made = compiled(("step:a", "x = 1"), volumes=volumes).checked()
+    (found,) = local.emit(made, Options(directory=directory))
+    assert not [v for v in tasks(found)["a"]["taskSpec"]["volumes"] if "hostPath" in v]
+    args = tasks(found)["a"]["taskSpec"]["steps"][0]["args"]
+    assert args[args.index("--work") + 1].endswith("/files")

@@ -216,10 +216,11 @@ def run(
         if debug != (step is not None):
             raise UserError("--step and --debug go together", "--from STEP runs a step again")
         if step is not None:
-            code = notebookrun.debug(pipeline, target, step, run_name, parameters)
+            code = notebookrun.debug(pipeline, notebook, target, step, run_name, parameters)
         else:
             code = notebookrun.run_pipeline(
                 pipeline,
+                notebook,
                 target,
                 parameters=parameters,
                 run_name=run_name,

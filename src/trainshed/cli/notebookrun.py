@@ -58,6 +58,7 @@ Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start the run and 
 
 def run_pipeline(
     pipeline: Pipeline,
+    notebook: Path,
     target: Target,
     *,
     parameters: dict[str, str],
@@ -82,7 +83,7 @@ def run_pipeline(
         at_once=at_once,
         workers_as_tasks=workers_as_tasks,
     )
-    objects = emitted(pipeline, target, options)
+    objects = emitted(pipeline, target, options, notebook)
     if target.is_local:
         ensure_up()
     return asyncio.run(_run(pipeline, target, objects, start_at, detach, as_json))
@@ -168,7 +169,12 @@ def target_of(kubeconfig: Kubeconfig, context: Context, namespace: Namespace) ->
 
 
 def debug(
-    pipeline: Pipeline, target: Target, step: str, run_name: str | None, parameters: dict[str, str]
+    pipeline: Pipeline,
+    notebook: Path,
+    target: Target,
+    step: str,
+    run_name: str | None,
+    parameters: dict[str, str],
 ) -> int:
     """Open a console in a kernel that has the step's inputs, and return its exit code."""
     import subprocess
@@ -198,4 +204,4 @@ def debug(
         command = [sys.executable, "-m", "trainshed.pipelines.runner", "--program", str(program)]
         command += ["--data", f"{data}/steps", "--run-name", name, "--debug"]
         command += [f"--param={key}={value}" for key, value in parameters.items()]
-        return subprocess.run(command, check=False).returncode
+        return subprocess.run(command, check=False, cwd=notebook.resolve().parent).returncode

@@ -56,6 +56,7 @@ def _job(
     args = arguments(
         pipeline,
         step,
+        options,
         exposed,
         data=DATA_PATH,
         run="$(params.trainshed-run)",
@@ -70,7 +71,7 @@ def _job(
         {"name": v.name, "mountPath": v.mount_path} for v in pipeline.settings.volumes if v.size is not None
     ]
     volumes = [
-        *pod_volumes(pipeline),
+        *pod_volumes(pipeline, options),
         *(
             {"name": n, "persistentVolumeClaim": {"claimName": f"$(workspaces.{n}.claim)"}}
             for n in (DATA, *claims)

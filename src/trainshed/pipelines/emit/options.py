@@ -28,3 +28,5 @@ class Options(msgspec.Struct, frozen=True):
     parameters: dict[str, str] = {}
     at_once: int | None = None
     """How many steps run at the same time on the local cluster; elsewhere as many as may."""
+    directory: str | None = None
+    """Directory of the node in which the steps run, and which they share; otherwise one of the run's own."""

@@ -14,16 +14,25 @@ PROGRAM_ANNOTATION = "trainshed.dev/program"
 """Written by the emitters, read through a downwardAPI volume by the step runner."""
 PROGRAM_PATH = "/trainshed/program"
 _PROGRAM_FILE = "program.json"
+_OWN = "notebook-directory"
 
 
 def arguments(
-    pipeline: Pipeline, step: Step, exposed: Sequence[str], *, data: str, run: str, attempt: str
+    pipeline: Pipeline,
+    step: Step,
+    options: Options,
+    exposed: Sequence[str],
+    *,
+    data: str,
+    run: str,
+    attempt: str,
 ) -> list[str]:
     """Return the runner's arguments. Files that steps write beside their data stay in `DATA/files`."""
     made = ["--program", f"{PROGRAM_PATH}/{_PROGRAM_FILE}", "--data", f"{data}/steps", "--run-name", run]
     made += ["--attempt", attempt]
     if working_dir(pipeline) is None:
-        made += ["--work", f"{data}/files"]
+        # Not as the container's directory: modules beside the notebook are for its cells, not for the runner.
+        made += ["--work", _node_directory(pipeline, options) or f"{data}/files"]
     directory = shared.path(pipeline)
     if directory is not None:
         made += ["--shared", directory, "--shared-first", f"{data}/{shared.FIRST}"]
@@ -35,13 +44,18 @@ def arguments(
 def working_dir(pipeline: Pipeline) -> str | None:
     """Return the notebook's own directory where a volume of the pipeline has it, else None."""
     wanted = pipeline.settings.working_dir
-    if wanted is None:
-        return None
-    for volume in pipeline.settings.volumes:
-        path = volume.mount_path.rstrip("/")
-        if wanted.rstrip("/") == path or wanted.startswith(f"{path}/"):
-            return wanted
-    return None
+    return wanted if wanted is not None and _mounted(pipeline, wanted) else None
+
+
+def _node_directory(pipeline: Pipeline, options: Options) -> str | None:
+    wanted = options.directory
+    return None if wanted in (None, "/") or _mounted(pipeline, str(wanted)) else wanted
+
+
+def _mounted(pipeline: Pipeline, directory: str) -> bool:
+    """Return whether the directory is in one of the pipeline's volumes."""
+    paths = [volume.mount_path.rstrip("/") for volume in pipeline.settings.volumes]
+    return any(directory.rstrip("/") == path or directory.startswith(f"{path}/") for path in paths)
 
 
 def container(
@@ -80,8 +94,10 @@ def container(
     directory = working_dir(pipeline)
     if directory is not None:
         made["workingDir"] = directory
+    own = _node_directory(pipeline, options)
     made["volumeMounts"] = [
         {"name": "program", "mountPath": PROGRAM_PATH, "readOnly": True},
+        *([{"name": _OWN, "mountPath": own}] if own is not None else ()),
         *({"name": v.name, "mountPath": v.mount_path} for v in pipeline.settings.volumes if v.size is None),
     ]
     return made
@@ -104,14 +120,16 @@ def placement(step: Step) -> dict[str, Any]:
     return made
 
 
-def pod_volumes(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Return the volumes of the program and of existing claims."""
+def pod_volumes(pipeline: Pipeline, options: Options) -> list[dict[str, Any]]:
+    """Return the volumes of the program, of the notebook's directory on the node, and of existing claims."""
+    own = _node_directory(pipeline, options)
     field = f"metadata.annotations['{PROGRAM_ANNOTATION}']"
     return [
         {
             "name": "program",
             "downwardAPI": {"items": [{"path": _PROGRAM_FILE, "fieldRef": {"fieldPath": field}}]},
         },
+        *([{"name": _OWN, "hostPath": {"path": own, "type": "Directory"}}] if own is not None else ()),
         *(
             {"name": v.name, "persistentVolumeClaim": {"claimName": v.name}}
             for v in pipeline.settings.volumes

@@ -183,6 +183,7 @@ def _task_spec(pipeline: Pipeline, step: Step, options: Options, index: int) -> 
     args = arguments(
         pipeline,
         step,
+        options,
         exposed,
         data=f"$(workspaces.{DATA}.path)",
         run=f"$(params.{RUN_PARAMETER})",
@@ -229,4 +230,4 @@ def _task_spec(pipeline: Pipeline, step: Step, options: Options, index: int) -> 
     }
     if results:
         spec["results"] = results
-    return {**spec, "steps": [made], "volumes": pod_volumes(pipeline)}
+    return {**spec, "steps": [made], "volumes": pod_volumes(pipeline, options)}

@@ -64,7 +64,8 @@ def run_pipeline(
     where = Target(kubeconfig, context, namespace)
     if where.is_local:
         machine.start(where.paths)
-    objects_ = emitted(made, where, Options(run_name=run_name or made.name, parameters=given))
+    file = Path(pipeline) if isinstance(pipeline, str | Path) else None
+    objects_ = emitted(made, where, Options(run_name=run_name or made.name, parameters=given), file)
 
     async def follow() -> PipelineOutcome:
         async with connected(where) as client:

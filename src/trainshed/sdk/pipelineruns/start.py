@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -63,10 +64,16 @@ async def _make_room(client: Client, name: str, namespace: str) -> None:
     await wait_gone(client, PIPELINERUNS, name, namespace)
 
 
-def emitted(pipeline: Pipeline, target: Target, options: Options) -> list[Object]:
-    """Return the objects that run a pipeline once on the target. Raises NotebookError for programs that do not fit."""
+def emitted(
+    pipeline: Pipeline, target: Target, options: Options, notebook: Path | None = None
+) -> list[Object]:
+    """Return the objects that run a pipeline once on the target: here its steps run in the notebook's directory.
+
+    Raises NotebookError for programs that do not fit.
+    """
     refuse_too_large(pipeline)
     options = msgspec.structs.replace(options, namespace=target.namespace)
     if target.is_local:
-        return local.emit(pipeline, msgspec.structs.replace(options, python=sys.executable))
+        own = str(notebook.resolve().parent) if notebook is not None else None
+        return local.emit(pipeline, msgspec.structs.replace(options, python=sys.executable, directory=own))
     return tekton.emit(pipeline, options)
