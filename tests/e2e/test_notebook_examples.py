@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.cluster_fixture import Cluster
 from tests.e2e.conftest import Result
+from tests.e2e.tutorial import Tutorial, environment_for
 
-NOTEBOOKS = Path(__file__).parents[2] / "examples/notebooks"
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = ROOT / "examples/notebooks"
+PAGE = ROOT / "docs/how-to/notebooks-to-pipelines.md"
 SECONDS = 240.0
 
 
@@ -48,13 +52,27 @@ def workers(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
     return list(json.loads(text)["items"])
 
 
-def test_candies(cluster: Cluster, tmp_path: Path) -> None:
-    done = run(cluster, tmp_path, "candies", "--param", "CANDIES=30")
-    assert said(done, "sack") == ["The sack holds 30 candies."]
-    left = [int(words) for words in re.findall(r"\[kid\d\] Took \d+ of (\d+)\.", done.out)]
+def test_a_reader_gets_what_the_page_shows(cluster: Cluster, tmp_path: Path) -> None:
+    """Every command of the page but the installation: candies is run twice, by the command and by kubectl."""
+    shutil.copytree(NOTEBOOKS, tmp_path / "examples/notebooks")
+    environment = environment_for(
+        Path(cluster.kubectl_path),
+        tmp_path / "bin",
+        tmp_path,
+        cluster.kubeconfig,
+        Path(sys.executable).parent,
+    )
+    environment["TRAINSHED_HOME"] = str(cluster.home)
+    page = Tutorial(PAGE, tmp_path, environment, left_out="install")
+    page.run()
+    left = [
+        int(words) for words in re.findall(r"^\[kid\d\] Took \d+ of (\d+)\.", "".join(page.transcript), re.M)
+    ]
     assert left[0] == 30
     assert left == sorted(left, reverse=True)
-    assert "candies-sharing succeeded: 4 of 4 steps" in done.out
+    assert (tmp_path / "candies.svg").read_text().startswith("<svg")
+    assert "pipelineInfo" in (tmp_path / "candies-kfp.yaml").read_text()
+    cluster.kubectl(*"delete pipelineruns -l trainshed.dev/pipeline=candies-sharing -n default".split()).ok()
 
 
 def test_parameters_and_metrics(cluster: Cluster, tmp_path: Path) -> None:
