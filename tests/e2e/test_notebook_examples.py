@@ -72,7 +72,9 @@ def test_a_reader_gets_what_the_page_shows(cluster: Cluster, tmp_path: Path) -> 
     assert left == sorted(left, reverse=True)
     assert (tmp_path / "candies.svg").read_text().startswith("<svg")
     assert "pipelineInfo" in (tmp_path / "candies-kfp.yaml").read_text()
-    cluster.kubectl(*"delete pipelineruns -l trainshed.dev/pipeline=candies-sharing -n default".split()).ok()
+    cluster.kubectl(
+        *["delete", "pipelineruns", "-l", "trainshed.dev/pipeline=candies-sharing", "-n", "default"]
+    ).ok()
 
 
 def test_parameters_and_metrics(cluster: Cluster, tmp_path: Path) -> None:
