@@ -141,6 +141,11 @@ def test_three_hundred_cells_are_checked(tmp_path: Path) -> None:
         (("show", EXAMPLES / "candies.ipynb", "kid4"), "did you mean kid"),
         (("compile", EXAMPLES / "candies.ipynb", "--param", "CANDY=1"), "did you mean CANDIES?"),
         (("compile", EXAMPLES / "candies.ipynb", "--param", "CANDIES"), "write NAME=VALUE"),
+        (
+            ("compile", EXAMPLES / "candies.ipynb", "--param", "CANDIES=all"),
+            "CANDIES: must be int, not 'all'",
+        ),
+        (("run", EXAMPLES / "candies.ipynb", "--param", "CANDIES=all"), "CANDIES: must be int, not 'all'"),
     ],
 )
 def test_wrong_arguments(arguments: tuple[str | Path, ...], words: str) -> None:
@@ -191,3 +196,12 @@ def test_other_notebooks_are_found_beside_this_one(tmp_path: Path) -> None:
     code, stdout, _ = run("check", lonely)
     assert code == 1
     assert "NB115: notebook:numbers: numbers.ipynb cannot be read" in stdout
+
+
+def test_no_command_changes_the_notebook(tmp_path: Path) -> None:
+    """Tags that nobody knows and their order stay, as does a cell without any."""
+    file = made(tmp_path, ("theirs step:a another", "x = 1"), ("", "y = 2"))
+    before = file.read_bytes()
+    for arguments in (["check"], ["compile"], ["graph"], ["show", "a"]):
+        run(arguments[0], file, *arguments[1:])
+        assert file.read_bytes() == before

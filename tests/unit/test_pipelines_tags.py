@@ -374,6 +374,7 @@ def test_the_steps_own_tag_beats_the_default() -> None:
         b"{}",
         b'{"nbformat": 4}',
         b'{"nbformat": 4, "cells": 3}',
+        b'{"nbformat": 4, "cells": [], "metadata": {"kubeflow_notebook": 3}}',
         b"\xff\xfe",
         b'{"nbformat": 2}',
     ],
@@ -405,3 +406,8 @@ def test_a_program_that_does_not_fit_is_found() -> None:
 def test_codes_and_names_of_rules_are_unique() -> None:
     assert len({rule.name for rule in RULES.values()}) == len(RULES)
     assert all(rule.meaning.endswith(".") for rule in RULES.values())
+
+
+def test_a_notebook_whose_only_tag_is_wrong_is_not_called_untagged() -> None:
+    assert codes(("step:a-b", "x = 1")) == ["NB101"]
+    assert codes(("", "x = 1")) == ["NB113"]

@@ -17,6 +17,8 @@ from trainshed.pipelines.emit.program import is_exposed, too_large
 from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.cells import Notebook, read
 from trainshed.pipelines.notebook.nearest import nearest
+from trainshed.pipelines.runner.program import Parameter as RunnerParameter
+from trainshed.pipelines.runner.program import parameter_value
 from trainshed.sdk.errors import UserError
 
 Target = Literal["tekton", "tekton-v1beta1", "kfp", "local"]
@@ -65,7 +67,7 @@ def step_of(pipeline: Pipeline, name: str) -> Step:
 
 
 def parameters(pipeline: Pipeline, given: list[str]) -> dict[str, str]:
-    """Return the parameters given as NAME=VALUE. Raises UserError for unknown ones and other forms."""
+    """Return the parameters given as NAME=VALUE. Raises UserError for unknown ones, wrong types and other forms."""
     known = {p.name: p for p in pipeline.parameters if is_exposed(p)}
     result = {}
     for text in given:
@@ -78,6 +80,11 @@ def parameters(pipeline: Pipeline, given: list[str]) -> dict[str, str]:
                 f"there is no parameter {name}",
                 f"did you mean {close}?" if close else f"parameters are {', '.join(known) or 'none'}",
             )
+        wanted = known[name]
+        try:
+            parameter_value(msgspec.convert(msgspec.structs.asdict(wanted), RunnerParameter), value)
+        except ValueError as error:
+            raise UserError(str(error)) from error
         result[name] = value
     return result
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube.meta.objects import section
 from trainshed.pipelines.diagnostics import NotebookError, diagnostic
 
 _OLDEST_WITH_CELLS = 4
@@ -55,7 +54,7 @@ def read(content: bytes, name: str) -> Notebook:
         raw = _upgraded(content)
     if raw.cells is None:
         raise _not_a_notebook("it has no cells")
-    settings = section(raw.metadata, "kubeflow_notebook")
+    settings = raw.metadata.get("kubeflow_notebook") or {}
     if not isinstance(settings, dict):
         raise _not_a_notebook("its metadata kubeflow_notebook is no object")
     cells = tuple(_cell(i, c) for i, c in enumerate(raw.cells, 1) if c.cell_type == "code")

@@ -202,8 +202,11 @@ def _untagged(cells: Sequence[TaggedCell]) -> tuple[Draft, list[Diagnostic]]:
     code = tuple(c.cell for c in cells if c.cell.source.strip())
     if not code:
         return Draft(), [diagnostic("NB001", "the notebook has no code", fix="add a code cell")]
+    made = Draft(steps=(DraftStep("notebook", 0, code),))
+    if any(c.cell.tags for c in cells):
+        return made, []  # what is wrong with the tags is found already
     note = diagnostic("NB113", "no cell has a tag: the whole notebook is one step", fix="tag cells step:NAME")
-    return Draft(steps=(DraftStep("notebook", 0, code),)), [note]
+    return made, [note]
 
 
 def _misplaced_metrics(cell: Cell) -> Diagnostic:
