@@ -13,9 +13,12 @@ from tests.unit.notebook_builder import Cell, compiled
 from tests.unit.test_pipelines_baselines import example
 from trainshed.pipelines.emit import local, tekton
 from trainshed.pipelines.emit.options import Options
+from trainshed.pipelines.emit.program import takes
 from trainshed.pipelines.emit.text import documents
 from trainshed.pipelines.ir import Pipeline
-from trainshed.pipelines.runner.program import Program
+from trainshed.pipelines.notebook.literals import Parameter
+from trainshed.pipelines.runner.program import Parameter as RunnerParameter
+from trainshed.pipelines.runner.program import Program, parameter_value
 
 EXAMPLES = (
     *("candies.ipynb", "parameters-and-metrics.ipynb", "titanic.ipynb"),
@@ -417,3 +420,18 @@ def test_a_directory_that_cannot_be_mounted_is_left_alone(directory: str) -> Non
     assert not [v for v in tasks(found)["a"]["taskSpec"]["volumes"] if "hostPath" in v]
     args = tasks(found)["a"]["taskSpec"]["steps"][0]["args"]
     assert args[args.index("--work") + 1].endswith("/files")
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "str", "bool"])
+@pytest.mark.parametrize(
+    "text", ["", "1", "-1", " 2 ", "1_0", "1.5", "1e3", "nan", "true", "FALSE", "On", "no", "maybe", "0x1"]
+)
+def test_a_parameter_is_refused_before_the_run_if_the_runner_would_refuse_it(
+    kind: Literal["int", "float", "str", "bool"], text: str
+) -> None:
+    try:
+        parameter_value(RunnerParameter("p", kind, ""), text)
+    except ValueError:
+        assert not takes(Parameter("p", kind, ""), text)
+    else:
+        assert takes(Parameter("p", kind, ""), text)

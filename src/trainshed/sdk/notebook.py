@@ -13,12 +13,10 @@ from trainshed.findings import Severity
 from trainshed.pipelines.compilation import Compiled, compile_notebook, references
 from trainshed.pipelines.diagnostics import Diagnostic, NotebookError, has_errors
 from trainshed.pipelines.emit.options import Options
-from trainshed.pipelines.emit.program import is_exposed, too_large
+from trainshed.pipelines.emit.program import is_exposed, takes, too_large
 from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.cells import Notebook, read
 from trainshed.pipelines.notebook.nearest import nearest
-from trainshed.pipelines.runner.program import Parameter as RunnerParameter
-from trainshed.pipelines.runner.program import parameter_value
 from trainshed.sdk.errors import UserError
 
 Target = Literal["tekton", "tekton-v1beta1", "kfp", "local"]
@@ -80,11 +78,8 @@ def parameters(pipeline: Pipeline, given: list[str]) -> dict[str, str]:
                 f"there is no parameter {name}",
                 f"did you mean {close}?" if close else f"parameters are {', '.join(known) or 'none'}",
             )
-        wanted = known[name]
-        try:
-            parameter_value(msgspec.convert(msgspec.structs.asdict(wanted), RunnerParameter), value)
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        if not takes(known[name], value):
+            raise UserError(f"parameter {name}: must be {known[name].type}, not {value!r}")
         result[name] = value
     return result
 

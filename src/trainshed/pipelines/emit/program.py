@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from trainshed.pipelines.diagnostics import Diagnostic, diagnostic
 from trainshed.pipelines.ir import Pipeline, Step, program
@@ -11,6 +12,8 @@ from trainshed.pipelines.notebook.literals import Parameter
 RUNNER = "trainshed.pipelines.runner"
 _LARGEST = 240 * 1024
 """Bytes of a program: annotations may have 256 KiB together."""
+_READERS: dict[str, Callable[[str], object]] = {"int": int, "float": float, "str": str}
+_TRUTHS = frozenset({"true", "1", "yes", "on", "false", "0", "no", "off"})
 
 
 def program_text(pipeline: Pipeline, step: Step) -> str:
@@ -47,3 +50,14 @@ def parameter_text(parameter: Parameter) -> str:
         if isinstance(value, float)
         else str(value)
     )
+
+
+def takes(parameter: Parameter, text: str) -> bool:
+    """Return whether the runner reads the text as a value of the parameter's type."""
+    if parameter.type == "bool":
+        return text.lower() in _TRUTHS
+    try:
+        _READERS[parameter.type](text)
+    except ValueError:
+        return False
+    return True
