@@ -95,34 +95,73 @@ def test_a_job_of_the_same_name_in_another_namespace_is_another_job(
     cluster.kubectl("delete", "namespace", other, "--wait=false").ok()
 
 
+SERVER = """
+import http.server, os, sys, threading
+from concurrent import futures
+import grpc
+
+def greet(request, context):
+    return request + b" from " + sys.argv[1].encode()
+
+methods = {"Greet": grpc.unary_unary_rpc_method_handler(greet)}
+greeter = grpc.server(futures.ThreadPoolExecutor(1))
+greeter.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("Greeter", methods)])
+greeter.add_insecure_port("0.0.0.0:9000")
+greeter.start()
+os.chdir("/tmp")
+open("index.html", "w").write(sys.argv[1])
+http.server.ThreadingHTTPServer(("", 8000), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
+
 VISITOR = """
-import json, os, subprocess, sys, urllib.request
-import requests
+import asyncio, json, os, subprocess, sys, urllib.request
+import grpc, kr8s, kubernetes_asyncio, requests
 from kubeflow.training import TrainingClient
 from kubernetes import client, config
 
-def by_urllib(url):
-    return urllib.request.urlopen(url, timeout=20).read().decode().strip()
+def by_urllib(host):
+    return urllib.request.urlopen(f"http://{host}:8000/", timeout=20).read().decode().strip()
 
-def by_curl(url):
-    command = ["curl", "-sS", "--max-time", "20", url]
+def by_curl(host):
+    command = ["curl", "-sS", "--max-time", "20", f"http://{host}:8000/"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-def by_requests(url):
-    return requests.get(url, timeout=20).text.strip()
+def by_requests(host):
+    return requests.get(f"http://{host}:8000/", timeout=20).text.strip()
 
+def by_grpc(host):
+    with grpc.insecure_channel(f"{host}:9000") as channel:
+        return channel.unary_unary("/Greeter/Greet")(b"hello", timeout=20).decode()
+
+def of_kubernetes():
+    config.load_incluster_config()
+    return [pod.metadata.name for pod in client.CoreV1Api().list_namespaced_pod(namespace).items]
+
+def of_kr8s():
+    return [pod.name for pod in kr8s.get("pods", namespace=namespace)]
+
+def of_kubernetes_asyncio():
+    async def listed():
+        kubernetes_asyncio.config.load_incluster_config()
+        async with kubernetes_asyncio.client.ApiClient() as api:
+            found = await kubernetes_asyncio.client.CoreV1Api(api).list_namespaced_pod(namespace)
+            return [pod.metadata.name for pod in found.items]
+    return asyncio.run(listed())
+
+def outcome(function, *arguments):
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return repr(error)
+
+namespace = os.environ["NAMESPACE"]
 seen = {}
 for host in sys.argv[1:]:
-    for visit in (by_urllib, by_curl, by_requests):
-        try:
-            seen[f"{visit.__name__} {host}"] = visit(f"http://{host}:8000/")
-        except Exception as error:
-            seen[f"{visit.__name__} {host}"] = repr(error)
-
-config.load_incluster_config()
-pods = client.CoreV1Api().list_namespaced_pod(os.environ["NAMESPACE"]).items
-seen["pods"] = sorted(pod.metadata.name for pod in pods)
-seen["jobs"] = TrainingClient().list_jobs(namespace=os.environ["NAMESPACE"])
+    for visit in (by_urllib, by_curl, by_requests, by_grpc):
+        seen[f"{visit.__name__} {host}"] = outcome(visit, host)
+pods = {listing.__name__: outcome(listing) for listing in (of_kubernetes, of_kr8s, of_kubernetes_asyncio)}
+seen["pods"] = {name: sorted(found) for name, found in pods.items()}
+seen["jobs"] = TrainingClient().list_jobs(namespace=namespace)
 account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 for api in ("kubernetes.default", "kubernetes.default.svc", os.environ["KUBERNETES_SERVICE_HOST"]):
     answer = requests.get(
@@ -142,11 +181,12 @@ def test_clients_in_a_pod_reach_services_pods_and_the_api_with_the_variables_tha
     here, there = cluster.namespace, f"{cluster.namespace}-b"
     cluster.kubectl("create", "namespace", there).ok()
     for namespace in (here, there):
-        serve = f"cd /tmp && echo {namespace} > index.html && exec python3 -m http.server 8000"
         probe = {"httpGet": {"port": 8000}, "periodSeconds": 1}
-        server = pod("web", serve, readinessProbe=probe)
+        server = pod("web", "", readinessProbe=probe)
+        server["spec"]["containers"][0]["command"] = ["python3", "-c", SERVER, namespace]
         server["metadata"]["labels"] = {"app": "web"}
-        service = {"selector": {"app": "web"}, "ports": [{"port": 8000}]}
+        ports = [{"name": "http", "port": 8000}, {"name": "grpc", "port": 9000}]
+        service = {"selector": {"app": "web"}, "ports": ports}
         web = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": service}
         cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=as_list(server, web)).ok()
     for namespace in (here, there):
@@ -175,9 +215,13 @@ def test_clients_in_a_pod_reach_services_pods_and_the_api_with_the_variables_tha
     )
 
     seen = json.loads(cluster.logs("visitor")[-1])
-    assert (seen.pop("pods"), seen.pop("jobs")) == (["visitor", "web"], [])
+    listings = ("of_kubernetes", "of_kr8s", "of_kubernetes_asyncio")
+    assert seen.pop("pods") == {listing: ["visitor", "web"] for listing in listings}
+    assert seen.pop("jobs") == []
     for api in ("kubernetes.default", "kubernetes.default.svc", "10.96.0.1"):
         assert seen.pop(api) == 200
-    ways = ("by_urllib", "by_curl", "by_requests")
-    assert seen == {f"{way} {host}": page for host, page in served.items() for way in ways}
+    ways = {"by_urllib": "", "by_curl": "", "by_requests": "", "by_grpc": "hello from "}
+    assert seen == {
+        f"{way} {host}": f"{said}{page}" for host, page in served.items() for way, said in ways.items()
+    }
     cluster.kubectl("delete", "namespace", there, "--wait=false").ok()
