@@ -90,22 +90,25 @@ def ended(condition: str) -> Object:
     return {"conditions": [{"type": condition, "status": "True", "lastUpdateTime": "t", "message": "m"}]}
 
 
-async def put_pod(api: FakeApi, job: Object, exit_code: int | None) -> None:
-    """Put the job's pod, ended with the exit code, or with None running."""
+async def put_pod(
+    api: FakeApi, job: Object, exit_code: int | None, index: int = 0, status: Object | None = None
+) -> None:
+    """Put a worker's pod, ended with the exit code, or with None running, or with another status."""
     state = {"running": {}} if exit_code is None else {"terminated": {"exitCode": exit_code}}
     await api.put(
-        f"{PODS}/job-worker-0",
+        f"{PODS}/job-worker-{index}",
         metadata={
-            "name": "job-worker-0",
+            "name": f"job-worker-{index}",
             "namespace": "ns",
             "labels": {
                 "training.kubeflow.org/job-name": "job",
                 "training.kubeflow.org/replica-type": "worker",
-                "training.kubeflow.org/replica-index": "0",
+                "training.kubeflow.org/replica-index": str(index),
             },
             "ownerReferences": [{"uid": job["metadata"]["uid"], "controller": True}],
         },
-        status={
+        status=status
+        or {
             "phase": "Running" if exit_code is None else "Failed" if exit_code else "Succeeded",
             "containerStatuses": [{"name": "pytorch", "state": state}],
         },
@@ -203,6 +206,32 @@ def test_pods_that_are_deleted_before_they_begin_are_not_waited_for() -> None:
 
     assert run_virtual(main()) < 0.1
     assert not [event for event in view.events if "begun" in event]
+
+
+def test_what_holds_for_many_replicas_is_said_in_one_line() -> None:
+    api, view = Api(lines=100, pause=10_000), Recording()
+    why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+
+    async def main() -> None:
+        job = await api.put(f"{JOBS}/job", **make_job())
+        following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
+        await asyncio.sleep(1)
+        for index in range(16):
+            status = {"phase": "Pending", "conditions": [why]} if index < 12 and index != 4 else None
+            await put_pod(api, job, None, index, status)
+        await asyncio.sleep(5)
+        assert view.events == ["worker-0..3,5..11 Pending: no room"]
+        for index in range(12):
+            await put_pod(api, job, None, index)
+        await asyncio.sleep(1)
+        await api.put(f"{JOBS}/job", status=ended("Succeeded"))
+        await following
+
+    run_virtual(main())
+    label = "training.kubeflow.org/job-name=job"
+    command = f"kubectl logs -n ns -l {label} --prefix --tail=-1"
+    assert view.events[-1] == f"worker-0..15 outlive the job: {command}"
+    assert len(view.events) == 3
 
 
 def test_a_job_that_succeeded_is_no_error_when_requests_are_lost_at_its_end() -> None:

@@ -14,14 +14,12 @@ from trainshed.kube.meta.times import time_or_none
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.follow import Snapshot
 from trainshed.sdk.progress import Progress, sparkline
-from trainshed.sdk.state import Replica
+from trainshed.sdk.state import Replica, joined_names
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
 _STATE_STYLES = {"Running": "green", "Succeeded": "bold green", "Failed": "bold red", "Restarting": "yellow"}
 _ONE_EACH = 4
 """Up to so many replicas have a row each; of more, those that are alike share one."""
-_RANGES = 3
-"""A row names so many ranges of replicas; of more, it says how many replicas they are."""
 _BARS = 4
 """So many progress bars of replicas are shown."""
 
@@ -106,7 +104,7 @@ def _replicas(replicas: Sequence[Replica]) -> list[Text]:
         for each in replicas:
             like = _Row(each.name.rpartition("-")[0], each.state, each.restarts, each.detail)
             alike.setdefault(like, []).append(each)
-        groups = [(_names(group), group[0]) for group in alike.values()]
+        groups = [(joined_names([replica.name for replica in group]), group[0]) for group in alike.values()]
     longest = max((len(name) for name, _ in groups), default=0)
     states = max((len(replica.state) for _, replica in groups), default=0)
     rows = []
@@ -125,23 +123,6 @@ def _replicas(replicas: Sequence[Replica]) -> list[Text]:
     for row in rows:
         row.rstrip()
     return rows
-
-
-def _names(replicas: Sequence[Replica]) -> str:
-    """Return the names of replicas of one type: `worker-0..7,12`."""
-    kind = replicas[0].name.rpartition("-")[0]
-    tails = [replica.name.rpartition("-")[2] for replica in replicas]
-    if not kind or not all(tail.isdigit() for tail in tails):
-        return ",".join(replica.name for replica in replicas)
-    ranges: list[list[int]] = []
-    for number in sorted(map(int, tails)):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    if len(ranges) > _RANGES:
-        return f"{kind} ×{len(replicas)}"
-    return f"{kind}-" + ",".join(str(a) if a == b else f"{a}..{b}" for a, b in ranges)
 
 
 def _measured(progress: Progress, width: int) -> list[Text]:

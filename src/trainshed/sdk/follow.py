@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -36,6 +36,8 @@ _KEPT_LINES = 25
 _NAMED = 3
 """Of so many replicas the names are said, of more their number."""
 _SETTLE_SECONDS = 1.5
+_GATHER_SECONDS = 0.25
+"""How long replicas that wait for one reason are gathered before they are named; doubled each time."""
 _UNNOTICED_SECONDS = 5.0
 """After how long without a condition a job's operator is asked after."""
 _LOST_FAILURES = 3
@@ -134,6 +136,8 @@ class Follower:
         self._advising: list[asyncio.Task[None]] = []
         self._obstructed = False
         self._told: set[str] = set()
+        self._alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        self._gathered: Counter[tuple[str, str]] = Counter()
         self._dirty, self._updated_at = False, time.monotonic()
         self._lines = 0
         self._events = Informer(
@@ -224,12 +228,25 @@ class Follower:
             await asyncio.wait(pending, timeout=_DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if self._lines == before and not any(task.done() for task in pending):
                 break
+        outliving: list[tuple[str, str]] = []
         for pod, container in self._unread():
             command = f"kubectl logs -n {self._namespace} {pod} -c {container}"
             if self._has_ended(pod):
                 self._tell(f"the end of the log of {pod} did not arrive: {command}")
             elif is_active(self._seen_pods[pod]):
-                self._tell(f"{pod} outlives the job: {command}")
+                outliving.append((pod, command))
+        if len(outliving) == 1:
+            self._tell("{} outlives the job: {}".format(*outliving[0]))
+        elif outliving:
+            names = self._of_each_type(jobstate.replica_name(self._seen_pods[pod]) for pod, _ in outliving)
+            command = f"kubectl logs -n {self._namespace} -l {LABEL_JOB_NAME}={self._name} --prefix --tail=-1"
+            self._tell(f"{names} outlive the job: {command}")
+
+    def _of_each_type(self, names: Iterable[str]) -> str:
+        by_type: defaultdict[str, list[str]] = defaultdict(list)
+        for name in names:
+            by_type[name.rpartition("-")[0]].append(name)
+        return ", ".join(map(jobstate.joined_names, by_type.values()))
 
     def _unread(self) -> list[tuple[str, str]]:
         """Return pod and container of each log that has not come to its end."""
@@ -351,9 +368,27 @@ class Follower:
             and not self._finished.is_set()
             and jobstate.replica(seen).detail == replica.detail
         ):
-            self._tell(f"{replica.name} {replica.state}: {replica.detail}")
+            self._gather(replica)
             if replica.restarts:
                 self._advising.append(asyncio.create_task(self._advise(seen, replica)))
+
+    def _gather(self, replica: jobstate.Replica) -> None:
+        """Say the same of several replicas in one line: the longer they keep coming, the more of them together."""
+        if (known := f"{replica.name} {replica.state}: {replica.detail}") in self._told:
+            return
+        self._told.add(known)
+        why = replica.state, replica.detail
+        alike = self._alike[why]
+        alike.append(replica.name)
+        if len(alike) == 1:
+            seconds = _GATHER_SECONDS * 2 ** min(self._gathered[why], 6)
+            asyncio.get_running_loop().call_later(seconds, self._tell_gathered, why)
+
+    def _tell_gathered(self, why: tuple[str, str]) -> None:
+        names = self._of_each_type(self._alike.pop(why))
+        self._gathered[why] += 1
+        if not self._finished.is_set():
+            self._view.event(f"{names} {why[0]}: {why[1]}")
 
     async def _advise(self, pod: Object, replica: jobstate.Replica) -> None:
         """Say what may help a pod that fails again and again: its job may never end by itself."""

@@ -19,6 +19,9 @@ from trainshed.kube.meta.objects import Object, labels_of, objects, section, sta
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.progress import epochs_of
 
+_RANGES = 3
+"""So many ranges of replicas are named; of more, how many replicas they are."""
+
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_GRACE_SECONDS = 30
 """A pod's terminationGracePeriodSeconds where it says none (core/v1)."""
@@ -280,3 +283,20 @@ def first_failure(pods: Sequence[Object]) -> tuple[Object, Mapping[str, Any]] | 
 def _written(pod: Object) -> int:
     version = str(pod["metadata"].get("resourceVersion") or "")
     return int(version) if version.isdigit() else 0
+
+
+def joined_names(names: Sequence[str]) -> str:
+    """Return the names of replicas of one type in short: `worker-0..7,12`, or `worker ×20` where they are scattered."""
+    kind = names[0].rpartition("-")[0]
+    tails = [name.rpartition("-")[2] for name in names]
+    if not kind or not all(tail.isdigit() for tail in tails):
+        return ",".join(names)
+    ranges: list[list[int]] = []
+    for number in sorted(map(int, tails)):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    if len(ranges) > _RANGES:
+        return f"{kind} ×{len(names)}"
+    return f"{kind}-" + ",".join(str(a) if a == b else f"{a}..{b}" for a, b in ranges)
