@@ -67,6 +67,28 @@ _ATOMIC = frozenset(
 )
 """Types that embed LocalObjectReference: a CRD generated from the Go types inherits its map type, theirs does not."""
 
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(
+        (
+            "ConfigMapEnvSource",
+            "ConfigMapKeySelector",
+            "ConfigMapProjection",
+            "ConfigMapVolumeSource",
+            "LocalObjectReference",
+            "SecretEnvSource",
+            "SecretKeySelector",
+            "SecretProjection",
+        ),
+        {"name": ""},
+    ),
+    "AzureDiskVolumeSource": {"fsType": "ext4", "readOnly": False},
+    "GRPCAction": {"service": ""},
+    "ISCSIVolumeSource": {"iscsiInterface": "default"},
+    "RBDVolumeSource": {"keyring": "/etc/ceph/keyring", "pool": "rbd", "user": "admin"},
+    "ScaleIOVolumeSource": {"fsType": "xfs", "storageMode": "ThinProvisioned"},
+}
+"""Defaults by type of `core.v1` and field, which CRDs generated from the Go types have and definitions leave out."""
+
 _KEY_DEFAULTS = {"protocol": "TCP"}
 """Default of a list-map key that its type leaves optional; any other key is an empty string."""
 
@@ -94,6 +116,8 @@ def _expand(name: str) -> dict[str, Any]:
     if written is not None:
         return written
     out = _structural(builtin_definition(name))
+    for field, default in _DEFAULTS.get(name.removeprefix(_SHORT_GROUPS["core."] + "v1."), {}).items():
+        out["properties"][field] = {**out["properties"][field], "default": default}
     return {**out, "x-kubernetes-map-type": "atomic"} if name in _ATOMIC else out
 
 

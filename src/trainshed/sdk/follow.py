@@ -228,19 +228,22 @@ class Follower:
             await asyncio.wait(pending, timeout=_DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if self._lines == before and not any(task.done() for task in pending):
                 break
-        outliving: list[tuple[str, str]] = []
-        for pod, container in self._unread():
-            command = f"kubectl logs -n {self._namespace} {pod} -c {container}"
-            if self._has_ended(pod):
-                self._tell(f"the end of the log of {pod} did not arrive: {command}")
-            elif is_active(self._seen_pods[pod]):
-                outliving.append((pod, command))
-        if len(outliving) == 1:
-            self._tell("{} outlives the job: {}".format(*outliving[0]))
-        elif outliving:
-            names = self._of_each_type(jobstate.replica_name(self._seen_pods[pod]) for pod, _ in outliving)
-            command = f"kubectl logs -n {self._namespace} -l {LABEL_JOB_NAME}={self._name} --prefix --tail=-1"
-            self._tell(f"{names} outlive the job: {command}")
+        unread = self._unread()
+        self._tell_unread(
+            "the end of the log of {} did not arrive", [w for w in unread if self._has_ended(w[0])]
+        )
+        alive = [which for which in unread if is_active(self._seen_pods[which[0]])]
+        self._tell_unread("{} outlives the job" if len(alive) == 1 else "{} outlive the job", alive)
+
+    def _tell_unread(self, text: str, logs: list[tuple[str, str]]) -> None:
+        """Say something of logs, given as pods and containers, and the command that shows them."""
+        command = f"kubectl logs -n {self._namespace}"
+        if len(logs) == 1:
+            ((pod, container),) = logs
+            self._tell(f"{text.format(pod)}: {command} {pod} -c {container}")
+        elif logs:
+            names = self._of_each_type(jobstate.replica_name(self._seen_pods[pod]) for pod, _ in logs)
+            self._tell(f"{text.format(names)}: {command} -l {LABEL_JOB_NAME}={self._name} --prefix --tail=-1")
 
     def _of_each_type(self, names: Iterable[str]) -> str:
         by_type: defaultdict[str, list[str]] = defaultdict(list)
