@@ -68,8 +68,9 @@ _ATOMIC = frozenset(
 """Types that embed LocalObjectReference: a CRD generated from the Go types inherits its map type, theirs does not."""
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(
-        (
+    **{
+        name: {"name": ""}
+        for name in (
             "ConfigMapEnvSource",
             "ConfigMapKeySelector",
             "ConfigMapProjection",
@@ -78,9 +79,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
             "SecretEnvSource",
             "SecretKeySelector",
             "SecretProjection",
-        ),
-        {"name": ""},
-    ),
+        )
+    },
     "AzureDiskVolumeSource": {"fsType": "ext4", "readOnly": False},
     "GRPCAction": {"service": ""},
     "ISCSIVolumeSource": {"iscsiInterface": "default"},
