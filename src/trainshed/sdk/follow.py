@@ -33,8 +33,6 @@ from trainshed.sdk.progress import Progress, after, first_told
 from trainshed.sdk.remedies import image_of_nothing
 
 _KEPT_LINES = 25
-_NAMED = 3
-"""Of so many replicas the names are said, of more their number."""
 _SETTLE_SECONDS = 1.5
 _GATHER_SECONDS = 0.25
 """How long replicas that wait for one reason are gathered before they are named; doubled each time."""
@@ -205,9 +203,7 @@ class Follower:
                     self._pods_changed.clear()
                     await asyncio.wait_for(self._pods_changed.wait(), _BEGINNING_SECONDS)
         if starting := self._starting():
-            names = ", ".join(map(jobstate.replica_name, starting[:_NAMED])) + (
-                f" and {len(starting) - _NAMED} more" if len(starting) > _NAMED else ""
-            )
+            names = self._of_each_type(map(jobstate.replica_name, starting))
             command = f"kubectl logs -n {self._namespace} {name_of(starting[0])}"
             self._tell(f"{names} had not begun when the job ended: {command}")
 
