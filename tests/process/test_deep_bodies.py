@@ -1,4 +1,4 @@
-"""Bodies that are nested too deeply, each in a process of its own: a C parser that recurses ends its process."""
+"""What ends or occupies a process, each in one of its own: C parsers that recurse, patterns that go back and forth."""
 
 import subprocess
 import sys
@@ -38,3 +38,31 @@ def test_bodies_that_are_nested_too_deeply(body, kind):
     )
     done = subprocess.run([sys.executable, "-c", program], input=body, capture_output=True, timeout=30)
     assert (done.returncode, done.stdout.decode()) == (0, "400 True\n" * 2), done.stderr.decode()[-500:]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pattern": "^(a+)+$"},
+        {"x-kubernetes-validations": [{"rule": "self.matches('^(a+)+$')", "message": "no match"}]},
+    ],
+    ids=("pattern", "rule"),
+)
+def test_patterns_are_matched_in_time_linear_in_the_value(fields: dict[str, object]) -> None:
+    """An engine that backtracks takes twice as long with each character, from 10 s with 29 of them."""
+    program = (
+        "import sys\n"
+        "from trainshed.kube.schema.cel import evaluate_rules\n"
+        "from trainshed.kube.schema.nodes import from_crd\n"
+        "from trainshed.kube.schema.structural import validate\n"
+        f"held = {{'type': 'string', 'maxLength': 99, **{fields!r}}}\n"
+        "node = from_crd({'type': 'object', 'properties': {'v': held}})\n"
+        "obj = {'v': 'a' * 60 + '!'}\n"
+        "print(len(validate(obj, node) + evaluate_rules(obj, None, node)))\n"
+        "obj = {'v': 'a' * 60}\n"
+        "print(len(validate(obj, node) + evaluate_rules(obj, None, node)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "1\n0\n", done.stderr
