@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from tests.fakes.manifests import whole
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.kube.meta.objects import Object
 from trainshed.testing.builders import JOB_KINDS
 

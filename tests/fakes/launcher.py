@@ -15,8 +15,9 @@ import pytest
 
 from trainshed.api.fields import doc
 from trainshed.api.registry import KINDS
+from trainshed.api.replicated import JobKind, ReplicaType
 from trainshed.api.v1 import validation as rules
-from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, ReplicaType
+from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION
 from trainshed.api.v1.defaults import default_job
 from trainshed.api.v1.jobstatus import JobStatus
 from trainshed.api.v1.replicas import ReplicaSpec

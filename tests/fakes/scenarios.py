@@ -9,7 +9,7 @@ import msgspec
 
 from tests.fakes.operator_world import World
 from tests.fakes.training import conditions
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
 from trainshed.testing.builders import JOB_KINDS, make_job, make_pod_spec, make_replica

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.unit.jobs_builders import NOW, PREFIX, UID
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide

@@ -7,7 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 
 from tests.unit.jobs_kinds import Builder
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.kube.meta.objects import Object
 from trainshed.testing.builders import JOB_KINDS
 

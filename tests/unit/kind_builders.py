@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tests.unit.jobs_builders import NOW, PREFIX, UID
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide

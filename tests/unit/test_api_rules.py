@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.job_rules import CASES, CHANGED, RULES, Rule, replicas
 from tests.fakes.manifests import whole
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
 from trainshed.testing.builders import JOB_KINDS

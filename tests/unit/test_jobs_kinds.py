@@ -11,7 +11,7 @@ import pytest
 from tests.unit.jobs_builders import NOW, UID, conditions_of, created, deleted, kinds_of, reasons
 from tests.unit.kind_builders import make_job_of, make_pod_of, make_replica_of, plan_of, told
 from trainshed.api.crd import crd
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.api.v1.jax import JAXJOB
 from trainshed.api.v1.mx import MXJOB
 from trainshed.api.v1.paddle import PADDLEJOB

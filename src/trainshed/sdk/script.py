@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.api.registry import KINDS
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.kube.meta.objects import Object
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.offline import crd_schema as schema

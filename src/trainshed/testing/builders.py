@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from trainshed.api.registry import KINDS
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.kube.meta.objects import Object
 
 IMAGE = "example.com/train:1"

@@ -7,7 +7,7 @@ replicas, then what one kind adds.
 
 from __future__ import annotations
 
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.kube.meta.objects import Object, copy_tree, objects, section
 from trainshed.kube.meta.pods import container_named, port_named
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import msgspec
 
 from trainshed.api.fields import INT32, doc
+from trainshed.api.replicated import JobKind, ReplicaType
 from trainshed.api.v1 import validation as rules
-from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, JobObject, ReplicaType
+from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobObject
 from trainshed.api.v1.defaults import default_job
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy

@@ -8,18 +8,9 @@ from typing import Annotated, Any
 import msgspec
 
 from trainshed.api.fields import CORE_TYPE, INT32, doc
+from trainshed.api.replicated import JobKind, Port, ReplicaType
 from trainshed.api.v1 import validation as rules
-from trainshed.api.v1.common import (
-    AGE,
-    GROUP,
-    STATE,
-    VERSION,
-    JobKind,
-    JobObject,
-    Port,
-    ReplicaType,
-    worker_scale,
-)
+from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobObject, worker_scale
 from trainshed.api.v1.defaults import default_elastic_bounds, default_job
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.api.verdict import FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED, FieldError, Verdict, supported
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 

@@ -8,8 +8,9 @@ from typing import Annotated
 import msgspec
 
 from trainshed.api.fields import doc
+from trainshed.api.replicated import JobKind, Port, ReplicaType
 from trainshed.api.v1 import validation as rules
-from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobKind, JobObject, Port, ReplicaType
+from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobObject
 from trainshed.api.v1.defaults import default_job
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.api.v1.common import JobKind, ReplicaType
+from trainshed.api.replicated import JobKind, ReplicaType
 from trainshed.api.v1.replicas import ReplicaSpec
 from trainshed.api.v1.runpolicy import RunPolicy
 from trainshed.api.v1.validation import MAX_REPLICAS

@@ -6,7 +6,7 @@ from functools import cache
 
 import msgspec
 
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.api.verdict import FieldError
 from trainshed.jobs.v1.job import Job
 from trainshed.kube.meta.objects import Object

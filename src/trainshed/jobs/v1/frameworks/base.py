@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.children import Children, Tally, exit_code, tally
 from trainshed.jobs.engine.events import exit_events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.podgroups import VOLCANO_SCHEDULER
