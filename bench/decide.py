@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.measure import Figure, table
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object

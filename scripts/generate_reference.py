@@ -27,7 +27,7 @@ from typer.models import ArgumentInfo
 import trainshed
 from trainshed.api.crd import crd
 from trainshed.api.registry import KINDS
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.cli.main import everything
 from trainshed.kube.builtin.registry import BUILTINS
 from trainshed.kube.meta.resourceinfo import ResourceInfo

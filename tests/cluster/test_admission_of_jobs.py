@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.api_world import MERGE, World, open_world
 from tests.fakes.job_rules import CASES
 from tests.fakes.training import make_job
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.api.v1.pytorch import NPROC_DEPRECATED, PYTORCHJOB
 from trainshed.cli.serve import admission
 from trainshed.client.client import Client

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.jobs_builders import NOW
 from tests.unit.kind_builders import States, make_job_of, make_pod_of
 from trainshed.api.crd import crd
-from trainshed.api.v1.common import JobKind
+from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.engine.plan import Plan
 from trainshed.jobs.v1.decide import decide

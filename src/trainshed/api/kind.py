@@ -6,8 +6,9 @@ derived from the declaration. What the kind does is in `trainshed.jobs`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
@@ -23,6 +24,38 @@ class PrinterColumn(msgspec.Struct, frozen=True):
     name: str
     type: str
     path: str
+
+
+class ProgramPods(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods of one replica type that run a program, or wait for a launcher.
+
+    Attributes:
+        type: the replica type; empty for a kind without them.
+        leads: whether it is the type that comes first.
+        container: the name of the container that trains.
+        command: what that runs.
+    """
+
+    type: str
+    leads: bool
+    container: str
+    command: Sequence[str]
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that pods are to run, where nobody wrote a manifest.
+
+    Attributes:
+        command: what one process runs.
+        pods: how many train.
+        processes: how many ranks the command starts in each pod; None for one, which is the command itself.
+        template: returns the template of such pods.
+    """
+
+    command: tuple[str, ...]
+    pods: int = 1
+    processes: int | None = None
+    template: Callable[[ProgramPods], Object]
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -83,6 +116,28 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def webhook_path(self) -> str:
         """The path of the validating webhook, e.g. `/validate-kubeflow-org-v1-pytorchjob`."""
         return f"/validate-{self.group.replace('.', '-')}-{self.version}-{self.singular}"
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether a job of this kind can be made of a `Program`."""
+        return False
+
+    @property
+    def starts_ranks(self) -> bool:
+        """Whether such a program may start several ranks in each pod."""
+        return False
+
+    def running(self, program: Program) -> Object:
+        """Return the `spec` of a job that runs the program. NotImplementedError where `runs_programs` is false."""
+        raise NotImplementedError(self.name)
+
+    def replica_specs(self, job: Object) -> Mapping[str, Any]:
+        """Return the map from replica type to count and pod template; empty for a kind whose spec has none."""
+        return {}
+
+    def empty_replicas(self, job: Object) -> list[str]:
+        """Return the paths of replica types without anything in them, and that of the map when it is empty."""
+        return []
 
     def denied(self, errors: Sequence[FieldError]) -> str:
         """Return the message with which an API server passes on the refusal of our webhook."""

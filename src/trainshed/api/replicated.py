@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
-from trainshed.api.kind import Kind
+from trainshed.api.kind import Kind, Program, ProgramPods
+from trainshed.kube.meta.objects import Object, section
 
 
 class ReplicaType(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,3 +74,62 @@ class JobKind(Kind, frozen=True, kw_only=True, dict=True):
             if type_.name == name:
                 return type_
         return ReplicaType(name=name)
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether a job of this kind can be made of a `Program`: one that is deprecated is not proposed."""
+        return not self.deletion_warnings
+
+    @property
+    def starts_ranks(self) -> bool:
+        """Whether the operator tells a command how many ranks to start in each pod."""
+        return "nproc_per_node" in self.spec.__struct_fields__
+
+    def running(self, program: Program) -> Object:
+        """Return the `spec` of a job that runs the program.
+
+        With a type of which there is one pod, that is the first; one without index is a launcher, which has `mpirun`
+        start the program in pods that wait.
+        """
+        launcher = next((type_.name for type_ in self.replica_types if not type_.indexed), "")
+        first = next((type_.name for type_ in self.replica_types if type_.exactly == 1), "")
+        counts: dict[str, tuple[int, Sequence[str]]]
+        if launcher:
+            mpirun = ("mpirun", "--allow-run-as-root", "-np", str(program.pods), *program.command)
+            counts = {launcher: (1, mpirun), "Worker": (program.pods, ("sleep", "infinity"))}
+        elif first:
+            counts = {first: (1, program.command), "Worker": (program.pods - 1, program.command)}
+        else:
+            counts = {"Worker": (program.pods, program.command)}
+        spec: Object = {} if program.processes is None else {"nprocPerNode": str(program.processes)}
+        spec[self.replica_specs_field] = {
+            type_: {
+                "replicas": count,
+                "restartPolicy": "Never",
+                "template": program.template(
+                    ProgramPods(
+                        type=type_,
+                        leads=type_ == next(iter(counts)),
+                        container=self.container_name,
+                        command=command,
+                    )
+                ),
+            }
+            for type_, (count, command) in counts.items()
+            if count
+        }
+        return spec
+
+    def replica_specs(self, job: Object) -> Mapping[str, Any]:
+        """Return the map from replica type to its spec."""
+        return section(job, "spec", self.replica_specs_field)
+
+    def empty_replicas(self, job: Object) -> list[str]:
+        """Return the paths of replica types without anything in them, and that of the map when it is empty."""
+        path = f"spec.{self.replica_specs_field}"
+        replicas = section(job, "spec").get(self.replica_specs_field)
+        if not isinstance(replicas, dict):
+            return []
+        return [f"{path}[{type_}]" for type_, replica in replicas.items() if not replica] or (
+            [] if replicas else [path]
+        )

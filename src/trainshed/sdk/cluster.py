@@ -8,13 +8,13 @@ from typing import Self
 
 import msgspec
 
+from trainshed.api.registry import is_of_our_groups
 from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.sdk import check as checking
 from trainshed.sdk import jobs, local
 from trainshed.sdk import run as running
-from trainshed.sdk import state as jobstate
 from trainshed.sdk.apply import Applied, apply_all
 from trainshed.sdk.check import Verdict
 from trainshed.sdk.connection import Target, open_client
@@ -162,7 +162,7 @@ class AsyncCluster:
             UserError: no training job, or more than one; no manifest; a kind that the server does not have.
         """
         objects = collect(manifests)
-        wanted = [obj for obj in objects if jobstate.is_of_training(obj)]
+        wanted = [obj for obj in objects if is_of_our_groups(obj)]
         if len(wanted) > 1:
             raise UserError(
                 f"there are {len(wanted)} training jobs", "apply takes several; then job(name).wait()"
@@ -172,7 +172,7 @@ class AsyncCluster:
             register_beside(files_of(manifests), local.images(self._target.paths))
         plan = await running.plan_run(self.client, objects)
         applied = await running.carry_out(self.client, plan)
-        (obj,) = [each for each in applied if jobstate.is_of_training(each.obj)]
+        (obj,) = [each for each in applied if is_of_our_groups(each.obj)]
         job = AsyncJob(self, Found(obj.resource, obj.obj))
         if wait:
             await job.wait(timeout, on_line=on_line, on_notice=on_notice)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from trainshed.api.v1.common import GROUP, VERSION
+from trainshed.api.registry import KINDS
 from trainshed.client.client import Client
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
@@ -67,16 +67,23 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 async def kinds(client: Client) -> list[Resource]:
-    """Return the job kinds that the server serves."""
-    document = msgspec.json.decode(
-        await client.raw_get(f"/apis/{GROUP}/{VERSION}", accept="application/json")
-    )
-    # Kubeflow serves other kinds in the same group: Notebook and Profile.
-    return [
-        Resource(GROUP, VERSION, r["name"], r["kind"], r["namespaced"])
-        for r in document["resources"]
-        if "/" not in r["name"] and r["kind"].endswith("Job")
-    ]
+    """Return our kinds that the server serves. ApiError 404 where it has none of their groups."""
+    found: list[Resource] = []
+    missing: ApiError | None = None
+    for api_version in dict.fromkeys(kind.api_version for kind in KINDS.values()):
+        try:
+            answer = await client.raw_get(f"/apis/{api_version}", accept="application/json")
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            missing = error
+            continue
+        served = {row["name"] for row in msgspec.json.decode(answer)["resources"]}
+        ours = [kind.resource for kind in KINDS.values() if kind.api_version == api_version]
+        found += [resource for resource in ours if resource.plural in served]
+    if missing is not None and not found:
+        raise missing
+    return found
 
 
 async def find(client: Client, name: str, namespace: str | None = None) -> Found:

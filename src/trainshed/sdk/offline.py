@@ -10,7 +10,7 @@ from functools import cache
 
 from trainshed.api.crd import crd
 from trainshed.api.kind import Kind
-from trainshed.api.registry import KINDS
+from trainshed.api.registry import KINDS, is_of_our_groups, kind_of
 from trainshed.api.verdict import Verdict
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.registry import review
@@ -56,10 +56,8 @@ def admitted(
 
 def warnings_of(obj: Object, options: OperatorOptions | None = None) -> tuple[str, ...]:
     """Return what the kind's own rules warn of, for an object that a server takes; `options` as for `admitted`."""
-    kind = KINDS.get(str(obj["kind"]))
-    if kind is None or kind.api_version != obj["apiVersion"]:
-        return ()
-    return _reviewed(kind, obj, options).warnings
+    kind = kind_of(obj)
+    return () if kind is None else _reviewed(kind, obj, options).warnings
 
 
 def judge(obj: Object, namespace: str, options: OperatorOptions | None = None) -> tuple[str, ...]:
@@ -71,14 +69,14 @@ def judge(obj: Object, namespace: str, options: OperatorOptions | None = None) -
         ApiError: it would be refused, in the server's words.
         UserError: nothing has such a kind; the hint names the nearest.
     """
-    kind = KINDS.get(str(obj["kind"]))
-    if kind is not None and kind.api_version == obj["apiVersion"]:
+    kind = kind_of(obj)
+    if kind is not None:
         return admitted(kind, obj, options)[1]
     gvk = _gvk(obj)
     if definition_name(gvk) is not None:
         _judge_builtin(obj, gvk, namespace)
         return ()
-    if gvk[0] in ("kubeflow.org", "") or "." not in gvk[0] or nearest_kind(obj):
+    if is_of_our_groups(obj) or "." not in gvk[0] or nearest_kind(obj):
         raise UserError(
             f'no matches for kind "{obj["kind"]}" in version "{obj["apiVersion"]}"', nearest_kind(obj)
         )
@@ -113,8 +111,8 @@ def _judge_builtin(obj: Object, gvk: tuple[str, str, str], namespace: str) -> No
 
 def schema_of(obj: Object) -> SchemaNode | None:
     """Return the schema of the object's kind, None where it is not known."""
-    kind = KINDS.get(str(obj["kind"]))
-    if kind is not None and kind.api_version == obj["apiVersion"]:
+    kind = kind_of(obj)
+    if kind is not None:
         return crd_schema(kind)
     gvk = _gvk(obj)
     return builtin(gvk) if definition_name(gvk) is not None else None

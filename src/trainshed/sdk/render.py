@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainshed.api.kind import Kind
-from trainshed.api.registry import KINDS
+from trainshed.api.registry import KINDS, is_of_our_groups, kind_of
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.registry import controlled
 from trainshed.kube.meta.names import SUFFIX_LENGTH, generated_name
@@ -48,7 +48,7 @@ def render_all(
         ApiError: a job that an API server would refuse, in its words.
         UserError: there is no job, one is of a kind that nobody acts on, or it cannot run.
     """
-    jobs = [obj for obj in manifests if str(obj["apiVersion"]).partition("/")[0] in _groups()]
+    jobs = [obj for obj in manifests if is_of_our_groups(obj)]
     if not jobs:
         raise UserError("there are no jobs in the manifests", f"kinds that make objects: {', '.join(KINDS)}")
     return [render(job, namespace=namespace, options=options) for job in jobs]
@@ -56,8 +56,8 @@ def render_all(
 
 def render(job: Object, *, namespace: str = "", options: OperatorOptions | None = None) -> Rendered:
     """Return what would be created for one job. Raises as `render_all` does."""
-    kind = KINDS.get(str(job["kind"]))
-    if kind is None or job["apiVersion"] != kind.api_version:
+    kind = kind_of(job)
+    if kind is None:
         raise UserError(f"nothing acts on {job['kind']} of {job['apiVersion']}", f"kinds: {', '.join(KINDS)}")
     stored = copy_tree(job)
     stored["metadata"]["namespace"] = stored["metadata"].get("namespace") or namespace or "default"
@@ -93,10 +93,6 @@ def _name(job: Object) -> tuple[str, ...]:
         return ()
     metadata["name"] = generated_name(str(metadata["generateName"]), _SUFFIX)
     return (f"metadata.generateName: {_SUFFIX} stands for what the server will choose",)
-
-
-def _groups() -> set[str]:
-    return {kind.group for kind in KINDS.values()}
 
 
 def _settled(kind: Kind, job: Object, options: OperatorOptions) -> tuple[list[Object], tuple[Event, ...]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from trainshed.api.registry import is_of_our_groups
 from trainshed.client.client import Client
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME
 from trainshed.kube.meta.errors import ApiError
@@ -54,7 +55,7 @@ async def plan_run(client: Client, objects: Sequence[Object], *, replace: bool =
     for obj in objects:
         jobstate.require_replicas(obj)
     placed = await try_all(client, objects, client.namespace)  # what is wrong with them comes first
-    if not any(jobstate.is_of_training(obj) for obj in objects):
+    if not any(is_of_our_groups(obj) for obj in objects):
         raise UserError(
             "there is no training job to follow, so nothing was applied",
             "kubectl apply -f applies objects of any kind",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.api.v1.common import GROUP
+from trainshed.api.registry import kind_of
 from trainshed.jobs.engine.constants import (
     JOB_ROLE_MASTER,
     LABEL_JOB_ROLE,
@@ -39,11 +39,8 @@ class Replica(msgspec.Struct, frozen=True):
 
 def replica_specs(job: Object) -> Mapping[str, Any]:
     """Return the map from replica type to its spec; empty for a kind without one."""
-    spec = job.get("spec")
-    for name, value in spec.items() if isinstance(spec, dict) else ():
-        if name.endswith("ReplicaSpecs") and isinstance(value, dict):
-            return value
-    return {}
+    kind = kind_of(job)
+    return {} if kind is None else kind.replica_specs(job)
 
 
 def require_replicas(job: Object) -> None:
@@ -54,20 +51,12 @@ def require_replicas(job: Object) -> None:
     Raises:
         UserError: with the path of what is missing.
     """
-    spec = job.get("spec")
-    if not is_of_training(job) or not isinstance(spec, dict):
-        return
-    for field, replicas in spec.items():
-        if not field.endswith("ReplicaSpecs") or not isinstance(replicas, dict):
-            continue
-        empty = [f"[{kind}]" for kind, replica in replicas.items() if not replica] or (
-            [] if replicas else [""]
+    kind = kind_of(job)
+    for path in () if kind is None else kind.empty_replicas(job):
+        raise UserError(
+            f"{job['kind']} {job['metadata']['name']}: {path}: Required value",
+            "a replica type needs a template with a container",
         )
-        for which in empty:
-            raise UserError(
-                f"{job['kind']} {job['metadata']['name']}: spec.{field}{which}: Required value",
-                "a replica type needs a template with a container",
-            )
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -133,14 +122,9 @@ def _templates(job: Object) -> list[Object]:
     return [section(spec, "template") for spec in replica_specs(job).values()]
 
 
-def is_of_training(obj: Object) -> bool:
-    """Return whether the object means to be a training job, valid or not."""
-    return str(obj.get("apiVersion", "")).startswith(f"{GROUP}/")
-
-
 def is_training_job(obj: Object) -> bool:
-    """Return whether the object is one of the kinds with replica specs."""
-    return is_of_training(obj) and bool(replica_specs(obj))
+    """Return whether the object is a job that has replicas."""
+    return bool(replica_specs(obj))
 
 
 def true_condition(job: Object) -> Mapping[str, Any]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trainshed.api.kind import Program, ProgramPods
+from trainshed.api.registry import KINDS
 from trainshed.pipelines.emit import shared
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, placement, pod_volumes
@@ -64,12 +66,7 @@ def _job(
     )
     if step.metrics:
         args += ["--message", "/dev/termination-log"]
-    made = container(pipeline, step, options, strategy.container, command, args)
-    made["volumeMounts"].append({"name": DATA, "mountPath": DATA_PATH})
     claims = [v.name for v in pipeline.settings.volumes if v.size is not None]
-    made["volumeMounts"] += [
-        {"name": v.name, "mountPath": v.mount_path} for v in pipeline.settings.volumes if v.size is not None
-    ]
     volumes = [
         *pod_volumes(pipeline, options),
         *(
@@ -86,18 +83,23 @@ def _job(
         },
     }
 
-    def template(role: str) -> Object:
-        own = shared.in_job(pipeline, made, strategy, role, DATA)
+    def template(pods: ProgramPods) -> Object:
+        made = container(pipeline, step, options, pods.container, pods.command, args)
+        made["volumeMounts"].append({"name": DATA, "mountPath": DATA_PATH})
+        made["volumeMounts"] += [
+            {"name": v.name, "mountPath": v.mount_path}
+            for v in pipeline.settings.volumes
+            if v.size is not None
+        ]
+        own = shared.in_job(pipeline, made, pods, DATA)
         return {"metadata": metadata, "spec": {"containers": [own], "volumes": volumes, **placement(step)}}
 
-    spec: Object = {"runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0}}
-    if strategy.torchrun:
-        spec["nprocPerNode"] = str(distribution.nproc_per_node)
-    others = distribution.workers - (strategy.first is not None)
-    roles = {"Worker": others} if strategy.first is None else {strategy.first: 1, "Worker": others}
-    spec[strategy.replicas] = {
-        role: {"replicas": count, "restartPolicy": "Never", "template": template(role)}
-        for role, count in roles.items()
-        if count
-    }
-    return {"apiVersion": "kubeflow.org/v1", "kind": strategy.kind, "spec": spec}
+    program = Program(
+        command=tuple(command),
+        pods=distribution.workers,
+        processes=distribution.nproc_per_node if strategy.torchrun else None,
+        template=template,
+    )
+    kind = KINDS[strategy.kind]
+    spec = {"runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0}, **kind.running(program)}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "spec": spec}

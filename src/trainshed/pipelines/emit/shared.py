@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from trainshed.api.kind import ProgramPods
 from trainshed.pipelines.ir import Pipeline
-from trainshed.pipelines.notebook.strategies import Strategy
 
 FIRST = "marshal/0"
 """Where the directory of plain steps and first workers lies in the run's data."""
@@ -39,16 +39,12 @@ def mounts(pipeline: Pipeline, volume: str, worker: int = 0) -> list[dict[str, A
     return [{"name": volume, "mountPath": where, "subPath": FIRST.replace("0", str(worker))}]
 
 
-def in_job(
-    pipeline: Pipeline, container: dict[str, Any], strategy: Strategy, role: str, volume: str
-) -> dict[str, Any]:
-    """Return the container of a job's replicas of a role with its mount: which replica it is its pod alone knows."""
+def in_job(pipeline: Pipeline, container: dict[str, Any], pods: ProgramPods, volume: str) -> dict[str, Any]:
+    """Return the container of a job's replicas of a type with its mount: which replica it is its pod alone knows."""
     where = path(pipeline)
     if where is None:
         return container
-    directory = (
-        f"marshal/$({_INDEX})" if strategy.first in (None, role) else f"marshal/{role.lower()}-$({_INDEX})"
-    )
+    directory = f"marshal/$({_INDEX})" if pods.leads else f"marshal/{pods.type.lower()}-$({_INDEX})"
     field = {"fieldRef": {"fieldPath": f"metadata.labels['{_INDEX_LABEL}']"}}
     mount = {"name": volume, "mountPath": where, "subPathExpr": directory}
     return {
