@@ -59,8 +59,12 @@ def parsed(path: Path) -> tuple[ast.AST, tuple[tuple[int, str], ...]]:
 def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield (line, dotted name) of everything that is imported or taken from a module, `from` imports as `a.b`."""
     modules: dict[str, str] = {}
+    taken: list[tuple[int, str, str]] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Name):
+                taken.append((node.lineno, node.value.id, node.attr))
+        elif isinstance(node, ast.Import):
             for alias in node.names:
                 modules[alias.asname or alias.name.partition(".")[0]] = (
                     alias.name if alias.asname else alias.name.partition(".")[0]
@@ -70,9 +74,9 @@ def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.module
             for alias in node.names:
                 yield node.lineno, f"{node.module}.{alias.name}"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
-            yield node.lineno, f"{modules[node.value.id]}.{node.attr}"
+    for line, module, attribute in taken:
+        if module in modules:
+            yield line, f"{modules[module]}.{attribute}"
 
 
 def faults(tree: ast.AST, names: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -83,7 +87,8 @@ def faults(tree: ast.AST, names: Iterable[tuple[int, str]]) -> list[tuple[int, s
         for part in (name, name.rpartition(".")[0], name.partition(".")[0])
         if part in REASONS
     }
-    if all(name != VIRTUAL for _, name in names):
+    used = {name for _, name in names}
+    if "asyncio.sleep" in used and VIRTUAL not in used:
         found |= {(line, "`asyncio.sleep` outside of virtual time sleeps") for line in _real_sleeps(tree)}
     return sorted(found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from trainshed.kube.meta.resources import EVENTS, NODES, PODS, ROLES, Resource
 
 SOURCE = Path(trainshed.__file__).parent
 GROUPS = {resource.resource.group or "core" for resource in RESOURCES}
+KEY_LIKE = re.compile(rf"""["']/(\{{|{"|".join(map(re.escape, sorted(GROUPS)))})""")
+"""What a source has in it that spells a key."""
 
 
 @pytest.mark.parametrize(
@@ -71,10 +74,12 @@ def test_no_other_module_writes_a_key() -> None:
         f"{file.relative_to(SOURCE)}:{line}: {text}"
         for file in places
         if file.name != "keys.py"
+        if KEY_LIKE.search(file.read_text())  # parsing takes a hundred times as long
         for line, text in starts_of_texts(file)
         if is_key(text)
     ]
     assert found == []
+    assert KEY_LIKE.search(Path(keys.__file__).read_text()), "the search finds them"
 
 
 def test_no_other_module_takes_a_key_apart() -> None:

@@ -60,9 +60,9 @@ def test_no_piece_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = yamltext._whole
     monkeypatch.setattr(yamltext, "_whole", lambda value: (sizes.append(len(str(value))), whole(value))[1])
     value = {
-        "data": {f"k{n}": "v" for n in range(20_000)},
-        "long": "x" * 1_000_000,
-        "list": [[1] * 9] * 9_000,
+        "data": {f"k{n}": "v" for n in range(4_000)},
+        "long": "x" * 200_000,
+        "list": [[1] * 9] * 2_000,
     }
     assert yaml.load(yamltext.dump(value), Loader=yaml.CSafeLoader) == value
     assert max(sizes) < 3 * yamltext.PIECE_BYTES

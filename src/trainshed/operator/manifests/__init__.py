@@ -116,7 +116,7 @@ def _kustomization(resources: list[str]) -> Object:
     return {**_KUSTOMIZATION, "resources": resources}
 
 
-class _PlainDumper(yaml.SafeDumper):
+class _PlainDumper(yaml.CSafeDumper):
     """Writes shared parts out in full: anchors are for machines."""
 
     def ignore_aliases(self, data: object) -> bool:
