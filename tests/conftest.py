@@ -5,7 +5,7 @@ from hypothesis import settings
 from tests.e2e.cluster_fixture import cluster, make_cluster, session_cluster, shared_folder
 from tests.e2e.pods import kube
 
-pytest_plugins = ["trainshed.testing.plugin", "tests.second_attempt"]
+pytest_plugins = ["trainshed.testing.plugin", "tests.second_attempt", "tests.settled"]
 
 __all__ = ("cluster", "kube", "make_cluster", "session_cluster", "shared_folder")
 
