@@ -74,19 +74,10 @@ class Progress(msgspec.Struct, frozen=True):
         """Return how many epochs are done."""
         if self.done_epochs is not None:
             return self.done_epochs
-        base = self._base()
+        base = _base(self)
         if base is None or self.epoch is None or not (self.scope == "epoch" or not self.total):
             return None
         return self.epoch - base + (self.part or 0.0)
-
-    def _base(self) -> int | None:
-        """Return the number of the first epoch of the run, None when it may be one of two.
-
-        A run that goes on at epoch 3 of 10 has either had two, or is told to do ten more.
-        """
-        if self.first_epoch is None or self.epochs is None:
-            return None
-        return self.first_epoch if self.first_epoch <= 1 or self.first_epoch > self.epochs else None
 
     def eta_seconds(self, now: float) -> float | None:
         """Return the seconds left at the pace since the first step; None while there is no pace yet."""
@@ -111,6 +102,17 @@ def epochs_of(command: str) -> int | None:
     """Return the number of epochs that a command line asks for, None when it does not say."""
     found = _EPOCHS.search(command)
     return int(found[1] or found[2]) if found else None
+
+
+def _base(progress: Progress) -> int | None:
+    """Return the number of the first epoch of the run, None when it may be one of two.
+
+    A run that goes on at epoch 3 of 10 has either had two, or is told to do ten more.
+    """
+    first, epochs = progress.first_epoch, progress.epochs
+    if first is None or epochs is None:
+        return None
+    return first if first <= 1 or first > epochs else None
 
 
 def advance(progress: Progress, line: str, now: float) -> Progress:
@@ -156,7 +158,7 @@ def _placed(progress: Progress, reading: Reading) -> Progress:
             progress = msgspec.structs.replace(progress, seen=0, total=0, scope="", done_epochs=None)
         first = epoch if progress.first_epoch is None else min(epoch, progress.first_epoch)
         progress = msgspec.structs.replace(progress, epoch=epoch, first_epoch=first)
-        if step is None and reading.metrics and (base := progress._base()) is not None:
+        if step is None and reading.metrics and (base := _base(progress)) is not None:
             # Epoch and loss alone in a line: printed at the epoch's end.
             progress = msgspec.structs.replace(progress, done_epochs=float(epoch - base + 1))
     if step is None:
