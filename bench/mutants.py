@@ -5,8 +5,8 @@
     python -m bench.mutants trainshed.kube.wire.body --tests tests/unit/test_body.py
 
 A mutant that survives is a gap in the tests, or changes nothing that can be seen (an equivalent mutant): look at it.
-Each meets the tests of `tests/unit` and `tests/histories` that import the module or are named after it; tests of a
-larger kind may kill more.
+Each meets the tests of `tests/unit` and `tests/histories` that import the module or are named after it, a built-in kind
+also those of all kinds; tests of a larger kind may kill more.
 By hand only, never part of `./check`: a mutant costs as long as its tests.
 """
 
@@ -116,6 +116,10 @@ def _put(parent: ast.AST, field: str, value: object, place: int, node: ast.AST) 
         setattr(parent, field, node)
 
 
+OF_ALL_KINDS = ("test_defaults.py", "test_tables.py", "test_validation.py", "test_validation_pod.py")
+"""Tests that meet a built-in kind by the registry."""
+
+
 def tests_of(module: str) -> list[str]:
     """Return the tests that import a module or have its name in theirs: the quick ones first, then the searches."""
     package, _, name = module.rpartition(".")
@@ -124,7 +128,9 @@ def tests_of(module: str) -> list[str]:
         str(path.relative_to(ROOT))
         for room in ("tests/unit", "tests/histories")
         for path in sorted((ROOT / room).glob("test_*.py"))
-        if name in path.stem.split("_") or any(word in path.read_text() for word in words)
+        if name in path.stem.split("_")
+        or any(word in path.read_text() for word in words)
+        or (module.startswith("trainshed.kube.builtin.") and path.name in OF_ALL_KINDS)
     ]
 
 

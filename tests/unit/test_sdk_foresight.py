@@ -342,6 +342,13 @@ def test_a_namespace_that_is_not_there() -> None:
     assert foresee([namespace, obj], LOCAL) == ()
 
 
+def test_what_is_known_to_be_gone_does_not_hide_what_is_there() -> None:
+    here, gone = ("ConfigMap", "a", "here"), ("ConfigMap", "a", "gone")
+    world = World(found={here: {"kind": "ConfigMap"}}).without([here, gone])
+    assert not world.is_missing(*here) and world.is_missing(*gone)
+    assert not world.is_missing("ConfigMap", "a", "unknown")
+
+
 def test_a_storage_class_that_is_not_there() -> None:
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}}
     claim |= {"spec": {"storageClassName": "manual"}}

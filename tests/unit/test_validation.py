@@ -94,7 +94,18 @@ def test_valid_objects(resource, fields):
     assert texts(resource, obj, copy.deepcopy(obj)) == []
 
 
+HOOK = {
+    "name": "a.example.com",
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+    "clientConfig": {"url": "https://example.com/"},
+}
 INVALID = [
+    (
+        r.VALIDATINGWEBHOOKS,
+        {"webhooks": [HOOK, {**HOOK, "name": "b.example.com"}, HOOK]},
+        'webhooks[2].name: Duplicate value: "a.example.com"',
+    ),
     (
         r.DEPLOYMENTS,
         {"spec": {"selector": SELECTOR, "template": {**TEMPLATE, "metadata": {"labels": {"c": "d"}}}}},

@@ -1,0 +1,45 @@
+"""What every face reads from a job and its pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainshed.api.registry import KINDS
+from trainshed.kube.meta.objects import Object
+from trainshed.sdk import state
+from trainshed.sdk.jobs import Found, sources_of
+from trainshed.testing.builders import make_job, make_pod, make_replica
+
+LABELS = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "1"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [({"replicas": 3}, 3), ({"replicas": 0}, 0), ({}, 1), (None, 1), ({"replicas": "x"}, 1)],
+)
+def test_a_type_that_does_not_say_has_one_replica(spec: object, count: int) -> None:
+    assert state.replica_count(spec) == count
+
+
+@pytest.mark.parametrize(("workers", "longest"), [(None, "worker-0"), (10, "worker-9"), (11, "worker-10")])
+def test_the_longest_name_of_a_replica(workers: int | None, longest: str) -> None:
+    job = make_job("a", 1, make_replica(workers))
+    assert state.longest_replica_name(job) == len(longest)
+
+
+def test_logs_of_the_job_s_own_init_containers_are_told_apart() -> None:
+    job = make_job("a", 1)
+    (spec,) = (replica["template"]["spec"] for replica in state.replica_specs(job).values())
+    spec["initContainers"] = [{"name": "fetch", "image": "i:1"}]
+    pod = make_pod("a-worker-1", labels=LABELS)
+    pod["metadata"]["namespace"] = "ns"
+    started: Object = {"state": {"running": {}}, "restartCount": 0}
+    pod["status"] = {
+        "initContainerStatuses": [{"name": "fetch", **started}, {"name": "added-by-the-operator", **started}],
+        "containerStatuses": [{"name": "main", **started}],
+    }
+    found = sources_of(Found(KINDS[job["kind"]].resource, job), [pod])
+    assert [(source.replica, source.container) for source in found] == [
+        ("worker-1/fetch", "fetch"),
+        ("worker-1", "main"),
+    ]
