@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import hashlib
+import http.server
 import io
 import json
 import os
 import subprocess
 import sys
 import tarfile
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -92,7 +96,7 @@ class Site:
         chosen = steps.Options(platform=oci.local_platform(), **options)  # type: ignore[arg-type]
         plan = steps.plan(parse(text), chosen)
         builds = self.home / "builds"
-        async with asyncio.timeout(60), BuildSandbox(builds, [str(self.home)]) as sandbox:
+        async with asyncio.timeout(120), BuildSandbox(builds, [str(self.home)]) as sandbox:
             parts = Parts(
                 store=self.store,
                 bases=Bases(self.store, {"machine:*": "machine"}, never, chosen.platform, again=False),
@@ -395,6 +399,29 @@ async def test_a_collection_keeps_what_builds_want_until_it_is_to_go(site: Site)
     assert not list(site.store.paths.cache.iterdir())
     await site.build(text)
     assert site.ran == ["RUN", "WORKDIR"]
+
+
+async def test_an_address_is_fetched_and_compared(site: Site, tmp_path: Path) -> None:
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "data.bin").write_bytes(b"data")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(served))
+    digest = hashlib.sha256(b"data").hexdigest()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}/data.bin"
+            text = f"FROM scratch\nADD --checksum=sha256:{digest} {address} /d/\nADD {address} /renamed\n"
+            image = await site.build(text)
+            assert {"d/data.bin", "renamed"} <= set(site.layers(image))
+            await site.build(text)
+            assert site.ran == []
+            with pytest.raises(BuildFailed, match="what came is sha256:"):
+                await site.build(f"FROM scratch\nADD --checksum=sha256:{'0' * 64} {address} /d/\n")
+            with pytest.raises(BuildFailed, match="404"):
+                await site.build(f"FROM scratch\nADD {address}.none /d/\n")
+        finally:
+            server.shutdown()
 
 
 USER = """

@@ -158,6 +158,7 @@ async def purge(paths: StatePaths) -> None:
     Raises:
         UserError: something cannot be deleted. The rest is, and the message says what is left.
     """
+    from trainshed.cluster.images.build.sandbox import BuildSandbox
     from trainshed.cluster.node.paths import NodePaths
     from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
@@ -178,6 +179,7 @@ async def purge(paths: StatePaths) -> None:
             raise problem
 
     try:
+        await BuildSandbox(paths.builds, ()).clear()
         try:
             await remove(*of_pods, paths.root)
         except RuntimeLost:  # files of users that only the pods' user namespace has
