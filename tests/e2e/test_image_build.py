@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
-import subprocess
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster_fixture import Cluster
-from trainshed.testing import until
+from tests.fakes.debian_registry import debian_registry
 
 SLOW = 180.0
 """For a build, whose commands start interpreters, on a machine that does other things, too."""
@@ -66,31 +64,8 @@ os._exit(0)
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[str]:
     """The address of Debian's registry, empty."""
-    program = shutil.which("docker-registry") or shutil.which("registry")
-    if program is None:
-        pytest.skip("no docker-registry here: apt-get install docker-registry")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    config = tmp_path / "config.yml"
-    config.write_text(
-        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {tmp_path / 'registry'}}}}}\n"
-        f"http: {{addr: '{address}'}}\nlog: {{accesslog: {{disabled: true}}, level: error}}\n"
-    )
-    process = subprocess.Popen(
-        [program, "serve", str(config)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    try:
-        until(lambda: _answers(address), "the registry to listen")
+    with debian_registry(tmp_path) as address:
         yield address
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(address: str) -> bool:
-    host, port = address.split(":")
-    with socket.socket() as probe:
-        return probe.connect_ex((host, int(port))) == 0
 
 
 def _wheel(directory: Path, name: str, version: str) -> None:

@@ -6,20 +6,20 @@ import asyncio
 import base64
 import json
 import os
-import shutil
-import socket
-import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.debian_registry import debian_registry
 from tests.fakes.images import Archive, digest, put
 from tests.fakes.registry import PASSWORD, USER, FakeRegistry
+from trainshed.certificates import issue, make_authority
 from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import parse
-from trainshed.cluster.images.registry import transfer
+from trainshed.cluster.images.registry import client, transfer
 from trainshed.cluster.images.registry.credentials import Credentials, CredentialsError, of_user
 from trainshed.cluster.images.registry.errors import RegistryError
 from trainshed.cluster.images.store.store import ImageStore
@@ -198,37 +198,53 @@ def test_credentials_of_a_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 async def test_debians_registry(stores: tuple[ImageStore, ImageStore], tmp_path: Path) -> None:
     """The same on the reference implementation: storage, uploads, digests and parts are its own."""
-    program = shutil.which("docker-registry") or shutil.which("registry")
-    if program is None:
-        pytest.skip("no docker-registry here: apt-get install docker-registry")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    config = tmp_path / "config.yml"
-    config.write_text(
-        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {tmp_path / 'registry'}}}}}\n"
-        f"http: {{addr: '127.0.0.1:{port}'}}\nlog: {{accesslog: {{disabled: true}}, level: error}}\n"
-    )
     mine, theirs = stores
-    name = parse(f"127.0.0.1:{port}/me/app:1")
-    image = put(mine, str(name), BIG, SMALL)
-    process = subprocess.Popen(
-        [program, "serve", str(config)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    try:
-        async with asyncio.timeout(30):
-            while True:
-                try:
-                    await transfer.push(mine, image, name)
-                    break
-                except RegistryError as error:
-                    assert not error.status, error
-                    await asyncio.sleep(0.05)
+    with debian_registry(tmp_path) as address:
+        name = parse(f"{address}/me/app:1")
+        image = put(mine, str(name), BIG, SMALL)
+        await transfer.push(mine, image, name)
         partial = theirs.paths.prepare().partial / f"pull-{image.manifest.layers[0].digest[7:]}"
         partial.write_bytes(mine.blobs.path(image.manifest.layers[0].digest).read_bytes()[:1000])
         assert (await transfer.pull(theirs, name, LOCAL)) == image
         with pytest.raises(RegistryError, match="404 manifest unknown"):
-            await transfer.pull(theirs, parse(f"127.0.0.1:{port}/me/app:2"), LOCAL)
+            await transfer.pull(theirs, parse(f"{address}/me/app:2"), LOCAL)
         assert digest(SMALL) in image.config.rootfs.diff_ids
-    finally:
-        process.kill()
-        process.wait()
+
+
+HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuuj5DaoYnUxZnCxcpQ8vG/UCDkJIC0IC2\n"
+"""Of PASSWORD, by bcrypt with few rounds."""
+
+
+async def test_debians_registry_with_tls_and_a_password(
+    stores: tuple[ImageStore, ImageStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    authority = make_authority("registry", now)
+    serving = issue(authority, "registry", [], now, ["127.0.0.1"])
+    (tmp_path / "pair.crt").write_text(serving.certificate)
+    (tmp_path / "pair.key").write_text(serving.key)
+    (tmp_path / "htpasswd").write_text(HTPASSWD)
+    monkeypatch.setattr(client, "CERTIFICATES", (str(tmp_path / "certs.d"),))
+    tls = {"certificate": str(tmp_path / "pair.crt"), "key": str(tmp_path / "pair.key")}
+    auth = {"htpasswd": {"realm": "here", "path": str(tmp_path / "htpasswd")}}
+    mine, theirs = stores
+    with debian_registry(tmp_path, tls=tls, auth=auth) as address:
+        name = parse(f"{address}/me/app:1")
+        image = put(mine, str(name), BIG, SMALL)
+        with pytest.raises(RegistryError, match=r"certificate verify failed"):
+            await transfer.push(mine, image, name, [ME])
+        trusted = tmp_path / "certs.d" / address
+        trusted.mkdir(parents=True)
+        (trusted / "ca.crt").write_text("no certificate")
+        with pytest.raises(RegistryError, match=r"a certificate in .* cannot be used"):
+            await transfer.push(mine, image, name, [ME])
+        (trusted / "ca.crt").write_text(authority.certificate)
+        for wrong in ([], [Credentials(USER, "wrong")]):
+            with pytest.raises(RegistryError, match="401") as caught:
+                await transfer.push(mine, image, name, wrong)
+            assert caught.value.status == 401
+        await transfer.push(mine, image, name, [ME])
+        login = {"auths": {address: {"auth": base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()}}}
+        (tmp_path / "config.json").write_text(json.dumps(login))
+        own = of_user(name, {"DOCKER_CONFIG": str(tmp_path)})
+        assert own == ME and (await transfer.pull(theirs, name, LOCAL, [own])) == image

@@ -19,7 +19,8 @@ from trainshed.cluster.images.registry import challenge
 from trainshed.cluster.images.registry.credentials import Credentials
 from trainshed.cluster.images.registry.errors import RegistryError
 
-CERTIFICATES = Path("/etc/docker/certs.d")
+CERTIFICATES = ("~/.config/containers/certs.d", "/etc/containers/certs.d", "/etc/docker/certs.d")
+"""Where podman and docker keep the authorities of single registries, a directory each, and certificates for them."""
 ACCEPT = ", ".join((*oci.MANIFESTS, *oci.INDEXES))
 _HOSTS = {DEFAULT_DOMAIN: "registry-1.docker.io"}
 _SILENT_SECONDS = 60.0
@@ -89,6 +90,8 @@ class Registry:
                         async with self._session.get(f"{base}/v2/"):
                             self._base = base
                             break
+                    except aiohttp.ClientConnectorCertificateError:
+                        raise  # it does speak TLS, as somebody else
                     except (aiohttp.ClientError, TimeoutError, OSError) as error:
                         problems.append(error)
                 else:
@@ -156,10 +159,20 @@ async def connected(name: Reference, credentials: Sequence[Credentials]) -> Asyn
 
 
 def _tls(domain: str) -> ssl.SSLContext:
-    """Return the machine's trust, and the authorities that docker trusts for this registry."""
+    """Return the machine's trust, the authorities that are trusted for this registry, and our own certificate for it.
+
+    Raises RegistryError where a file of these is none.
+    """
     context = ssl.create_default_context()
-    for file in sorted((CERTIFICATES / domain).glob("*.crt")):
-        context.load_verify_locations(file)
+    for place in CERTIFICATES:
+        directory = Path(place).expanduser() / domain
+        try:
+            for file in sorted(directory.glob("*.crt")):
+                context.load_verify_locations(file)
+            for file in sorted(directory.glob("*.cert")):
+                context.load_cert_chain(file, file.with_suffix(".key"))
+        except (OSError, ssl.SSLError) as error:
+            raise RegistryError(f"{domain}: a certificate in {directory} cannot be used: {error}") from error
     return context
 
 
