@@ -196,6 +196,34 @@ def test_credentials_of_a_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         of_user(parse("reg.io/a"), environ)
 
 
+async def test_mirrors_are_asked_first(
+    stores: tuple[ImageStore, ImageStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = stores
+    async with FakeRegistry().serving() as mirror, FakeRegistry("basic").serving() as own:
+        mirrored, name = parse(f"{mirror.address}/copy/me/app:1"), parse(f"{own.address}/me/app:1")
+        image = put(mine, str(name), SMALL)
+        await transfer.push(mine, image, name, [ME])
+        settings = tmp_path / "registries.conf"
+        settings.write_text(
+            f'[[registry]]\nprefix = "{own.address}"\nlocation = "{own.address}"\n'
+            f'[[registry.mirror]]\nlocation = "127.0.0.1:1"\n'
+            f'[[registry.mirror]]\nlocation = "{mirror.address}/copy"\ninsecure = true\n'
+        )
+        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(settings))
+        # Neither mirror has it: the registry itself does, with the credentials that were given.
+        assert await transfer.pull(theirs, name, LOCAL, [ME]) == image
+        assert any("copy/me/app" in line for line in mirror.requests)
+        await transfer.push(mine, image, mirrored)
+        theirs.names.remove(str(name))
+        own.requests.clear()
+        assert await transfer.pull(theirs, name, LOCAL) == image == theirs.find(name)
+        assert own.requests == [] and theirs.find(mirrored) is None
+        settings.write_text("[[registry")
+        with pytest.raises(RegistryError, match=r"registries\.conf cannot be read"):
+            await transfer.pull(theirs, name, LOCAL)
+
+
 async def test_debians_registry(stores: tuple[ImageStore, ImageStore], tmp_path: Path) -> None:
     """The same on the reference implementation: storage, uploads, digests and parts are its own."""
     mine, theirs = stores

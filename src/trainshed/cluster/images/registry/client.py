@@ -32,7 +32,12 @@ class Registry:
     """One repository of one registry. `credentials` are tried one after the other; without any it is anonymous."""
 
     def __init__(
-        self, name: Reference, credentials: Sequence[Credentials], session: aiohttp.ClientSession
+        self,
+        name: Reference,
+        credentials: Sequence[Credentials],
+        session: aiohttp.ClientSession,
+        *,
+        insecure: bool = False,
     ) -> None:
         self._name = name
         self._credentials = list(credentials)
@@ -42,7 +47,7 @@ class Registry:
         self._asked = asyncio.Lock()
         host = _HOSTS.get(name.domain, name.domain)
         self._bases = [f"https://{host}"]
-        if _is_loopback(host):
+        if insecure or _is_loopback(host):
             self._bases.append(f"http://{host}")  # as docker does for registries of this machine
 
     @asynccontextmanager
@@ -148,14 +153,16 @@ class Registry:
 
 
 @asynccontextmanager
-async def connected(name: Reference, credentials: Sequence[Credentials]) -> AsyncIterator[Registry]:
-    """Yield the repository of an image on its registry."""
+async def connected(
+    name: Reference, credentials: Sequence[Credentials], *, insecure: bool = False
+) -> AsyncIterator[Registry]:
+    """Yield the repository of an image on its registry. `insecure`: whoever answers is believed, by HTTP, too."""
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_SILENT_SECONDS)
-    connector = aiohttp.TCPConnector(ssl=_tls(name.domain))
+    connector = aiohttp.TCPConnector(ssl=False if insecure else _tls(name.domain))
     async with aiohttp.ClientSession(
         timeout=timeout, connector=connector, trust_env=True, headers={"User-Agent": "trainshed"}
     ) as session:
-        yield Registry(name, credentials, session)
+        yield Registry(name, credentials, session, insecure=insecure)
 
 
 def _tls(domain: str) -> ssl.SSLContext:

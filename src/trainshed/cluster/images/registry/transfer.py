@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,9 +23,12 @@ from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import Descriptor, InvalidImage, Platform
 from trainshed.cluster.images.reference import LATEST, Reference
 from trainshed.cluster.images.registry.client import ACCEPT, Registry, connected
-from trainshed.cluster.images.registry.credentials import Credentials
+from trainshed.cluster.images.registry.credentials import Credentials, of_user
 from trainshed.cluster.images.registry.errors import RegistryError
+from trainshed.cluster.images.registry.mirrors import Endpoint, of_machine
 from trainshed.cluster.images.store.store import ImageStore, StoredImage
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 4
 ATTEMPTS = 5
@@ -65,24 +69,40 @@ async def pull(
         OSError: it cannot be written.
     """
     store.paths.prepare()
+    *mirrors, own = of_machine(name)
     with store.paths.in_use():
-        async with connected(name, credentials) as registry:
-            data, media_type = await _manifest(registry, name.digest or name.tag or LATEST)
-            for _ in range(3):
-                if media_type not in oci.INDEXES:
-                    break
-                chosen = oci.choose(oci.index_of(data).manifests, wanted)
-                if chosen is None:
-                    had = ", ".join(oci.platforms(oci.index_of(data).manifests)) or "none"
-                    raise InvalidImage(f"{name.familiar} is not for {wanted}; it is for {had}")
-                data, media_type = await _manifest(registry, chosen.digest)
-            manifest = oci.manifest_of(data)
-            await _several(
-                [_blob(store, registry, part, tell) for part in (manifest.config, *manifest.layers)]
-            )
+        for mirror in mirrors:
+            known = of_user(mirror.name)
+            try:
+                data, media_type = await _fetched(store, mirror, wanted, [known] if known else [], tell)
+                break
+            except (RegistryError, InvalidImage) as error:
+                log.warning("mirror %s: %s", mirror.name.domain, error)
+        else:
+            data, media_type = await _fetched(store, own, wanted, credentials, tell)
         image = store.image(store.blobs.add(data, media_type))
         store.names.set(name, image.descriptor)
     return image
+
+
+async def _fetched(
+    store: ImageStore, where: Endpoint, wanted: Platform, credentials: Sequence[Credentials], tell: Tell
+) -> tuple[bytes, str]:
+    """Return the manifest of an image, whose parts are in the store now, and its type."""
+    name = where.name
+    async with connected(name, credentials, insecure=where.insecure) as registry:
+        data, media_type = await _manifest(registry, name.digest or name.tag or LATEST)
+        for _ in range(3):
+            if media_type not in oci.INDEXES:
+                break
+            chosen = oci.choose(oci.index_of(data).manifests, wanted)
+            if chosen is None:
+                had = ", ".join(oci.platforms(oci.index_of(data).manifests)) or "none"
+                raise InvalidImage(f"{name.familiar} is not for {wanted}; it is for {had}")
+            data, media_type = await _manifest(registry, chosen.digest)
+        manifest = oci.manifest_of(data)
+        await _several([_blob(store, registry, part, tell) for part in (manifest.config, *manifest.layers)])
+    return data, media_type
 
 
 async def push(
