@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.markup import escape
 
-from trainshed.cli.console import err, note, out, user_errors, warn
+from trainshed.cli.console import err, note, out, say_hint, user_errors, warn
 from trainshed.sdk.errors import UNAVAILABLE, UserError
 
 if TYPE_CHECKING:
@@ -299,6 +299,11 @@ def _say_failure(error: BuildFailed, file: str, text: str) -> None:
         note(escape("\n".join([rule, f" > {error.title}:", *shown, rule])))
     _say_place(file, text, error)
     err.print(f"[bold red]error:[/] {escape(f'{file}:{error.line}: {error.title}: {error.message}')}")
+    if error.title.startswith("FROM "):
+        name = error.title.removeprefix("FROM ")
+        say_hint(
+            f'to build on this machine\'s root instead: images.yaml beside the Dockerfile, bases: {{"{name}": machine}}'
+        )
 
 
 def _say_place(file: str, text: str, error: BuildFailed | DockerfileError) -> None:

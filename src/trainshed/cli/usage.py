@@ -18,8 +18,8 @@ ELSEWHERE = {
     **dict.fromkeys(("validate", "lint"), "check"),
     "pause": "suspend",
     "log": "logs",
-    "build": "image",
-    "images": "image",
+    "build": "image build",
+    "images": "image ls",
     "info": "status",
 }
 """Commands by what kubectl, docker, kind and the like call them."""
