@@ -51,6 +51,15 @@ def test_a_stage_takes_files_from_stages_before_it_only() -> None:
     assert caught.value.line == 2
 
 
+def test_where_files_come_from_may_be_an_argument_of_the_whole_file() -> None:
+    text = "ARG S=one\nFROM a AS one\nFROM b\nARG S=two\nCOPY --from=$S x y\nRUN --mount=type=bind,From=$S,dst=/z x\n"
+    plan = steps.plan(parse(text), Options())
+    assert [stage.name for stage in plan.stages] == ["one", "1"]
+    _, copy, run = steps.evaluate(plan, plan.stages[-1], BASE, Options()).steps
+    assert isinstance(copy, CopyStep) and isinstance(run, RunStep)
+    assert (copy.origin, run.mounts[0].origin, run.mounts[0].target) == ("one", "one", "/z")
+
+
 def test_arguments_reach_from_and_the_stages_that_declare_them() -> None:
     options = Options(
         arguments={"V": "2", "HTTP_PROXY": "p", "NOBODY": "x"}, platform=Platform("arm64", "linux", "v8")
@@ -151,13 +160,14 @@ def test_mounts() -> None:
         ("RUN --mount=type=cache,target=/a,uid=root x", "no number"),
         ("LABEL io.trainshed.base=machine", "set by builds"),
         ("RUN []", "names no command"),
+        ("ARG S=0\nCOPY --from=$S a b", "before the first FROM count here"),
         ("FROM $NONE", "should not be blank"),
     ],
 )
 def test_what_cannot_be_done_has_a_line(text: str, message: str) -> None:
     with pytest.raises(DockerfileError) as caught:
         evaluated(f"FROM x\n{text}")
-    assert message in caught.value.message and caught.value.line == 2
+    assert message in caught.value.message and caught.value.line == text.count("\n") + 2
 
 
 def test_every_instruction_is_remembered() -> None:

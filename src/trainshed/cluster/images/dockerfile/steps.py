@@ -222,8 +222,7 @@ def _origins(stage: PlannedStage, known: Mapping[str, str], escape: str) -> list
             found.append((_expanded(each, each.stage, known, escape), each))
         elif isinstance(each, i.Run):
             for text in each.mounts:
-                fields = dict(part.partition("=")[::2] for part in text.split(","))
-                if origin := fields.get("from", ""):
+                if origin := _fields(text).get("from", ""):
                     found.append((_expanded(each, origin, known, escape), each))
     return found
 
@@ -284,6 +283,14 @@ class _Evaluation:
     def _expand(self, instruction: i.Instruction, text: str) -> str:
         return _expanded(instruction, text, {**self._arguments, **self._env}, self._plan.escape)
 
+    def _origin(self, instruction: i.Instruction, text: str) -> str:
+        """Return where files come from: known before any stage is begun, so of arguments before the first FROM."""
+        origin = _expanded(instruction, text, self._plan.globals, self._plan.escape)
+        if text and not origin:
+            why = f"from={text}: only arguments that are declared before the first FROM count here"
+            raise DockerfileError(instruction.line, why, instruction.end)
+        return origin
+
     def _change(self, **fields: object) -> None:
         self._config = msgspec.structs.replace(self._config, **fields)
 
@@ -336,12 +343,10 @@ class _Evaluation:
         return (*self._shell, text.replace("<<-", "<<")), ""
 
     def _mount(self, instruction: i.Run, text: str) -> Mount:
-        fields: dict[str, str] = {}
-        for part in text.split(","):
-            name, equals, value = part.partition("=")
-            fields[name.strip().lower()] = self._expand(instruction, value) if equals else "true"
-        aliases = {"dst": "target", "destination": "target", "src": "source", "ro": "readonly"}
-        fields = {aliases.get(name, name): value for name, value in fields.items()}
+        fields = {
+            name: self._origin(instruction, value) if name == "from" else self._expand(instruction, value)
+            for name, value in _fields(text).items()
+        }
         kind = fields.pop("type", "bind")
         known = _MOUNT_FIELDS.get(kind)
         if known is None:
@@ -431,7 +436,7 @@ class _Evaluation:
             sources=sources,
             target=path.rstrip("/") + "/" if is_directory else path,
             documents=documents,
-            origin=self._expand(instruction, instruction.stage),
+            origin=self._origin(instruction, instruction.stage),
             chown=self._expand(instruction, instruction.chown),
             mode=self._octal(instruction, chmod) if chmod else None,
             exclude=tuple(self._expand(instruction, each) for each in instruction.exclude),
@@ -534,6 +539,19 @@ class _Evaluation:
                 raise DockerfileError(instruction.line, f"Invalid containerPort: {word}", instruction.end)
             found += [f"{port}/{(match[3] or 'tcp').lower()}" for port in range(first, last + 1)]
         return found
+
+
+_ALIASES = {"dst": "target", "destination": "target", "src": "source", "ro": "readonly"}
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Return the fields of a `--mount`, as they are written."""
+    found = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        name = name.strip().lower()
+        found[_ALIASES.get(name, name)] = value if equals else "true"
+    return found
 
 
 _MOUNT_FIELDS = {
