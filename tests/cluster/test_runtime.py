@@ -16,6 +16,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cluster.ordinary_user import python_for_everybody, run_as
@@ -561,6 +562,25 @@ async def test_a_killed_shim_takes_its_containers_along_and_says_so(boxes: Sandb
     second = await boxes.start("lost", "sleep", "60", attempt=1)
     (renewed,) = await boxes.runtime.list()
     assert renewed.containers == (second, found.containers[0])
+
+
+async def test_an_end_before_the_shim_was_asked_for_ends_is_told(
+    boxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await boxes.run("quick", "sh", "-c", "exit 7")
+    read = recovery.read
+    # As it was when another runtime looked, whose question came late to the shim.
+    monkeypatch.setattr(
+        recovery, "read", lambda paths, uid: msgspec.structs.replace(read(paths, uid), containers=())
+    )
+    late = Runtime(RuntimePaths.under(boxes.home))
+    try:
+        await late.start()
+        async with within("the end of quick/c"):
+            uid, state = await anext(late.events())
+        assert (uid, state.name, state.exit_code) == ("quick", "c", 7)
+    finally:
+        await late.close()
 
 
 async def test_stop_ends_everything_in_the_pod(boxes: Sandboxes) -> None:

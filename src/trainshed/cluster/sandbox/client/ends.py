@@ -74,10 +74,13 @@ class Ends:
             await connection.send({"op": "watch"})
             while frame := await connection.receive():
                 message = json.loads(frame[1])
-                if "ended" in message:
-                    state = msgspec.convert(message["ended"], ContainerState)
-                    told.add((state.name, state.attempt))
-                    self._queue.put_nowait((uid, state))
+                # The first answer is the pod's state: a container may have ended since the question was asked.
+                ended = message.get("state", {}).get("containers", [])
+                states = [message["ended"]] if "ended" in message else ended
+                for state in msgspec.convert(states, list[ContainerState]):
+                    if state.finished_at is not None and (state.name, state.attempt) not in told:
+                        told.add((state.name, state.attempt))
+                        self._queue.put_nowait((uid, state))
         except RuntimeLost:
             return
         finally:
