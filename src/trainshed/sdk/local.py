@@ -158,7 +158,7 @@ async def purge(paths: StatePaths) -> None:
     Raises:
         UserError: something cannot be deleted. The rest is, and the message says what is left.
     """
-    from trainshed.cluster.images.build.sandbox import BuildSandbox
+    from trainshed.cluster.images.building.sandbox import BuildSandbox
     from trainshed.cluster.node.paths import NodePaths
     from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 

@@ -75,8 +75,11 @@ class Ends:
             while frame := await connection.receive():
                 message = json.loads(frame[1])
                 # The first answer is the pod's state: a container may have ended since the question was asked.
-                ended = message.get("state", {}).get("containers", [])
-                states = [message["ended"]] if "ended" in message else ended
+                states = (
+                    [message["ended"]]
+                    if "ended" in message
+                    else message.get("state", {}).get("containers", [])
+                )
                 for state in msgspec.convert(states, list[ContainerState]):
                     if state.finished_at is not None and (state.name, state.attempt) not in told:
                         told.add((state.name, state.attempt))

@@ -139,12 +139,13 @@ class RootFilesystem:
 
     def _sources(self, path: str) -> list[str]:
         """Return what is to appear at `path`, topmost first: from layers at or above it, then the host's."""
-        found = []
-        for at, source in self._layers:
-            if path == at or path.startswith(at + "/"):
-                found.append(source + path[len(at) :])
-        places = [self._host + source for source in (*found, path or "/")]
-        return [source for source in places if os.path.lexists(source)]
+        return [*self._from_layers(path), *filter(os.path.lexists, [self._host + (path or "/")])]
+
+    def _from_layers(self, path: str) -> list[str]:
+        """Return what layers at or above `path` have there, topmost first."""
+        at_or_above = [each for each in self._layers if path == each[0] or path.startswith(each[0] + "/")]
+        places = [self._host + source + path[len(at) :] for at, source in at_or_above]
+        return [place for place in places if os.path.lexists(place)]
 
     def _names(self, path: str) -> list[str]:
         names: set[str] = set()
@@ -194,9 +195,7 @@ class RootFilesystem:
     def _overlay_nested(self, path: str) -> None:
         """Overlay layers at a path below a top-level directory, on top of what the container has there."""
         target = os.path.realpath(path)
-        lowers = [
-            source for source in self._sources(path) if source != self._host + path and _is_directory(source)
-        ]
+        lowers = [source for source in self._from_layers(path) if _is_directory(source)]
         os.makedirs(target, 0o755, exist_ok=True)
         # overlayfs nests two deep only: on a host whose root is one already, the layer stands alone
         if not self._overlay([*lowers, target], target) and not self._overlay(lowers, target):
