@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -233,6 +234,15 @@ async def test_layers_lie_over_the_host_and_are_not_written(boxes: Sandboxes, tm
     assert output == "image\nnew\naddon\n/usr/bin/env\nchanged\n"
     assert (addon / "module").read_text() == "addon\n"
     assert (image / "usr/share/from-image").read_text() == "image\n"
+
+
+async def test_a_directory_of_the_machines_tmp_is_laid_where_it_is(boxes: Sandboxes) -> None:
+    """As the Python environment is that the cluster itself runs in, when it lies there."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder, "module").write_text("here\n")
+        script = f"cat {folder}/module; ls /tmp"
+        _, output = await boxes.run("own", "sh", "-c", script, layers=(Layer(folder, folder),))
+        assert output == f"here\n{Path(folder).name}\n"
 
 
 async def test_termination_message(boxes: Sandboxes) -> None:
