@@ -247,6 +247,7 @@ async def main(home: Path, seconds: float, attempts: list[dict[str, Any]], user:
         become(user)
     add_key()
     (home / "marker").write_text("SECRET")
+    assert not elsewhere or list(Path(elsewhere).parent.iterdir()), "pods would not see it in any case"
     core_pattern = Path("/proc/sys/kernel/core_pattern").read_text()
     name = f"trainshed-{os.getpid()}"
     unix = socket.socket(socket.AF_UNIX)

@@ -32,7 +32,7 @@ def escapes(home: Path | None, seconds: float) -> dict[str, str]:
         )
     else:
         with tempfile.TemporaryDirectory(prefix="trainshed-hostile-") as directory:
-            Path(directory).chmod(0o711)
+            Path(directory).chmod(0o755)  # what its user cannot list is not in the root of their pods
             users = Path(directory) / "home"
             users.mkdir(mode=0o700)
             os.chown(users, USER, USER)
