@@ -252,3 +252,49 @@ def test_pruning_keeps_exactly_the_known_fields(spec, unknown):
     assert out == {"spec": spec}
     assert len(warnings) == len(unknown)
     assert widget(out) == (out, [])
+
+
+CRD = builtin(("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
+
+
+def definition(schema):
+    version = {"name": "v1", "schema": {"openAPIV3Schema": schema}}
+    return {"metadata": {"name": "x"}, "spec": {"versions": [version]}}
+
+
+@pytest.mark.parametrize(
+    "schema, unknown, kept",
+    [
+        ({"type": "object", "propertis": {}}, "propertis", {"type": "object"}),
+        (
+            {"properties": {"a": {"typ": "x", "type": "string"}}},
+            "properties[a].typ",
+            {"properties": {"a": {"type": "string"}}},
+        ),
+        ({"items": {"min": 1}}, "items.min", {"items": {}}),
+        ({"allOf": [{}, {"min": 1, "not": {}}]}, "allOf[1].min", {"allOf": [{}, {"not": {}}]}),
+        ({"additionalProperties": {"x": 1}}, "additionalProperties.x", {"additionalProperties": {}}),
+        ({"deprecated": True, "title": "t"}, "deprecated", {"title": "t"}),
+    ],
+)
+def test_unknown_keywords_of_schemas(schema, unknown, kept):
+    given = definition(schema)
+    before = repr(given)
+    out, warnings = conform(given, CRD, mode="warn", what="", builtin=True)
+    assert warnings == [f'unknown field "spec.versions[0].schema.openAPIV3Schema.{unknown}"']
+    assert out["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == kept
+    assert repr(given) == before, "the input is not changed"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"propertis": {"type": "string"}}, "default": {"typ": 1}, "example": {"x": 1}},
+        {"additionalProperties": True, "enum": [{"typ": 1}], "x-kubernetes-validations": [{"rule": "true"}]},
+        {"properties": [], "allOf": {}, "items": 3},
+    ],
+)
+def test_what_is_no_keyword_but_a_name_or_a_value(schema):
+    out, warnings = conform(definition(schema), CRD, mode="warn", what="", builtin=True)
+    assert warnings == []
+    assert out["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == schema

@@ -16,7 +16,8 @@ from trainshed.kube.meta import errors
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import canonical
 from trainshed.kube.meta.times import canonical_time
-from trainshed.kube.schema.nodes import SchemaNode
+from trainshed.kube.schema.keywords import without_unknown
+from trainshed.kube.schema.nodes import JSON_SCHEMA_PROPS, SchemaNode
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.kube.wire.body import decode_body, json_kind
 
@@ -116,6 +117,8 @@ class _Walk:
             if type(value) in (int, str):
                 return value
             raise self.mismatch(value, "intstr.IntOrString", path)
+        if node.name == JSON_SCHEMA_PROPS:
+            return without_unknown(value, path, self.unknown)
         if not kind or node.preserve_unknown:
             return value
         if kind == "object":
