@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from trainshed.kube.meta.objects import Object, labels_of, name_of, objects
 from trainshed.kube.meta.plan import Action, Create, Event, Plan
 from trainshed.kube.meta.times import format_time
@@ -63,6 +65,45 @@ def judged(
     now: float,
 ) -> Plan:
     """Return the plan of a run that goes on with these actions, or is over."""
+    tally = _tally(facts, actions)
+    if tally.incomplete == 0:
+        value, reason, message = _verdict(run, facts, limits, held, tally)
+        if value == "True" or tally.failed:
+            results = _results(status["pipelineSpec"], facts)
+            if results:
+                status["results"] = results
+        return over(run, status, events, value, reason, message, now)
+    if held.tasks_timed_out:
+        reason = "PipelineRunTimeoutRunningFinally"
+    elif held.stop == "CancelledRunFinally":
+        reason = "CancelledRunningFinally"
+    elif held.stop == "StoppedRunFinally":
+        reason = "StoppedRunningFinally"
+    elif tally.cancelled or (tally.failed and all(facts.is_over(node.name) for node in facts.final)):
+        reason = "PipelineRunStopping"
+    else:
+        reason = "Running"
+    message = (
+        f"Tasks Completed: {tally.completed} (Failed: {len(tally.failed)}, Cancelled {len(tally.cancelled)}), "
+        f"Incomplete: {tally.incomplete}, Skipped: {len(tally.skipped)}"
+    )
+    if conditions.mark(status, "Unknown", reason, message, now):
+        events.append(Event("Normal", reason, message))
+    return Plan(actions=tuple(actions), status=status, events=tuple(events), requeue_after=limits.next(now))
+
+
+class _Tally(msgspec.Struct, frozen=True):
+    """The names of the tasks by what became of them, and how many have not come to an end."""
+
+    skipped: list[str]
+    ignored: list[str]
+    failed: list[str]
+    cancelled: list[str]
+    completed: int
+    incomplete: int
+
+
+def _tally(facts: Facts, actions: list[Action]) -> _Tally:
     standings = {node.name: facts.standing(node.name) for node in facts.nodes.values()}
     starting = {labels_of(a.object).get(LABEL_PIPELINE_TASK) for a in actions if isinstance(a, Create)}
     skipped = [name for name in standings if facts.skip(name)]
@@ -72,64 +113,30 @@ def judged(
     succeeded = [n for n, s in standings.items() if s == "succeeded" and n not in starting]
     completed = len(succeeded) + len(failed) + len(cancelled) + len(ignored)
     incomplete = len(standings) - completed - len(skipped)
-    if incomplete == 0:
-        return _ended(
-            run, status, facts, events, held, limits, failed, cancelled, ignored, skipped, completed, now
-        )
-    if held.tasks_timed_out:
-        reason = "PipelineRunTimeoutRunningFinally"
-    elif held.stop == "CancelledRunFinally":
-        reason = "CancelledRunningFinally"
-    elif held.stop == "StoppedRunFinally":
-        reason = "StoppedRunningFinally"
-    elif cancelled or (failed and all(facts.is_over(node.name) for node in facts.final)):
-        reason = "PipelineRunStopping"
-    else:
-        reason = "Running"
+    return _Tally(skipped, ignored, failed, cancelled, completed, incomplete)
+
+
+def _verdict(
+    run: Object, facts: Facts, limits: Limits, held: Circumstances, tally: _Tally
+) -> tuple[conditions.State, str, str]:
+    """Return status, reason and message of the condition of a run whose tasks are over."""
+    counts = f"Failed: {len(tally.failed) + len(tally.ignored)}"
+    if tally.ignored:
+        counts += f" (Ignored: {len(tally.ignored)})"
     message = (
-        f"Tasks Completed: {completed} (Failed: {len(failed)}, Cancelled {len(cancelled)}), "
-        f"Incomplete: {incomplete}, Skipped: {len(skipped)}"
+        f"Tasks Completed: {tally.completed} ({counts}, Cancelled {len(tally.cancelled)}),"
+        f" Skipped: {len(tally.skipped)}"
     )
-    if conditions.mark(status, "Unknown", reason, message, now):
-        events.append(Event("Normal", reason, message))
-    return Plan(actions=tuple(actions), status=status, events=tuple(events), requeue_after=limits.next(now))
-
-
-def _ended(
-    run: Object,
-    status: Object,
-    facts: Facts,
-    events: list[Event],
-    held: Circumstances,
-    limits: Limits,
-    failed: list[str],
-    cancelled: list[str],
-    ignored: list[str],
-    skipped: list[str],
-    completed: int,
-    now: float,
-) -> Plan:
-    counts = f"Failed: {len(failed) + len(ignored)}"
-    if ignored:
-        counts += f" (Ignored: {len(ignored)})"
-    message = f"Tasks Completed: {completed} ({counts}, Cancelled {len(cancelled)}), Skipped: {len(skipped)}"
-    value: conditions.State = "False"
     if held.tasks_timed_out:
-        reason = "PipelineRunTimeout"
-        message = f'PipelineRun "{name_of(run)}" failed due to tasks failed to finish within "{go(limits.tasks or 0)}"'
-    elif failed or any(facts.skip(name) in TIMEOUTS for name in skipped):
-        reason = "Failed"
-    elif held.stop in ("CancelledRunFinally", "StoppedRunFinally"):
-        reason, message = "Cancelled", f'PipelineRun "{name_of(run)}" was cancelled'
-    elif cancelled:
-        reason = "Cancelled"
-    else:
-        value, reason = "True", "Completed" if skipped else "Succeeded"
-    if value == "True" or failed:
-        results = _results(status["pipelineSpec"], facts)
-        if results:
-            status["results"] = results
-    return over(run, status, events, value, reason, message, now)
+        within = f'tasks failed to finish within "{go(limits.tasks or 0)}"'
+        return "False", "PipelineRunTimeout", f'PipelineRun "{name_of(run)}" failed due to {within}'
+    if tally.failed or any(facts.skip(name) in TIMEOUTS for name in tally.skipped):
+        return "False", "Failed", message
+    if held.stop in ("CancelledRunFinally", "StoppedRunFinally"):
+        return "False", "Cancelled", f'PipelineRun "{name_of(run)}" was cancelled'
+    if tally.cancelled:
+        return "False", "Cancelled", message
+    return "True", "Completed" if tally.skipped else "Succeeded", message
 
 
 def _results(pipeline: Object, facts: Facts) -> list[Object]:
