@@ -514,5 +514,6 @@ async def test_an_autoscaler_follows_what_pods_use(world: World) -> None:
     patch = {"spec": {"maxReplicas": 2}}
     await world.client.patch(HORIZONTALPODAUTOSCALERS, "web", "default", patch)
     await world.until("an edit is acted on at once", lambda: deployed(world) and len(images(world)) == 2)
-    events = {event["reason"] for event in world.all(EVENTS)}
-    assert "SuccessfulRescale" in events
+    await world.until(
+        "an event of it", lambda: "SuccessfulRescale" in {event["reason"] for event in world.all(EVENTS)}
+    )

@@ -240,9 +240,13 @@ async def test_a_directory_of_the_machines_tmp_is_laid_where_it_is(boxes: Sandbo
     """As the Python environment is that the cluster itself runs in, when it lies there."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder, "module").write_text("here\n")
-        script = f"cat {folder}/module; ls /tmp"
-        _, output = await boxes.run("own", "sh", "-c", script, layers=(Layer(folder, folder),))
-        assert output == f"here\n{Path(folder).name}\n"
+        Path(folder + ".beside").mkdir()
+        try:
+            script = f"cat {folder}/module; ls -d /tmp/{Path(folder).name}*"
+            _, output = await boxes.run("own", "sh", "-c", script, layers=(Layer(folder, folder),))
+            assert output == f"here\n{folder}\n", "and nothing else of the machine's"
+        finally:
+            Path(folder + ".beside").rmdir()
 
 
 async def test_termination_message(boxes: Sandboxes) -> None:

@@ -121,7 +121,10 @@ def test_a_job_from_beginning_to_end(do: Any, api: Any, cluster: Cluster, shared
     assert progress.fraction is None, "nobody says how many epochs there are"
     result = do(found.result())
     assert result.accuracy == 0.75 and result.seconds is not None
-    assert "SuccessfulCreatePod" in {event.reason for event in do(found.events())}
+    until(
+        lambda: "SuccessfulCreatePod" in {event.reason for event in do(found.events())},
+        "the events of the pods, which are sent beside all else",
+    )
     html = found._repr_html_()
     assert "Succeeded" in html and "worker-1" in html
     assert [each.name for each in do(api.jobs())] == ["train"]
@@ -187,9 +190,9 @@ def test_apply_and_check(do: Any, api: Any, tmp_path: Path) -> None:
     verdicts = do(api.check([text, {"apiVersion": "v1", "kind": "Nosuch", "metadata": {"name": "x"}}]))
     assert [(v.name, v.accepted) for v in verdicts] == [("settings", True), ("x", False)]
     assert 'no matches for kind "Nosuch"' in verdicts[1].refusal.message
-    limited = job("train", replica("true", resources={"limits": {"memory": "1Gi"}}))
+    limited = job("train", replica("true", resources={"limits": {"cpu": "1"}}))
     (verdict,) = do(api.check(limited))
-    assert verdict.accepted and "resources.limits.memory" in verdict.not_honoured[0].path
+    assert verdict.accepted and "resources.limits.cpu" in verdict.not_honoured[0].path
     assert [each.change for each in do(api.apply(text))] == ["created"]
     assert [(each.name, each.change) for each in do(api.apply(file))] == [("configmap/settings", "unchanged")]
     assert [each.change for each in do(api.apply(text.replace("a: b", "a: c")))] == ["configured"]

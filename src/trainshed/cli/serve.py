@@ -32,7 +32,6 @@ from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.operator.install import AUTO, embedded_objects, embedded_options
-from trainshed.sdk.local import kept_gang
 from trainshed.tekton import crds
 
 MODULE = "trainshed.cli.serve"
@@ -56,7 +55,7 @@ def main() -> None:
     try:
         if args.gang_scheduler_name:
             write_private(paths.gang_scheduler, args.gang_scheduler_name.encode())
-        gang = kept_gang(paths)
+        gang = paths.kept_gang() or AUTO
         operator = embedded_options(gang)
         options = Options(
             nodes=args.nodes,

@@ -95,6 +95,13 @@ class StatePaths(msgspec.Struct, frozen=True):
         """What `trainshed up --gang-scheduler-name` was given last."""
         return self.root / "gang-scheduler"
 
+    def kept_gang(self) -> str:
+        """Return what `trainshed up --gang-scheduler-name` was given last; empty where it never was."""
+        try:
+            return self.gang_scheduler.read_text()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
     @property
     def log(self) -> Path:
         return self.root / "log"

@@ -70,10 +70,7 @@ def kept_gang(paths: StatePaths) -> str:
     """Return what `trainshed up --gang-scheduler-name` was told last, `auto` where it never was."""
     from trainshed.operator.install import AUTO
 
-    try:
-        return paths.gang_scheduler.read_text() or AUTO
-    except (OSError, UnicodeDecodeError):
-        return AUTO
+    return paths.kept_gang() or AUTO
 
 
 def start(
