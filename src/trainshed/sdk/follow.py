@@ -45,7 +45,7 @@ _OBSTACLES = ("FailedCreate", "FailedDelete", ERR_RESOURCE_EXISTS, POD_GROUP_UNS
 _OPERATOR = "control-plane=kubeflow-training-operator"
 _DRAIN_SECONDS = 5.0
 """How long no log line may arrive, once the job is finished, until the logs count as stuck."""
-_BEGINNING_SECONDS = 0.5
+_BEGINNING_SECONDS = 0.3
 """How long after the job's end nothing may happen to its pods until those count as stuck that have not begun."""
 _OUTLIVING_SECONDS = 3.0
 """How long after the job's end lines are taken from pods that have not ended."""
