@@ -170,9 +170,9 @@ def test_pods_that_are_still_being_started_when_the_job_ends_are_given_a_moment(
         await api.put(f"{JOBS}/job", status=ended("Succeeded"))
         ended_at = asyncio.get_running_loop().time()
         if begins:
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.25)
             await api.put(f"{PODS}/job-worker-0", spec={"nodeName": "n"})
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.25)
             await put_pod(api, job, None)
             await asyncio.sleep(0.1)
             await put_pod(api, job, 0)
@@ -180,7 +180,7 @@ def test_pods_that_are_still_being_started_when_the_job_ends_are_given_a_moment(
         return asyncio.get_running_loop().time() - ended_at
 
     took = run_virtual(main())
-    assert took < (1 if begins else 0.6)
+    assert took < (0.7 if begins else 0.4)
     assert view.seen == (["line 0", "line 1", "line 2"] if begins else [])
     said = "worker-0 had not begun when the job ended: kubectl logs -n ns job-worker-0"
     assert (said in view.events) is not begins
