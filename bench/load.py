@@ -27,6 +27,7 @@ from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.client import Client
 from trainshed.client.config import connect, load_kubeconfig
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import NODES, PODS
 from trainshed.testing import FakeNodes
 from trainshed.testing.lifecycle import RUNS
@@ -72,6 +73,7 @@ async def run(jobs: int) -> Load:
     """Return how one run went, on a cluster of its own."""
     with cluster() as home:
         client = connect(load_kubeconfig(home / "kubeconfig"))
+        await _operator_runs(client)  # it would else be placed on a fake node itself
         nodes = asyncio.create_task(FakeNodes(client, count=4, lifecycles=(RUNS,)).run())
         try:
             await _nodes_are_there(client)
@@ -87,6 +89,12 @@ async def run(jobs: int) -> Load:
             await asyncio.gather(nodes, return_exceptions=True)
             await client.close()
     return Load(jobs, seconds, memory, {role: after[role] - before.get(role, 0.0) for role in after})
+
+
+async def _operator_runs(client: Client) -> None:
+    async with asyncio.timeout(30):
+        while not any(is_ready(pod) for pod in (await client.list(PODS, "kubeflow")).items):
+            await asyncio.sleep(0.05)
 
 
 async def _nodes_are_there(client: Client) -> None:
