@@ -1,7 +1,7 @@
 """Pods in the way of others: too many processes, too much output, no end, no bottom. The cluster goes on, and all of it
 is gone with the pod.
 
-How much of the machine they take is bounded here by the programs themselves, for limits are not enforced.
+How much of the machine they take is bounded here by the programs themselves, which have no limits.
 """
 
 from __future__ import annotations
