@@ -21,6 +21,7 @@ from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Apply, Create
 from trainshed.kube.meta.resources import PODS, Resource
+from trainshed.operator.__main__ import settle_collector
 from trainshed.testing.builders import JOB_KINDS, make_job, make_pod_spec, make_replica
 
 NOW = 1_800_000_000.0
@@ -92,6 +93,7 @@ def samples(observed: Observed, repeat: int, passes: int) -> Iterator[float]:
 def measure(repeat: int = 30) -> list[Figure]:
     """Return the figure of every kind, size and state."""
     figures = []
+    settle_collector()  # as the operator does
     for pods, bar in BARS_MS.items():
         for kind in JOB_KINDS.values():
             document = job(kind, pods)
