@@ -1,4 +1,4 @@
-"""A second attempt for tests that drive whole processes, told at the end of the run; for two of them, not more.
+"""A second attempt for tests that drive whole processes, told at the end; for two of each test process, not more.
 
 Hundreds of such tests share a machine with others, and one that lost a race would hide what the other thousands say.
 A test that needs its second attempt is a defect all the same: the run's last lines name it, with its first failure.

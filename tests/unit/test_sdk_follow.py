@@ -153,20 +153,26 @@ def test_a_pod_that_outlives_its_job_is_not_waited_for(pause: float) -> None:
     assert view.events[-1] == "job-worker-0 outlives the job: kubectl logs -n ns job-worker-0 -c pytorch"
 
 
+async def followed_before_it_begins(view: Recording) -> tuple[Api, Object, asyncio.Task[Any]]:
+    """Follow a job whose one pod has not begun; the API, the job and the follow, a second later."""
+    api = Api()
+    job = await api.put(f"{JOBS}/job", **make_job())
+    following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
+    waiting = a_pod(0, "containerStatuses")
+    waiting["metadata"]["ownerReferences"] = [{"uid": job["metadata"]["uid"], "controller": True}]
+    waiting["status"] = {"phase": "Pending"}
+    await api.put(f"{PODS}/job-worker-0", **waiting)
+    await asyncio.sleep(1)
+    return api, job, following
+
+
 @pytest.mark.parametrize("begins", [True, False])
 def test_pods_that_are_still_being_started_when_the_job_ends_are_given_a_moment(begins: bool) -> None:
     """The master of a short job is through before its workers have begun: they have something to say, too."""
     view = Recording()
 
     async def main() -> float:
-        api = Api()
-        job = await api.put(f"{JOBS}/job", **make_job())
-        following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
-        waiting = a_pod(0, "containerStatuses")
-        waiting["metadata"]["ownerReferences"] = [{"uid": job["metadata"]["uid"], "controller": True}]
-        waiting["status"] = {"phase": "Pending"}
-        await api.put(f"{PODS}/job-worker-0", **waiting)
-        await asyncio.sleep(1)
+        api, job, following = await followed_before_it_begins(view)
         await api.put(f"{JOBS}/job", status=ended("Succeeded"))
         ended_at = asyncio.get_running_loop().time()
         if begins:
@@ -190,14 +196,7 @@ def test_pods_that_are_deleted_before_they_begin_are_not_waited_for() -> None:
     view = Recording()
 
     async def main() -> float:
-        api = Api()
-        job = await api.put(f"{JOBS}/job", **make_job())
-        following = asyncio.create_task(Follower(Client(api), PYTORCHJOB.resource, job, view).run())
-        waiting = a_pod(0, "containerStatuses")
-        waiting["metadata"]["ownerReferences"] = [{"uid": job["metadata"]["uid"], "controller": True}]
-        waiting["status"] = {"phase": "Pending"}
-        await api.put(f"{PODS}/job-worker-0", **waiting)
-        await asyncio.sleep(1)
+        api, _, following = await followed_before_it_begins(view)
         await api.remove(f"{PODS}/job-worker-0")
         await api.put(f"{JOBS}/job", status=ended("Succeeded"))
         ended_at = asyncio.get_running_loop().time()

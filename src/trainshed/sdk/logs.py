@@ -133,9 +133,8 @@ async def follow_container(
                         if lines := splitter.feed(chunk[start : start + _PIECE_BYTES]):
                             tail = None
                             await handle(lines)
-                        await asyncio.sleep(
-                            0
-                        )  # however much has come, Ctrl-C and the other logs get their turn
+                        # However much has come, Ctrl-C and the other logs get their turn.
+                        await asyncio.sleep(0)
                     if shown := splitter.frame:
                         frame(shown)
             if lines := splitter.finish():

@@ -19,6 +19,7 @@ from trainshed.kube.meta.objects import (
     section,
     spec_of,
     status_of,
+    unchanged_since,
 )
 from trainshed.kube.meta.ownership import controller_of
 from trainshed.kube.meta.plan import Event, Plan
@@ -155,16 +156,12 @@ def _scale(
 
 
 def _conditions(budget: Object, status: str, reason: str, message: str, now: float) -> list[Object]:
-    before = condition(budget, ALLOWED)
-    since = format_time(now)
-    if before is not None and before.get("status") == status:
-        since = before.get("lastTransitionTime", since)
     new = {
         "type": ALLOWED,
         "status": status,
         "reason": reason,
         "message": message,
-        "lastTransitionTime": since,
+        "lastTransitionTime": unchanged_since(condition(budget, ALLOWED), status, format_time(now)),
         "observedGeneration": _generation(budget),
     }
     others = [c for c in status_of(budget).get("conditions") or () if c.get("type") != ALLOWED]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, unchanged_since
 
 
 def deletion_conditions(
@@ -69,7 +69,5 @@ def _condition(
     name: str, failed: bool, reason: str, message: str, previous: Object | None, now: str
 ) -> Object:
     status = "True" if failed else "False"
-    since = now
-    if previous is not None and previous.get("status") == status:
-        since = previous.get("lastTransitionTime", now)
+    since = unchanged_since(previous, status, now)
     return {"type": name, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}

@@ -79,6 +79,13 @@ def condition(obj: Mapping[str, Any], kind: str) -> Object | None:
     return next((item for item in objects(status_of(obj), "conditions") if item.get("type") == kind), None)
 
 
+def unchanged_since(previous: Mapping[str, Any] | None, status: str, now: str) -> str:
+    """Return since when a condition has `status`: the time of the one before it, unless that had another."""
+    if previous is None or previous.get("status") != status:
+        return now
+    return str(previous.get("lastTransitionTime", now))
+
+
 def is_true(obj: Mapping[str, Any], kind: str) -> bool:
     """Return whether a status condition is True."""
     found = condition(obj, kind)

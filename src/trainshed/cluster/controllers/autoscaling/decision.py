@@ -11,7 +11,7 @@ import msgspec
 
 from trainshed.cluster.controllers.autoscaling.limits import Change, Memory, bounds, limit
 from trainshed.cluster.controllers.autoscaling.metrics import Cluster, Proposal, Unmeasured, Use, propose
-from trainshed.kube.meta.objects import Object, objects, spec_of, status_of
+from trainshed.kube.meta.objects import Object, objects, spec_of, status_of, unchanged_since
 from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.times import format_time
 
@@ -160,13 +160,10 @@ def _with(observed: Observed, status: Object, *conditions: tuple[str, str, str, 
     out = list(status.get("conditions") or ())
     for kind, value, reason, message in conditions:
         before = next((c for c in out if c["type"] == kind), None)
-        since = format_time(observed.now)
-        if before is not None and before["status"] == value:
-            since = before.get("lastTransitionTime", since)
         new = {
             "type": kind,
             "status": value,
-            "lastTransitionTime": since,
+            "lastTransitionTime": unchanged_since(before, value, format_time(observed.now)),
             "reason": reason,
             "message": message,
         }

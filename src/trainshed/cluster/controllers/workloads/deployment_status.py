@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainshed.cluster.controllers.workloads.rollout import bounds, count, replicas
-from trainshed.kube.meta.objects import Object, status_of
+from trainshed.kube.meta.objects import Object, status_of, unchanged_since
 from trainshed.kube.meta.times import format_time, parse_time
 
 COMPLETE = "NewReplicaSetAvailable"
@@ -100,7 +100,5 @@ def _timed(condition: Object, previous: Object | None, stamp: str, renew: bool =
     same = previous is not None and all(previous.get(k) == v for k, v in condition.items())
     if previous is not None and same and not renew:
         return dict(previous)
-    since = stamp
-    if previous is not None and previous.get("status") == condition["status"]:
-        since = previous.get("lastTransitionTime", stamp)
+    since = unchanged_since(previous, condition["status"], stamp)
     return {**condition, "lastUpdateTime": stamp, "lastTransitionTime": since}

@@ -33,6 +33,8 @@ from trainshed.cluster.sandbox.linux.rootfs import WRITTEN, RootFilesystem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trainshed.cluster.sandbox.wire import Message
 
 _RESOLVE = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
@@ -40,10 +42,15 @@ _RESOLVE = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
 
 def main(argv: list[str]) -> int:
     """Copy; tell the outcome on the descriptor named second."""
+    return run_on_root(argv, _copy)
+
+
+def run_on_root(argv: list[str], work: Callable[[Message], Message]) -> int:
+    """Do `work` with what the third argument says, confined to the mounted root of an image."""
     private, report, text = argv
     what: Message = json.loads(text)
     return confined.run(
-        lambda: _copy(what),
+        lambda: work(what),
         prepare=lambda: mount(private, what["lowers"], what["machine"]),
         report=int(report),
     )

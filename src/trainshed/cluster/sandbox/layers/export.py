@@ -7,15 +7,13 @@ them. The report says how many of what was asked for are `files`, and how many `
 from __future__ import annotations
 
 import encodings.utf_8  # noqa: F401 - cannot be loaded later
-import json
 import os
 import re
 import sys
 import tarfile
 
-from trainshed.cluster.sandbox.layers import confined
 from trainshed.cluster.sandbox.layers.confined import Refused
-from trainshed.cluster.sandbox.layers.copy import mount
+from trainshed.cluster.sandbox.layers.copy import run_on_root
 from trainshed.cluster.sandbox.layers.tree import NotThere, Tree, write
 
 TYPE_CHECKING = False
@@ -25,13 +23,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """Write the archive; tell how many files and directories were asked for on the descriptor named second."""
-    private, report, text = argv
-    what: Message = json.loads(text)
-    return confined.run(
-        lambda: _export(what),
-        prepare=lambda: mount(private, what["lowers"], what["machine"]),
-        report=int(report),
-    )
+    return run_on_root(argv, _export)
 
 
 def _export(what: Message) -> Message:
