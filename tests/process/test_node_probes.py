@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import datetime
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.unit.node_builders import make_container
-from trainshed.cluster.node.pod.handlers import Outcome, Target, act, port_number
+from trainshed.cluster.node.pod.handlers import Outcome, Target, act, port_number, run_hook
 from trainshed.cluster.node.pod.observed import Health
 from trainshed.cluster.node.pod.probes import Prober, initial_health
 
@@ -142,6 +144,94 @@ async def test_tcp_by_name_and_refusal(server):
     assert refused == Outcome(False, "dial tcp 10.88.0.7:1: connect: connection refused")
     unknown = await act(target(), {"tcpSocket": {"port": "nope"}}, 5)
     assert not unknown.ok and "couldn't find port" in unknown.message
+
+
+class Health1(grpc.GenericRpcHandler):
+    """grpc.health.v1.Health by hand: the status of a service by its name."""
+
+    def __init__(self, known):
+        self.known = known
+        self.callers = []
+
+    def service(self, details):
+        if details.method != "/grpc.health.v1.Health/Check":
+            return None
+        self.callers.append(dict(details.invocation_metadata)["user-agent"])
+        return grpc.unary_unary_rpc_method_handler(self.check)
+
+    def check(self, request, context):
+        status = self.known.get(request[2:].decode())
+        if status is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "unknown service: é")
+        return b"\x08" + bytes([status]) if status else b""
+
+
+@pytest.fixture
+def health_server():
+    """Return a function that serves handlers with grpcio and returns the port."""
+    servers = []
+
+    def serve(*handlers):
+        served = grpc.server(ThreadPoolExecutor(2), handlers)
+        servers.append(served)
+        port = served.add_insecure_port("127.0.0.1:0")
+        served.start()
+        return port
+
+    yield serve
+    for served in servers:
+        served.stop(None).wait(5)
+
+
+@pytest.mark.parametrize(
+    "service, message",
+    [
+        (None, None),
+        ("model", None),
+        ("draining", 'service unhealthy (responded with "NOT_SERVING")'),
+        ("starting", 'service unhealthy (responded with "UNKNOWN")'),
+        (
+            "other",
+            "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service: é",
+        ),
+    ],
+)
+async def test_grpc_health_of_a_real_server(health_server, service, message):
+    health = Health1({"": 1, "model": 1, "draining": 2, "starting": 0})
+    handler = {"port": health_server(health), **({"service": service} if service else {})}
+    outcome = await act(target(), {"grpc": handler}, 10)
+    assert outcome == (Outcome(True) if message is None else Outcome(False, message))
+    assert health.callers == ["kube-probe/1.33"]
+
+
+async def test_grpc_server_without_the_health_service(health_server):
+    outcome = await act(target(), {"grpc": {"port": health_server()}}, 10)
+    words = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
+    assert not outcome.ok and outcome.message.startswith(words)
+
+
+async def test_grpc_where_nothing_or_something_else_listens(server):
+    refused = await act(target(), {"grpc": {"port": 1}}, 0.3)
+    words = 'timeout: failed to connect service "10.88.0.7:1" within 0.3s: context deadline exceeded'
+    assert refused == Outcome(False, words)
+    http = await act(target(), {"grpc": {"port": await server(b"HTTP/1.1 400 Bad Request\r\n\r\n")}}, 10)
+    assert not http.ok and http.message.startswith("error: health rpc probe failed: rpc error: code = ")
+
+    async def say_nothing(reader, writer):
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
+        port = silent.sockets[0].getsockname()[1]
+        outcome = await act(target(), {"grpc": {"port": port}}, 0.3)
+        assert outcome == Outcome(False, "timeout: health rpc did not complete within 0.3s")
+
+
+async def test_a_tcp_hook_fails_as_with_a_kubelet_which_knows_none(server):
+    port = await server(b"")
+    assert await act(target(), {"tcpSocket": {"port": port}}, 5) == Outcome(True)
+    outcome = await run_hook(target(), {"tcpSocket": {"port": port}}, 5)
+    assert not outcome.ok and outcome.message.startswith("invalid handler")
 
 
 async def test_a_probe_that_hangs_times_out():

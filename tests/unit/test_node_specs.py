@@ -96,7 +96,7 @@ def test_a_plain_pod_is_honoured_whole():
             {"securityContext": {"fsGroupChangePolicy": "Always"}},
             "spec.securityContext.fsGroupChangePolicy",
         ),
-        ({"livenessProbe": {"grpc": {"port": 1}}}, {}, "spec.containers[0].livenessProbe.grpc"),
+        ({"livenessProbe": {"grpc": {"port": 1}}}, {}, None),
         ({}, {"securityContext": {"fsGroup": 1}}, "spec.securityContext.fsGroup"),
         ({}, {"volumes": [{"name": "n", "nfs": {}}]}, "spec.volumes[0].nfs"),
         (

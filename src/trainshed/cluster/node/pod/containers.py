@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.node.pod.handlers import Target, act
+from trainshed.cluster.node.pod.handlers import Target, run_hook
 from trainshed.cluster.node.pod.lifecycle import BeginStop, backoff_seconds, should_restart
 from trainshed.cluster.node.pod.logs import tail_text
 from trainshed.cluster.node.pod.nodecontext import NodeContext
@@ -169,7 +169,7 @@ class Supervisor:
         prober.start()
 
     async def _post_start(self, name: str, attempt: int, container: Object, hook: Object) -> None:
-        outcome = await act(self._target(container), hook, self._grace())
+        outcome = await run_hook(self._target(container), hook, self._grace())
         newest = self._record.container(name).newest
         if newest is None or newest.number != attempt or not newest.running:
             return
@@ -181,7 +181,7 @@ class Supervisor:
         self._wake()
 
     async def _pre_stop(self, action: BeginStop, container: Object, hook: Object) -> None:
-        outcome = await act(self._target(container), hook, action.grace)
+        outcome = await run_hook(self._target(container), hook, action.grace)
         if not outcome.ok:
             self._emit("Warning", "FailedPreStopHook", f"PreStopHook failed: {outcome.message}")
         record = self._record.container(action.name)

@@ -1,4 +1,4 @@
-"""Actions against a container that probes and lifecycle hooks share: exec, tcpSocket, httpGet, sleep."""
+"""Actions against a container that probes and lifecycle hooks share: exec, httpGet, tcpSocket, grpc, sleep."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import Any
 import msgspec
 
 from trainshed.cluster.backend import ByteStream
+from trainshed.cluster.node.pod.grpchealth import SERVING, UNIMPLEMENTED, CallFailed, HealthCall
 from trainshed.cluster.sandbox.api import ExecSpec, Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.objects import Object
 
 OUTPUT_LIMIT = 10 * 1024
 """Bytes of a probe's output that its event shows (pkg/probe)."""
+_REDIAL_SECONDS = 0.2
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -36,8 +38,20 @@ class Target(msgspec.Struct, frozen=True):
     container: Object
 
 
+async def run_hook(target: Target, hook: Mapping[str, Any], timeout: float) -> Outcome:
+    """Carry out a lifecycle hook within `timeout` seconds. Never raises for a failure of the container's.
+
+    The API takes `tcpSocket` there and no kubelet knows it: such a hook fails (pkg/kubelet/lifecycle, `Run`).
+    """
+    if hook.get("tcpSocket"):
+        return Outcome(False, "invalid handler: tcpSocket is not supported as a lifecycle hook")
+    return await act(target, hook, timeout)
+
+
 async def act(target: Target, handler: Mapping[str, Any], timeout: float) -> Outcome:
     """Carry out one action within `timeout` seconds. Never raises for a failure of the container's."""
+    if handler.get("grpc"):
+        return await _grpc(target, handler["grpc"], timeout)
     try:
         async with asyncio.timeout(timeout):
             if handler.get("exec"):
@@ -136,6 +150,61 @@ async def _http(target: Target, handler: Mapping[str, Any]) -> Outcome:
     if 200 <= status < 400:
         return Outcome(True)
     return Outcome(False, f"HTTP probe failed with statuscode: {status}")
+
+
+async def _grpc(target: Target, handler: Mapping[str, Any], timeout: float) -> Outcome:
+    """Ask the container's health service; texts as those of pkg/probe/grpc."""
+    authority = _authority(target.ip, int(handler["port"]))
+    connected = False
+    try:
+        async with asyncio.timeout(timeout):
+            stream = await _dial_patiently(target, int(handler["port"]))
+            connected = True
+            try:
+                status = await _health(stream, HealthCall(authority, handler.get("service") or ""))
+            finally:
+                await stream.close()
+    except TimeoutError:
+        if connected:
+            return Outcome(False, f"timeout: health rpc did not complete within {timeout:g}s")
+        text = (
+            f'timeout: failed to connect service "{authority}" within {timeout:g}s: context deadline exceeded'
+        )
+        return Outcome(False, text)
+    except CallFailed as error:
+        if error.code == UNIMPLEMENTED:
+            text = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health)"
+            return Outcome(False, f"{text}: {error.description}")
+        return Outcome(False, f"error: health rpc probe failed: {error}")
+    except (SandboxNotFound, RuntimeLost) as error:
+        return Outcome(False, str(error))
+    if status == SERVING:
+        return Outcome(True)
+    return Outcome(False, f'service unhealthy (responded with "{status}")')
+
+
+async def _dial_patiently(target: Target, port: int) -> ByteStream:
+    """Connect, again and again: a client of gRPC keeps trying until its time is over."""
+    while True:
+        try:
+            return await target.runtime.dial(target.uid, port, target.ip)
+        except OSError:
+            await asyncio.sleep(_REDIAL_SECONDS)
+
+
+async def _health(stream: ByteStream, call: HealthCall) -> str:
+    try:
+        await stream.write(call.request())
+        while not call.done:
+            data = await stream.read()
+            if not data:
+                call.end()
+            answer = call.feed(data)
+            if answer and not call.done:
+                await stream.write(answer)
+    except OSError as error:
+        raise CallFailed("Unavailable", f"connection error: {_reason(error)}") from None
+    return call.status()
 
 
 async def _exchange(stream: ByteStream, request: bytes) -> bytes:

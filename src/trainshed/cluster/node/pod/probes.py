@@ -18,7 +18,7 @@ from trainshed.cluster.node.pod.handlers import Outcome, Target, act
 from trainshed.cluster.node.pod.observed import Health
 from trainshed.kube.meta.objects import Object, section
 
-HANDLERS = ("exec", "httpGet", "tcpSocket")
+HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 EARLY_SECONDS, EARLY_PERIOD = 1.0, 0.1
 """A container that has just started is looked at this often for this long, or for its probe's period if that is
 shorter: periods are whole seconds, and most servers are up within one. The looks count only when they pass."""

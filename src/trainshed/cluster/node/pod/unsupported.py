@@ -95,7 +95,6 @@ OTHERS_PYTHON = (
 IMAGE_USER = "the image's user is unknown: without runAsUser the container runs as root of its sandbox"
 NO_PULL = "images are pulled only by a cluster that was started with `trainshed up --images pull` or `strict`"
 HOST_NAMESPACE = "sandboxes have their own namespace of this kind"
-GRPC = "gRPC probes are not made: the container counts as healthy"
 SYSCTLS = "kernel parameters are not set"
 GROUP = "volumes keep their owner; files are not handed to a group"
 RUNTIME_CLASS = "there is one runtime only"
@@ -188,9 +187,6 @@ def _container_fields(path: str, container: Object, capabilities: Capabilities) 
                 yield f"{path}.resources.limits.{name}", LIMITS
     context = section(container, "securityContext")
     yield from _security(context, f"{path}.securityContext", context, capabilities)
-    for field in ("startupProbe", "readinessProbe", "livenessProbe"):
-        if section(container, field).get("grpc"):
-            yield f"{path}.{field}.grpc", GRPC
     if (
         path.startswith("spec.initContainers")
         and container.get("restartPolicy")
@@ -202,10 +198,6 @@ def _container_fields(path: str, container: Object, capabilities: Capabilities) 
             yield f"{path}.volumeMounts[{index}].mountPropagation", "mounts made later are not propagated"
     if container.get("volumeDevices"):
         yield f"{path}.volumeDevices", "block devices are not offered"
-    for field in ("postStart", "preStop"):
-        hook = section(container, "lifecycle", field)
-        if hook.get("tcpSocket"):
-            yield f"{path}.lifecycle.{field}.tcpSocket", "hooks are exec, httpGet or sleep"
 
 
 def _is_provided(path: str, container: Object, capabilities: Capabilities) -> bool:
