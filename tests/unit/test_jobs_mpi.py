@@ -291,6 +291,18 @@ def test_a_worker_on_its_way_out_still_counts() -> None:
     assert created(plan) == []
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("policy", ["Never", "ExitCode"])
+def test_once_the_launcher_has_ended_its_objects_are_left_as_they_are(phase: str, policy: str) -> None:
+    owned = stored(make(policy=policy), launcher=phase, worker_0="Running")
+    owned[ROLES][0]["metadata"]["ownerReferences"] = []
+    del owned[SERVICEACCOUNTS]
+    plan = plan_of(make(policy=policy), owned)
+    assert [action for action in plan.actions if action.resource != PODS] == []
+    assert "ErrResourceExists" not in reasons(plan)
+    assert created(plan) == []
+
+
 # Words.
 
 

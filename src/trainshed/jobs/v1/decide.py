@@ -167,13 +167,17 @@ class _Run(msgspec.Struct, frozen=True):
 
     def _extras(self) -> owned.Convergence:
         """Return what converges the objects that the phases want."""
-        rows = [row for phase in self.phases for row in phase.owns]
-        if not rows:
-            return owned.Convergence()
         if not self.may_start:
             return owned.Convergence()
-        options = self.observed.options
-        wanted = [want for phase in self.phases for want in phase.owned(self.job, self.seen, options)]
+        rows: list[owned.Owns] = []
+        wanted: list[owned.Owned] = []
+        for phase in self.phases:
+            wants = phase.owned(self.job, self.seen, self.observed.options)
+            if wants is not None:
+                rows += phase.owns
+                wanted += wants
+        if not rows:
+            return owned.Convergence()
         return owned.converge(self.job, rows, wanted, self.observed.owned)
 
     def _failures(self) -> list[Failure]:

@@ -125,8 +125,11 @@ class Phase:
         """Return which unwatched objects of the job's namespace are to be looked up by name at each pass."""
         return ()
 
-    def owned(self, job: Job, seen: Seen, options: OperatorOptions) -> tuple[Owned, ...]:
-        """Return the objects that a running job wants, in the order of creation; they come before the pods."""
+    def owned(self, job: Job, seen: Seen, options: OperatorOptions) -> tuple[Owned, ...] | None:
+        """Return the objects that a running job wants, in the order of creation; they come before the pods.
+
+        None leaves all that is there as it is, and makes nothing.
+        """
         return ()
 
     def holds(self, job: Job, seen: Seen, options: OperatorOptions) -> bool:

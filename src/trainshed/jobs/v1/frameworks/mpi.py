@@ -100,8 +100,13 @@ class MPI(Framework):
             (ROLEBINDINGS, launcher),
         )
 
-    def owned(self, job: Job, seen: Seen, options: OperatorOptions) -> tuple[Owned, ...]:
-        """Return the launcher's identity and permissions, and the files that tell it where its workers are."""
+    def owned(self, job: Job, seen: Seen, options: OperatorOptions) -> tuple[Owned, ...] | None:
+        """Return the launcher's identity and permissions, and the files that tell it where its workers are.
+
+        Nothing is done about them any more once the launcher has ended.
+        """
+        if _has_ended(seen.children):
+            return None
         launcher, account = _launcher_name(job.name), _account_of(job)
         data = {
             "hostfile": hostfile(job),
@@ -148,7 +153,7 @@ class MPI(Framework):
 
         A job without workers has a count of them, too.
         """
-        ended = any(phase in FINISHED for phase in _phases(children, LAUNCHER))
+        ended = _has_ended(children)
         counts = {}
         for replica in job.replicas:
             phases = [] if ended and replica.type == WORKER else _phases(children, replica.type)
@@ -322,6 +327,11 @@ def _evictions(job: Job, seen: Seen) -> Iterator[Event]:
     if evicted and tally.failed > count_in(stored, "failed"):
         message = f"{len(evicted)}/{len(workers)} workers are evicted"
         yield Event("Warning", c.reason(MPIJOB.name, "Evicted"), message)
+
+
+def _has_ended(children: Children) -> bool:
+    """Return whether the launcher has."""
+    return any(phase in FINISHED for phase in _phases(children, LAUNCHER))
 
 
 def _phases(children: Children, type_: str) -> list[str]:
