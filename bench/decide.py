@@ -2,8 +2,8 @@
 
     python -m bench.decide [--repeat 30]
 
-A line per kind and size, for a job that is new (all is made) and one that runs (nothing is to do), as the median and
-the spread of one pass; then the slowest of each size against its bar.
+A line per kind and size, for a job that is new (all is made, every object written) and one that runs (nothing is to
+do), as the median and the spread of one pass; then the slowest of each size against its bar.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.plan import Apply, Create
+from trainshed.kube.meta.plan import Apply, Create, Plan
 from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.operator.__main__ import settle_collector
 from trainshed.testing.builders import JOB_KINDS, make_job, make_pod_spec, make_replica
@@ -86,8 +86,15 @@ def samples(observed: Observed, repeat: int, passes: int) -> Iterator[float]:
     for _ in range(repeat):
         started = time.process_time()
         for _ in range(passes):
-            decide(observed)
+            write(decide(observed))
         yield (time.process_time() - started) / passes * 1000
+
+
+def write(plan: Plan) -> None:
+    """Have each object of a plan written once, as its execution has."""
+    for action in plan.actions:
+        if isinstance(action, Create):
+            assert action.object
 
 
 def measure(repeat: int = 30) -> list[Figure]:

@@ -188,8 +188,8 @@ class Launch(Framework):
     def restart(self, job: Job, replica: Replica, exit_code: int | None) -> Restart:
         return "replace" if exit_code == 75 else "leave"
 
-    def creation(self, job: Job, replica: Replica, pod: Object) -> Told:
-        return Told((Event("Normal", "LaunchJobRunning", f"{replica.slug} pod: {name_of(pod)}"),))
+    def creation(self, job: Job, replica: Replica, name: str) -> Told:
+        return Told((Event("Normal", "LaunchJobRunning", f"{replica.slug} pod: {name}"),))
 
 
 PODGROUPS = Resource("scheduling.example.org", "v1", "podgroups", "PodGroup")

@@ -84,7 +84,7 @@ def pod(name: str, **fields: Any) -> Object:
 def creation(name: str) -> Create:
     return Create(
         resource=PODS,
-        object=pod(name),
+        given=pod(name),
         told=Told((Event("Normal", "Made", "made {name}"),), Event("Warning", "NotMade", "not made: ")),
     )
 

@@ -120,12 +120,12 @@ CHILD = {"metadata": {"name": "x", "namespace": "ns", "uid": "u"}}
     ("action", "done", "undone"),
     [
         (
-            Create(resource=PODS, object=CHILD, told=POD_EVENTS.created("x")),
+            Create(resource=PODS, given=CHILD, told=POD_EVENTS.created("x")),
             "SuccessfulCreatePod: Created pod: x",
             "FailedCreatePod: Error creating: no",
         ),
         (
-            Create(resource=SERVICES, object=CHILD, told=SERVICE_EVENTS.created("x")),
+            Create(resource=SERVICES, given=CHILD, told=SERVICE_EVENTS.created("x")),
             "SuccessfulCreateService: Created service: x",
             "FailedCreateService: Error creating: no",
         ),

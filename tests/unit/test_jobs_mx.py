@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import msgspec
 import pytest
@@ -50,6 +51,24 @@ def test_the_configuration_lists_all_replicas() -> None:
         '"worker":[{"url":"train-worker-0","port":9091},{"url":"train-worker-1","port":9091}]},'
         '"labels":{"scheduler":"","worker":""},"task":{"type":"worker","index":1}}'
     )
+
+
+def test_the_plan_of_a_thousand_pods_does_not_hold_their_configurations() -> None:
+    job = make_job_of(MXJOB, {"Scheduler": 1, "Worker": 999})
+    length = len(
+        environments(make_job_of(MXJOB, {"Scheduler": 1, "Worker": 2}))["train-worker-1"]["MX_CONFIG"]
+    )
+    tracemalloc.start()
+    try:
+        plan = plan_of(MXJOB, job)
+        held, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    pods = created_pods(plan)
+    configuration = dict(env_of(pods["train-worker-998"]))["MX_CONFIG"]
+    assert len(pods) == 1000
+    assert len(configuration) > 100 * length
+    assert held < 100 * len(configuration), "of which there are a thousand"
 
 
 def test_tuners_have_no_scheduler_and_their_servers_have_a_key() -> None:

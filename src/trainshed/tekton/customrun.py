@@ -107,7 +107,7 @@ def decide(observed: Observed) -> Plan:
             return _ended(run, status, "JobDeleted", f"the job {job_name(run)} was deleted", events, now)
         made = _job(run, template)
         return Plan(
-            actions=(Create(resource=resource, object=made),),
+            actions=(Create(resource=resource, given=made),),
             status=status,
             events=tuple(events),
             requeue_after=left,

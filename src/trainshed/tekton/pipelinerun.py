@@ -157,7 +157,7 @@ def _asked_to_end(observed: Observed, facts: Facts, held: Circumstances) -> list
 def _creations(observed: Observed, spec: Object, pipeline: Object, facts: Facts) -> list[Action]:
     run = observed.run
     actions: list[Action] = [
-        Create(resource=PERSISTENTVOLUMECLAIMS, object=claim)
+        Create(resource=PERSISTENTVOLUMECLAIMS, given=claim)
         for claim in claims(run, objects(spec, "workspaces"))
         if name_of(claim) not in observed.claims
     ]
@@ -175,7 +175,7 @@ def _creations(observed: Observed, spec: Object, pipeline: Object, facts: Facts)
         there = {name_of(child) for child in facts.runs(node.name)}
         new = [child for child in wanted if name_of(child) not in there][:free]
         free = None if free is None else free - len(new)
-        actions += [Create(resource=_CHILD[str(child["kind"])], object=child) for child in new]
+        actions += [Create(resource=_CHILD[str(child["kind"])], given=child) for child in new]
     return actions
 
 

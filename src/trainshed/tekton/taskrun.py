@@ -231,14 +231,14 @@ def _begun(
     attempt = str(len(objects(status, "retriesStatus")))
     now_spec = replace(task.spec, {"context.task.retry-count": attempt})
     actions: list[Action] = [
-        Create(resource=PERSISTENTVOLUMECLAIMS, object=claim)
+        Create(resource=PERSISTENTVOLUMECLAIMS, given=claim)
         for claim in claims(run, objects(spec, "workspaces"))
         if name_of(claim) not in observed.claims
     ]
     made = pod(
         run, spec, Task(now_spec, task.workspaces), pod_name(run), observed.entrypoint, observed.images
     )
-    actions.append(Create(resource=PODS, object=made))
+    actions.append(Create(resource=PODS, given=made))
     if conditions.mark(status, "Unknown", "Pending", "Pending", observed.now):
         events.append(Event("Normal", "Pending", "Pending"))
     return Plan(actions=tuple(actions), status=status, events=tuple(events), requeue_after=left)

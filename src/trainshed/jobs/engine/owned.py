@@ -105,8 +105,10 @@ def converge(
         found = next((o for o in live.get(want.resource, ()) if name_of(o) == name_of(want.object)), None)
         if found is None:
             told = QUIET if row.tells is None else row.tells.created(name_of(want.object))
-            verb = Apply if row.applied else Create
-            actions.append(verb(resource=want.resource, object=want.object, told=told))
+            if row.applied:
+                actions.append(Apply(resource=want.resource, object=want.object, told=told))
+            else:
+                actions.append(Create(resource=want.resource, given=want.object, told=told))
         elif controller_uid(found) != job.uid:
             events += [] if want.taken is None else [want.taken]
             waits |= want.taken is not None and want.required

@@ -29,7 +29,7 @@ from trainshed.jobs.v1.frameworks import FRAMEWORKS
 from trainshed.jobs.v1.frameworks.base import Framework, Judgement, Phase, Seen
 from trainshed.jobs.v1.job import Job
 from trainshed.jobs.v1.phases import phases
-from trainshed.jobs.v1.pods import Conflict, pod
+from trainshed.jobs.v1.pods import Conflict, WritesPod
 from trainshed.jobs.v1.read import read
 from trainshed.jobs.v1.restart import Failure, failing_message, restarting_message
 from trainshed.jobs.v1.services import service
@@ -199,11 +199,14 @@ class _Run(msgspec.Struct, frozen=True):
         events = [e for phase in self.phases for e in phase.creation_events(job, self.framework, options)]
         for slot in slots:
             if slot.wanted and not slot.pods and self.may_start:
-                made = pod(job, self.framework, self.phases, slot.replica, slot.index, options)
-                told = self.framework.creation(job, slot.replica, made)
+                writes = WritesPod(job, self.framework, tuple(self.phases), slot.replica, slot.index, options)
+                writes.check()
+                told = self.framework.creation(
+                    job, slot.replica, job.child_name(slot.replica.type, slot.index)
+                )
                 if events:
                     told = Told((*told.done[:-1], *events, *told.done[-1:]), told.failed)
-                yield Create(resource=PODS, object=made, told=told)
+                yield Create(resource=PODS, given=writes, told=told)
             elif not slot.wanted and slot.pod is not None and not is_terminating(slot.pod):
                 yield Delete.of(PODS, slot.pod, self.framework.surplus_told)
 
@@ -215,7 +218,7 @@ class _Run(msgspec.Struct, frozen=True):
                 if ports is not None:
                     made = service(self.job, slot.replica, slot.index, ports)
                     told = SERVICE_EVENTS.created(made["metadata"]["name"])
-                    yield Create(resource=SERVICES, object=made, told=told)
+                    yield Create(resource=SERVICES, given=made, told=told)
             elif not slot.wanted and slot.service is not None and not is_terminating(slot.service):
                 yield Delete.of(SERVICES, slot.service, SERVICE_EVENTS)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from trainshed.jobs.engine import constants as c
 from trainshed.jobs.engine.job import Replica
 from trainshed.jobs.engine.model import OperatorOptions
@@ -17,46 +19,51 @@ class Conflict(Exception):
     """Two phases set the same place of a pod; the text names both and the place."""
 
 
-def pod(
-    job: Job,
-    framework: Framework,
-    phases: Sequence[Phase],
-    replica: Replica,
-    index: int,
-    options: OperatorOptions,
-) -> Object:
-    """Return the pod: the template, over it what the phases add in their order, and what makes it this replica.
+class WritesPod(msgspec.Struct, frozen=True):
+    """What writes one pod of a job: the same one each time."""
 
-    The template's variables come first and ours are appended, so that ours win where a name repeats. What no phase
-    changes is shared with the template, and with the other pods of its type: nothing may change a pod.
+    job: Job
+    framework: Framework
+    phases: tuple[Phase, ...]
+    replica: Replica
+    index: int
+    options: OperatorOptions
 
-    Raises:
-        Conflict: two phases set the same place.
-    """
-    template = replica.template
-    spec = _own_spec(template)
-    patches = [phase.patch(job, replica, index, options) for phase in phases]
-    if len(patches) > 1:
-        _refuse_conflicts(job, spec, phases, patches)
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    for patch in patches:
-        _add(job, spec, patch)
-        labels |= patch.labels
-        annotations |= patch.annotations
-    spec["restartPolicy"] = pod_restart_policy(replica)
-    metadata: Object = {
-        "name": job.child_name(replica.type, index),
-        "namespace": job.namespace,
-        "labels": _labels(job, framework, replica, index, labels, options),
-        "ownerReferences": [job.owner_reference()],
-    }
-    template_metadata = metadata_of(template)
-    if annotations := {**section(template_metadata, "annotations"), **annotations}:
-        metadata["annotations"] = annotations
-    if framework.copies_finalizers and template_metadata.get("finalizers"):
-        metadata["finalizers"] = template_metadata["finalizers"]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    def __call__(self) -> Object:
+        """Return the pod: the template, over it what the phases add in their order, and what makes it this replica.
+
+        The template's variables come first and ours are appended, so that ours win where a name repeats. What no
+        phase changes is shared with the template, and with the other pods of its type: nothing may change a pod.
+        """
+        job, replica, template = self.job, self.replica, self.replica.template
+        spec = _own_spec(template)
+        labels: dict[str, str] = {}
+        annotations: dict[str, str] = {}
+        for patch in self._patches():
+            _add(job, spec, patch)
+            labels |= patch.labels
+            annotations |= patch.annotations
+        spec["restartPolicy"] = pod_restart_policy(replica)
+        metadata: Object = {
+            "name": job.child_name(replica.type, self.index),
+            "namespace": job.namespace,
+            "labels": _labels(job, self.framework, replica, self.index, labels, self.options),
+            "ownerReferences": [job.owner_reference()],
+        }
+        template_metadata = metadata_of(template)
+        if annotations := {**section(template_metadata, "annotations"), **annotations}:
+            metadata["annotations"] = annotations
+        if self.framework.copies_finalizers and template_metadata.get("finalizers"):
+            metadata["finalizers"] = template_metadata["finalizers"]
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def check(self) -> None:
+        """Raise Conflict where two phases set the same place of the pod."""
+        if len(self.phases) > 1:
+            _refuse_conflicts(self.job, spec_of(self.replica.template), self.phases, self._patches())
+
+    def _patches(self) -> list[PodPatch]:
+        return [phase.patch(self.job, self.replica, self.index, self.options) for phase in self.phases]
 
 
 def _own_spec(template: Object) -> Object:

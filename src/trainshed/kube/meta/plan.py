@@ -9,7 +9,8 @@ the node's actions are steps of a pod's life.
 
 from __future__ import annotations
 
-from typing import Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -82,9 +83,26 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Create(Action, frozen=True, kw_only=True):
-    """Create `object`, which need not have a name yet."""
+    """Create `object`, which need not have a name yet.
 
-    object: Object
+    `given` is it, or what writes it each time it is asked for: a plan need not hold a thousand large pods at once.
+    """
+
+    given: Object | Callable[[], Object]
+
+    @property
+    def object(self) -> Object:
+        """The object to create."""
+        return self.given if isinstance(self.given, dict) else self.given()
+
+    def __eq__(self, other: Any) -> bool:
+        """Return whether the same is created, whatever writes it."""
+        if type(other) is not Create:
+            return NotImplemented
+        return self._content() == other._content()
+
+    def _content(self) -> tuple[Any, ...]:
+        return self.resource, self.object, self.told, self.counter
 
 
 class Apply(Action, frozen=True, kw_only=True):

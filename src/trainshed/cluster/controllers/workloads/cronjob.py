@@ -55,7 +55,7 @@ def decide(observed: Observed) -> Plan:
         else:
             if policy == "Replace":
                 actions += [Delete.of(JOBS, job, _EVENTS, "Background") for job in running]
-            actions.append(Create(resource=JOBS, object=_job(cron_job, due), told=_EVENTS.created("{name}")))
+            actions.append(Create(resource=JOBS, given=_job(cron_job, due), told=_EVENTS.created("{name}")))
     following = schedule.after(now)
     return Plan(
         actions=tuple(actions),

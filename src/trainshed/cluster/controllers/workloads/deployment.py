@@ -69,7 +69,7 @@ def _creation(deployment: Object, old: Sequence[Object], scales: dict[str, int])
     if "" in scales:
         replica_set = _replica_set(deployment, old, scales[""])
         told = _scaled(replica_set, 0, scales[""])
-        yield Create(resource=REPLICASETS, object=replica_set, told=told)
+        yield Create(resource=REPLICASETS, given=replica_set, told=told)
 
 
 def _changes(

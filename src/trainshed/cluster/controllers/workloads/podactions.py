@@ -11,7 +11,7 @@ _EVENTS = Tells("", "pod")
 
 def creation(pod: Object) -> Create:
     """Return the creation of a new pod, whose name the server chooses."""
-    return Create(resource=PODS, object=pod, told=_EVENTS.created("{name}"))
+    return Create(resource=PODS, given=pod, told=_EVENTS.created("{name}"))
 
 
 def deletion(pod: Object) -> Delete:

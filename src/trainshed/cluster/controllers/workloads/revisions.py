@@ -42,7 +42,7 @@ def history(owner: Object, revisions: Sequence[Object], live: Iterable[str]) -> 
     actions: list[Action] = []
     if found is None:
         found = _revision(owner, wanted, last + 1)
-        actions.append(Create(resource=CONTROLLERREVISIONS, object=found))
+        actions.append(Create(resource=CONTROLLERREVISIONS, given=found))
     elif _number(found) < last:
         actions.append(Patch(resource=CONTROLLERREVISIONS, object=found, patch={"revision": last + 1}))
     used = {name_of(found), *live}

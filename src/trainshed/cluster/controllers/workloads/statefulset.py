@@ -164,7 +164,7 @@ def _creation(view: _Set, ordinal: int) -> list[Action]:
     """Return what makes the pod of an ordinal, and before it those of its claims that are missing."""
     name, revision = f"{view.name}-{ordinal}", view.revision_of(ordinal)
     out: list[Action] = [
-        Create(resource=PERSISTENTVOLUMECLAIMS, object=claim, told=_told("create", claim, view, name))
+        Create(resource=PERSISTENTVOLUMECLAIMS, given=claim, told=_told("create", claim, view, name))
         for claim in _claims(view, name)
         if name_of(claim) not in view.claims
     ]
@@ -184,7 +184,7 @@ def _creation(view: _Set, ordinal: int) -> list[Action]:
         volumes.append(volume)
     if volumes:
         spec["volumes"] = volumes
-    return [*out, Create(resource=PODS, object=pod, told=_told("create", pod, view))]
+    return [*out, Create(resource=PODS, given=pod, told=_told("create", pod, view))]
 
 
 def claimed_volumes(templates: Sequence[Object], pod: str) -> Iterator[Object]:

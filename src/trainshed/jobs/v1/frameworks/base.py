@@ -30,7 +30,7 @@ from trainshed.jobs.engine.model import Flag, OperatorOptions
 from trainshed.jobs.engine.owned import POD_EVENTS, Grant, Owned, Owns
 from trainshed.jobs.v1 import restart
 from trainshed.jobs.v1.job import Job
-from trainshed.kube.meta.objects import Object, name_of, objects, spec_of
+from trainshed.kube.meta.objects import Object, objects, spec_of
 from trainshed.kube.meta.plan import Event, Tells, Told
 from trainshed.kube.meta.pods import container_named, port_named
 from trainshed.kube.meta.resources import Resource
@@ -250,9 +250,9 @@ class Framework(Phase):
             "Warning", c.reason(name, c.FAILED_VALIDATION), f"{name} failed validation because {why}"
         )
 
-    def creation(self, job: Job, replica: Replica, pod: Object) -> Told:
-        """Return the events of a new pod; the first warns where its template says another restart policy."""
-        told = POD_EVENTS.created(name_of(pod))
+    def creation(self, job: Job, replica: Replica, name: str) -> Told:
+        """Return the events of the new pod `name`; the first warns where its template says another restart policy."""
+        told = POD_EVENTS.created(name)
         if not spec_of(replica.template).get("restartPolicy"):
             return told
         warning = Event("Warning", c.SET_POD_TEMPLATE_RESTART_POLICY, c.RESTART_POLICY_OVERRIDDEN_MESSAGE)

@@ -133,14 +133,14 @@ class MPI(Framework):
             return _worker(job, replica)
         return _launcher(job, replica, _options(options))
 
-    def creation(self, job: Job, replica: Replica, pod: Object) -> Told:
-        """Return the events of a new pod in upstream's words."""
+    def creation(self, job: Job, replica: Replica, name: str) -> Told:
+        """Return the events of the new pod `name` in upstream's words."""
         failed = Event("Warning", c.reason(MPIJOB.name, c.FAILED), f"{replica.slug} pod created failed: ")
         if replica.type == WORKER:
-            done = Event("Normal", "SuccessfulCreatePod", f"Created worker pod: {name_of(pod)}")
+            done = Event("Normal", "SuccessfulCreatePod", f"Created worker pod: {name}")
             return Told((done,), failed)
         running = c.reason(MPIJOB.name, c.RUNNING)
-        made = Event("Normal", running, f"launcher pod created success: {name_of(pod)}")
+        made = Event("Normal", running, f"launcher pod created success: {name}")
         if not spec_of(replica.template).get("restartPolicy"):
             return Told((made,), failed)
         message = c.RESTART_POLICY_OVERRIDDEN_MESSAGE
