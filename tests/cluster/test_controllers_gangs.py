@@ -209,3 +209,27 @@ async def test_definitions_of_others_are_left_alone(world: World) -> None:
     await world.client.patch(CRDS, name, None, version)
     await install(world.client)
     assert (await world.client.get(CRDS, name))["spec"]["names"]["shortNames"] == ["pgx"]
+
+
+async def test_a_group_gives_way_as_a_whole_and_has_others_give_way_as_a_whole(world: World) -> None:
+    """Half a gang is of no use: when one of its pods must go, all do; and nobody goes for half a gang."""
+    await world.client.create(PRIORITYCLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    await create(world, VOLCANO_PODGROUPS, "low", pods=2, least=2)
+    await world.until("it runs", lambda: placed(world, "low") == 2)
+    await world.client.create(VOLCANO_PODGROUPS, make_group(VOLCANO_PODGROUPS, "big", 3))
+    for number in range(3):
+        await world.client.create(PODS, member(VOLCANO_PODGROUPS, "big", number, priorityClassName="high"))
+    await world.until("three do not fit, whoever goes", lambda: waits(world, "big-0", "0 of 3 pods fit"))
+    await world.settle()
+    assert placed(world, "low") == 2
+    await world.client.create(VOLCANO_PODGROUPS, make_group(VOLCANO_PODGROUPS, "mid", 1))
+    await world.client.create(PODS, member(VOLCANO_PODGROUPS, "mid", 0, priorityClassName="high"))
+    await world.until("one does", lambda: node_of(world, "mid-0") == "laptop")
+    assert world.stored(PODS, "low-0") is None and world.stored(PODS, "low-1") is None
+    text = "Preempted by pod group default/mid on node laptop"
+
+    def told() -> dict[str, str]:
+        events = [e for e in world.all(EVENTS) if e["reason"] == "Preempted"]
+        return {e["involvedObject"]["name"]: e["message"] for e in events}
+
+    await world.until("both are told", lambda: told() == {"low-0": text, "low-1": text})

@@ -18,7 +18,15 @@ from trainshed.client.transport import TransportError
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_ready
-from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, EVENTS, NODES, PODS, SERVICES
+from trainshed.kube.meta.resources import (
+    ENDPOINTS,
+    ENDPOINTSLICES,
+    EVENTS,
+    NODES,
+    PODS,
+    PRIORITYCLASSES,
+    SERVICES,
+)
 from trainshed.kube.wire.request import Request
 
 
@@ -118,14 +126,98 @@ async def test_gates_hold_a_pod_until_they_are_gone(world: World) -> None:
     await world.until("bound", lambda: node_of(world, "gated") == "laptop")
 
 
-async def test_rules_about_other_pods_are_named_as_not_honoured(world: World) -> None:
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
+async def test_pods_keep_apart_and_come_beside_as_they_ask(world: World) -> None:
+    """What waits for a pod beside it goes when that one comes, and what waits for a place when that one goes."""
+    await world.add_node("second")
+    for name in ("laptop", "second"):
+        await world.client.patch(NODES, name, None, {"metadata": {"labels": {"host": name}}})
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}}
     rules = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    await world.client.create(PODS, make_pod("apart", affinity={"podAntiAffinity": rules}))
-    (event,) = await world.until(
-        "an event", lambda: [e for e in world.all(EVENTS) if e["reason"] == "FieldNotHonoured"]
+    await world.client.create(PODS, make_pod("client", affinity={"podAffinity": rules}))
+    await world.until(
+        "the client waits", lambda: waits(world, "client", "2 node(s) didn't match pod affinity rules")
     )
-    assert event["message"].startswith("spec.affinity.podAntiAffinity: ")
+    for number in range(3):
+        pod = make_pod(f"db{number}", affinity={"podAntiAffinity": rules})
+        pod["metadata"]["labels"] = {"app": "db"}
+        await world.client.create(PODS, pod)
+    await world.until("the client runs", lambda: node_of(world, "client"))
+    await world.until(
+        "the third waits",
+        lambda: any(waits(world, f"db{n}", "2 node(s) didn't match pod anti-affinity") for n in range(3)),
+    )
+    placed = {node_of(world, f"db{n}"): f"db{n}" for n in range(3)}
+    assert set(placed) == {"", "laptop", "second"}
+    await world.client.delete(PODS, placed["second"], "default")
+    await world.until("its place is taken", lambda: node_of(world, placed[""]) == "second")
+
+
+async def prioritized(world: World, name: str, value: int, **more: Any) -> None:
+    await world.client.create(PRIORITYCLASSES, {"metadata": {"name": name}, "value": value, **more})
+
+
+def important(name: str, level: str, **requests: str) -> Object:
+    pod = needing(name, **requests)
+    pod["spec"]["priorityClassName"] = level
+    return pod
+
+
+async def test_an_important_pod_has_others_give_way(world: World) -> None:
+    await prioritized(world, "high", 1000)
+    world.kubelet.lets_go = lambda pod: False
+    await world.client.create(PODS, needing("stays", cpu="5"))
+    await world.client.create(PODS, needing("goes", cpu="3"))
+    await world.until("both run", lambda: node_of(world, "stays") and node_of(world, "goes"))
+    await world.client.create(PODS, important("new", "high", cpu="2"))
+    await world.until(
+        "nominated", lambda: ((world.stored(PODS, "new") or {}).get("status") or {}).get("nominatedNodeName")
+    )
+    victim = await world.until(
+        "the victim is told",
+        lambda: (p := world.stored(PODS, "goes")) and p["metadata"].get("deletionTimestamp") and p,
+    )
+    (condition,) = (c for c in victim["status"]["conditions"] if c["type"] == "DisruptionTarget")
+    assert (condition["status"], condition["reason"]) == ("True", "PreemptionByScheduler")
+    await world.client.create(PODS, needing("small", cpu="1"))
+    await world.until(
+        "it says for whom it waits", lambda: waits(world, "new", "terminating pod on the nominated node")
+    )
+    world.kubelet.lets_go = lambda pod: True
+    world.kubelet.release()
+    await world.until("it runs", lambda: node_of(world, "new") == "laptop")
+    uid = (world.stored(PODS, "new") or {})["metadata"]["uid"]
+    (event,) = await world.until(
+        "an event", lambda: [e for e in world.all(EVENTS) if e["reason"] == "Preempted"]
+    )
+    assert (event["involvedObject"]["name"], event["type"]) == ("goes", "Normal")
+    assert event["message"] == f"Preempted by pod {uid} on node laptop" and event.get("count", 1) == 1
+    assert node_of(world, "stays") == "laptop"
+
+
+async def test_the_place_of_a_victim_is_not_taken_by_somebody_else(world: World) -> None:
+    """What comes free is kept for who it was freed for, while a lesser pod that fits waits."""
+    await prioritized(world, "high", 1000)
+    world.kubelet.lets_go = lambda pod: pod["metadata"]["name"] != "slow"
+    for name in ("slow", "quick"):
+        await world.client.create(PODS, needing(name, cpu="4"))
+    await world.until("both run", lambda: node_of(world, "slow") and node_of(world, "quick"))
+    await world.client.create(PODS, important("new", "high", cpu="8"))
+    await world.until("quick is gone", lambda: world.stored(PODS, "quick") is None)
+    await world.client.create(PODS, needing("lesser", cpu="1"))
+    await world.until("the lesser one waits", lambda: waits(world, "lesser", "Insufficient cpu"))
+    world.kubelet.lets_go = lambda pod: True
+    world.kubelet.release()
+    await world.until("it runs", lambda: node_of(world, "new") == "laptop")
+    assert node_of(world, "lesser") == ""
+
+
+async def test_a_pod_that_shall_not_preempt_waits(world: World) -> None:
+    await prioritized(world, "polite", 1000, preemptionPolicy="Never")
+    await world.client.create(PODS, needing("a", cpu="8"))
+    await world.until("a runs", lambda: node_of(world, "a"))
+    await world.client.create(PODS, important("new", "polite", cpu="1"))
+    await world.until("it waits", lambda: waits(world, "new", "not eligible due to preemptionPolicy=Never."))
+    assert not (world.stored(PODS, "a") or {})["metadata"].get("deletionTimestamp")
 
 
 async def test_another_scheduler_s_pods_are_left_alone(world: World) -> None:

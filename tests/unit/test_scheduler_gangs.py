@@ -15,10 +15,11 @@ from tests.unit.test_scheduler_placement import make_node
 from trainshed.cluster.scheduler.gangs import coscheduling, volcano
 from trainshed.cluster.scheduler.gangs.decision import Decision, Observed, Queue, decide
 from trainshed.cluster.scheduler.gangs.definitions import definitions
-from trainshed.cluster.scheduler.gangs.fitting import Room, fit_all
+from trainshed.cluster.scheduler.gangs.fitting import fit_all
 from trainshed.cluster.scheduler.gangs.group import Counts, Group, unit_of
 from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.room import Room
 from trainshed.cluster.scheduler.turns import Turns
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import VOLCANO_PODGROUPS

@@ -1,4 +1,10 @@
 """The scheduler: which node a pod goes to, and why a Pending pod waits.
 
-`requests`, `predicates` and `placement` are pure; `scheduler` watches pods and binds them.
+    room          what decides over places; `neighbours` and `ledger` are kept up to date pod by pod
+    feasibility   whether a node will do: `predicates` of the node, `spread` and `affinity` by the pods that are there
+    scores        which of several nodes is the better one
+    preemption    who gives way
+    placement     all of it for one pod, and what is said; `gangs` for pods that go together
+
+All of these are pure; `scheduler` watches pods, binds them and has others give way.
 """

@@ -1,17 +1,20 @@
-"""Where a pod goes, the least loaded node of those that meet every rule, and what is said about it. Pure."""
+"""Where a pod goes, the best node of those that meet every rule, and what is said about it. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 
 import msgspec
 
-from trainshed.cluster.scheduler.predicates import allocatable, unmet
-from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.feasibility import Wanted, wanted
+from trainshed.cluster.scheduler.predicates import INSUFFICIENT, allocatable
+from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, Preempt, nominate
+from trainshed.cluster.scheduler.room import Room
+from trainshed.cluster.scheduler.scores import best
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.objects import Object, section, status_of
+from trainshed.kube.meta.objects import Object, namespace_of, status_of, uid_of
 from trainshed.kube.meta.plan import Action, Event, Plan
 from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
 from trainshed.kube.meta.pods import claim_names
@@ -22,20 +25,13 @@ DEFAULT_SCHEDULER = "default-scheduler"
 SCHEDULERS = (DEFAULT_SCHEDULER, VOLCANO_SCHEDULER, COSCHEDULING_SCHEDULER)
 """What a pod may call the scheduler here: it does the work of all of them."""
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
-UNREGARDED = "pods are placed without regard to other pods"
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """One pod that wants a node, and what decides over it.
-
-    `used`: what pods hold on each node by name, including those bound but not yet seen back. `claims`: those
-    PersistentVolumeClaims of the pod that exist, by name. `now`: seconds since the epoch.
-    """
+    """One pod that wants a node, and what decides over it. `now`: seconds since the epoch."""
 
     pod: Object
-    nodes: Sequence[Object]
-    used: Mapping[str, Mapping[str, Decimal]]
-    claims: Mapping[str, Object]
+    room: Room
     now: float = 0.0
 
 
@@ -46,41 +42,63 @@ class Bind(Action, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """The node's name, or why there is none in the words of `kubectl describe pod`."""
+    """The node's name, or why there is none in the words of `kubectl describe pod`, and which it gets after others.
+
+    `nominated`: the node that it keeps waiting for.
+    """
 
     node: str = ""
     why_not: str = ""
+    after: Nomination | None = None
+    nominated: str | None = None
 
 
 def decide(observed: Observed) -> Plan:
-    """Return the binding, or the status that says why the pod waits: its PodScheduled condition alone."""
+    """Return the binding, or who gives way, or the status that says why the pod waits: its PodScheduled condition."""
     pod = observed.pod
     if pod["spec"].get("schedulingGates"):
         return Plan(status=_waiting(pod, "SchedulingGated", GATED, observed.now))
-    placement = place(pod, observed.nodes, observed.used, observed.claims)
-    return bound(pod, placement.node) if placement.node else waits(pod, placement.why_not, observed.now)
+    placement = place(pod, observed.room)
+    if placement.node:
+        return bound(pod, placement.node)
+    if placement.after is None:
+        return waits(pod, placement.why_not, observed.now, nominated=placement.nominated)
+    after = placement.after
+    return gives_way(pod, after, placement.why_not, f"pod {uid_of(pod)}", observed.now)
 
 
 def bound(pod: Object, node: str) -> Plan:
     """Return the plan of a pod that has got a node."""
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-    events = [Event("Normal", "Scheduled", f"Successfully assigned {name} to {node}")]
-    if ignored := unregarded_fields(pod):
-        events.append(Event("Warning", "FieldNotHonoured", f"{', '.join(ignored)}: {UNREGARDED}"))
-    return Plan(actions=(Bind(resource=PODS, node=node),), events=tuple(events))
+    event = Event("Normal", "Scheduled", f"Successfully assigned {name} to {node}")
+    return Plan(actions=(Bind(resource=PODS, node=node),), events=(event,))
 
 
-def waits(pod: Object, why_not: str, now: float) -> Plan:
+def gives_way(pod: Object, after: Nomination, why_not: str, by: str, now: float) -> Plan:
+    """Return the plan of a pod that waits until the nomination's victims are gone, preempted by `by`."""
+    actions = [
+        Preempt(resource=PODS, victim=victim, text=f"Preempted by {by} on node {victim.node}")
+        for victim in after.victims
+    ]
+    status = _waiting(pod, "Unschedulable", why_not, now, nominated=after.node)
+    return Plan(
+        actions=tuple(actions), status=status, events=(Event("Warning", "FailedScheduling", why_not),)
+    )
+
+
+def waits(pod: Object, why_not: str, now: float, *, nominated: str | None = None) -> Plan:
     """Return the plan of a pod that waits, and says so in its status and an event."""
-    status = _waiting(pod, "Unschedulable", why_not, now)
+    status = _waiting(pod, "Unschedulable", why_not, now, nominated)
     return Plan(status=status, events=(Event("Warning", "FailedScheduling", why_not),))
 
 
-def _waiting(pod: Object, reason: str, message: str, now: float) -> Object | None:
+def _waiting(
+    pod: Object, reason: str, message: str, now: float, nominated: str | None = None
+) -> Object | None:
     """Return the status to write, or None when the pod says so already."""
     conditions = status_of(pod).get("conditions") or ()
     before: Object = next((c for c in conditions if c["type"] == "PodScheduled"), {})
-    if before.get("message") == message:
+    if before.get("message") == message and status_of(pod).get("nominatedNodeName") == nominated:
         return None
     since = before.get("lastTransitionTime") if before.get("status") == "False" else format_time(now)
     condition = {
@@ -91,52 +109,50 @@ def _waiting(pod: Object, reason: str, message: str, now: float) -> Object | Non
         "lastProbeTime": None,
         "lastTransitionTime": since,
     }
-    return {"conditions": [condition]}
+    if nominated == status_of(pod).get("nominatedNodeName"):
+        return {"conditions": [condition]}
+    return {"conditions": [condition], "nominatedNodeName": nominated}
 
 
-def unregarded_fields(pod: Object) -> list[str]:
-    """Return the fields that placement does not look at; `preferred` rules are hints and may be passed over."""
-    spec, required = pod["spec"], "requiredDuringSchedulingIgnoredDuringExecution"
-    affinity = section(spec, "affinity")
-    fields = [
-        f"spec.affinity.{name}"
-        for name in ("podAffinity", "podAntiAffinity")
-        if section(affinity, name).get(required)
-    ]
-    spread = spec.get("topologySpreadConstraints") or ()
-    if any(c.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for c in spread):
-        fields.append("spec.topologySpreadConstraints")
-    return fields
-
-
-def place(
-    pod: Object,
-    nodes: Sequence[Object],
-    used: Mapping[str, Mapping[str, Decimal]],
-    claims: Mapping[str, Object],
-) -> Placement:
-    """Return where a pod without gates goes. The arguments are the fields of `Observed`."""
-    blocked = unusable_claim(pod, claims)
+def place(pod: Object, room: Room, *, alone: bool = True) -> Placement:
+    """Return where a pod without gates goes. Only for one that is placed `alone` do others give way."""
+    nodes = room.nodes
+    blocked = unusable_claim(pod, room.claims_of(namespace_of(pod)))
     if blocked:
         return Placement(why_not=f"0/{len(nodes)} nodes are available: {blocked}.")
-    reasons: Counter[str] = Counter()
-    candidates: list[tuple[Decimal, str]] = []
-    for node in nodes:
-        name = node["metadata"]["name"]
-        held = used.get(name, {})
-        problems = unmet(pod, node, held)
-        if problems:
-            reasons.update(problems)
-        else:
-            candidates.append((load_after(pod, node, held), name))
-    if candidates:
-        return Placement(node=min(candidates)[1])
     if not nodes:
         return Placement(why_not="no nodes available to schedule pods")
-    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    return Placement(
-        why_not=f"0/{len(nodes)} nodes are available: {listed}.{_offers(pod, nodes, reasons, used)}"
-    )
+    want = wanted(pod, room)
+    refused: dict[str, list[str]] = {}
+    candidates: dict[str, tuple[Object, Mapping[str, Decimal]]] = {}
+    for node in nodes:
+        name = node["metadata"]["name"]
+        held = room.used.get(name, {})
+        if problems := want.unmet(node, held):
+            refused[name] = problems
+        else:
+            candidates[name] = (node, held)
+    if candidates:
+        nominated = status_of(pod).get("nominatedNodeName")
+        if nominated in candidates:
+            return Placement(node=nominated)
+        return Placement(node=best(pod, want.needs, list(candidates.values()), want.affinities, want.spread))
+    return _nowhere(want, room, refused, alone=alone)
+
+
+def _nowhere(want: Wanted, room: Room, refused: Mapping[str, list[str]], *, alone: bool) -> Placement:
+    """Return why the pod waits, and whether it gets a node when others give way."""
+    reasons = Counter(reason for problems in refused.values() for reason in problems)
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    why = f"0/{len(room.nodes)} nodes are available: {listed}."
+    offers = _offers(want, room, reasons)
+    if not alone:
+        return Placement(why_not=why + offers)
+    nomination = nominate(want, room, refused)
+    if isinstance(nomination, Nomination):
+        return Placement(why_not=why + offers, after=nomination)
+    nominated = status_of(want.pod).get("nominatedNodeName") if nomination == ON_THEIR_WAY else None
+    return Placement(why_not=f"{why} preemption: {nomination}{offers}", nominated=nominated)
 
 
 def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
@@ -155,18 +171,6 @@ def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
     return ""
 
 
-def load_after(pod: Object, node: Object, used: Mapping[str, Decimal]) -> Decimal:
-    """Return the highest share of any resource in use once the pod is there, 0 to 1 (least-allocated score)."""
-    offered = allocatable(node)
-    needs = pod_requests(pod)
-    shares = [
-        (used.get(name, Decimal(0)) + needs.get(name, Decimal(0))) / amount
-        for name, amount in offered.items()
-        if amount
-    ]
-    return max(shares, default=Decimal(0))
-
-
 _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 
 
@@ -179,27 +183,19 @@ def _readable(name: str, amount: Decimal) -> str:
     return quantity.canonical(str(amount))
 
 
-def _offers(
-    pod: Object,
-    nodes: Sequence[Object],
-    reasons: Mapping[str, int],
-    used: Mapping[str, Mapping[str, Decimal]],
-) -> str:
+def _offers(want: Wanted, room: Room, reasons: Mapping[str, int]) -> str:
     """Return what the nodes have of each resource that is short, so that the reader sees the gap at once."""
-    needs = pod_requests(pod)
     parts = []
-    for name, amount in sorted(needs.items()):
-        if f"Insufficient {name}" not in reasons:
+    for name, amount in sorted(want.needs.items()):
+        if INSUFFICIENT + name not in reasons:
             continue
-        free = [
-            max(
-                allocatable(node).get(name, Decimal(0))
-                - used.get(node["metadata"]["name"], {}).get(name, Decimal(0)),
-                Decimal(0),
-            )
-            for node in nodes
-        ]
+        most = max(max(_left(node, name, room), Decimal(0)) for node in room.nodes)
         parts.append(
-            f"{name}: requested {_readable(name, amount)}, most free on one node {_readable(name, max(free))}"
+            f"{name}: requested {_readable(name, amount)}, most free on one node {_readable(name, most)}"
         )
     return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _left(node: Object, name: str, room: Room) -> Decimal:
+    held = room.used.get(node["metadata"]["name"], {})
+    return allocatable(node).get(name, Decimal(0)) - held.get(name, Decimal(0))

@@ -1,27 +1,42 @@
-"""Rules that a node must meet, one function per rule, each returning why not.
+"""Rules that a node must meet by itself, one function per rule, each returning why not.
 
 Texts are those of kube-scheduler's plugins, since people search for them.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 from trainshed.cluster.scheduler.requests import pod_requests
-from trainshed.kube.meta.amounts import Amounts, numbers
+from trainshed.kube.meta.amounts import numbers
 from trainshed.kube.meta.nodeselection import is_selected, tolerated
 from trainshed.kube.meta.objects import Object, section, spec_of, status_of
+
+TOO_MANY_PODS = "Too many pods"
+INSUFFICIENT = "Insufficient "
+_ZERO = Decimal(0)
 
 
 def unmet(pod: Object, node: Object, used: Mapping[str, Decimal]) -> list[str]:
     """Return every reason why the pod does not fit on the node; empty when it does."""
-    return [*rules_unmet(pod, node), *_resources(pod, node, used)]
+    return [*rules_unmet(pod, node), *short(pod_requests(pod), node, used)]
 
 
 def rules_unmet(pod: Object, node: Object) -> list[str]:
     """Return every reason but missing room why the pod may not go to the node."""
     return [*_unschedulable(pod, node), *_taints(pod, node), *_selector(pod, node)]
+
+
+def short(needs: Mapping[str, Decimal], node: Object, used: Mapping[str, Decimal]) -> list[str]:
+    """Return of which resources the node has too little left."""
+    offered = allocatable(node)
+    return [
+        TOO_MANY_PODS if name == "pods" else INSUFFICIENT + name
+        for name, amount in sorted(needs.items())
+        if amount and amount > offered.get(name, _ZERO) - used.get(name, _ZERO)
+    ]
 
 
 def takes_pods(node: Object) -> bool:
@@ -40,8 +55,11 @@ def _unschedulable(pod: Object, node: Object) -> Iterator[str]:
 
 
 def _taints(pod: Object, node: Object) -> Iterator[str]:
+    taints = spec_of(node).get("taints")
+    if not taints:
+        return
     tolerations = spec_of(pod).get("tolerations") or ()
-    for taint in spec_of(node).get("taints") or ():
+    for taint in taints:
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations):
             yield f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
 
@@ -51,13 +69,11 @@ def _selector(pod: Object, node: Object) -> Iterator[str]:
         yield "node(s) didn't match Pod's node affinity/selector"
 
 
-def _resources(pod: Object, node: Object, used: Mapping[str, Decimal]) -> Iterator[str]:
-    offered = allocatable(node)
-    for name, amount in sorted(pod_requests(pod).items()):
-        if amount and amount > offered.get(name, Decimal(0)) - used.get(name, Decimal(0)):
-            yield "Too many pods" if name == "pods" else f"Insufficient {name}"
+def allocatable(node: Object) -> Mapping[str, Decimal]:
+    """Return what the node offers to pods. Not to be changed: it is shared."""
+    return _offered(tuple(section(node, "status", "allocatable").items()))
 
 
-def allocatable(node: Object) -> Amounts:
-    """Return what the node offers to pods."""
-    return numbers(section(node, "status", "allocatable"))
+@functools.lru_cache(maxsize=4096)
+def _offered(amounts: tuple[tuple[str, str], ...]) -> Mapping[str, Decimal]:
+    return numbers(dict(amounts))

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller, Worker
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
+from trainshed.cluster.scheduler.feasibility import is_helped_by
 from trainshed.cluster.scheduler.gangs import decision as gangs
-from trainshed.cluster.scheduler.gangs.fitting import Room
 from trainshed.cluster.scheduler.gangs.group import RESOURCES, Group, Unit, unit_of
+from trainshed.cluster.scheduler.gangs.preemption import Clearing, clear
 from trainshed.cluster.scheduler.ledger import Ledger
+from trainshed.cluster.scheduler.neighbours import Neighbours, Placed
 from trainshed.cluster.scheduler.placement import (
     DEFAULT_SCHEDULER,
     SCHEDULERS,
@@ -29,17 +32,34 @@ from trainshed.cluster.scheduler.placement import (
     Observed,
     bound,
     decide,
+    gives_way,
     waits,
 )
 from trainshed.cluster.scheduler.podgroups import COMING_SECONDS, PodGroups
+from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, Preempt, ineligible, priority_of
 from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.room import Room, more
 from trainshed.cluster.scheduler.turns import Turns
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, is_terminating, section, status_of, uid_of
+from trainshed.kube.meta.objects import (
+    Object,
+    is_terminating,
+    labels_of,
+    name_of,
+    section,
+    status_of,
+    uid_of,
+)
 from trainshed.kube.meta.plan import Event, Plan
 from trainshed.kube.meta.pods import FINISHED, claim_names, phase
-from trainshed.kube.meta.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
-from trainshed.kube.meta.times import time_or_none
+from trainshed.kube.meta.resources import (
+    NAMESPACES,
+    NODES,
+    PERSISTENTVOLUMECLAIMS,
+    PODDISRUPTIONBUDGETS,
+    PODS,
+)
+from trainshed.kube.meta.times import format_time, time_or_none
 from trainshed.kube.patch.types import STRATEGIC
 
 EXPLAIN_SECONDS = 1.0
@@ -60,6 +80,11 @@ class Scheduler(Controller[Unit]):
         self._client = client
         self._names = tuple(dict.fromkeys((*SCHEDULERS, *filter(None, names))))
         self._ledger = Ledger()
+        self._neighbours = Neighbours()
+        self._nominated: dict[str, Placed] = {}
+        """Pods that wait until others are gone, by uid, as if they had their node."""
+        self._preempted: set[str] = set()
+        """Uids of pods that were told to give way, and are still there."""
         self._turns: Turns[Unit] = Turns()
         self._waiting: set[Unit] = set()
         self._decisions: dict[Key, tuple[str, Plan]] = {}
@@ -76,6 +101,10 @@ class Scheduler(Controller[Unit]):
         self._claims = self.watch(
             informers.of(PERSISTENTVOLUMECLAIMS), lambda _: list(self._waiting), regards=_offer
         )
+        self._namespaces = self.watch(
+            informers.of(NAMESPACES), lambda _: list(self._waiting), regards=labels_of
+        )
+        self._budgets = informers.of(PODDISRUPTIONBUDGETS)
         for policy in self._groups.policies:
             self.watch(policy, lambda _: list(self._waiting), regards=_policy)
 
@@ -100,20 +129,46 @@ class Scheduler(Controller[Unit]):
         if node or over:
             self._forget(key, uid)
         if over:
-            if self._ledger.release(uid):
+            self._preempted.discard(uid)
+            if self._release(uid):
                 self._retry_waiting()
         elif node:
-            if old is None or old["spec"] != new["spec"]:
-                self._ledger.hold(uid, node, pod_requests(new))
+            if old is None or _regarded(old) != _regarded(new):
+                self._hold(new, node)
+            if old is not None and labels_of(old) != labels_of(new):
+                self._retry_waiting()
         else:
+            if nominated := status_of(new).get("nominatedNodeName"):
+                self._nominated[uid] = Placed.of(new, nominated, unit)
             self.enqueue(unit)
         if unit[0]:
             self._groups.pods_changed(unit)
             if over or (old is not None and is_terminating(old) != is_terminating(new)):
                 self.enqueue(unit)
 
+    def _hold(self, pod: Object, node: str) -> None:
+        """Let the pod count on the node, and those have another turn that waited for such a pod beside them."""
+        uid = uid_of(pod)
+        self._ledger.hold(uid, node, pod_requests(pod))
+        placed = Placed.of(pod, node, self._unit_of(pod))
+        if not self._neighbours.put(placed):
+            return
+        namespaces = self._labels_of_namespaces()
+        for unit in list(self._waiting):
+            pods = self._members_of(unit) if unit[0] else filter(None, [self._pods.get(*unit[1:])])
+            if any(is_helped_by(each, placed, namespaces) for each in pods):
+                self.enqueue(unit)
+
+    def _release(self, uid: str) -> bool:
+        self._neighbours.remove(uid)
+        return self._ledger.release(uid)
+
+    def _labels_of_namespaces(self) -> dict[str, dict[str, str]]:
+        return {name_of(namespace): labels_of(namespace) for namespace in self._namespaces.items()}
+
     def _forget(self, key: Key, uid: str) -> None:
         self._waiting.discard(("", *key))
+        self._nominated.pop(uid, None)
         self._explained.pop(key, None)
         if key in self._decisions and self._decisions[key][0] == uid:
             del self._decisions[key]
@@ -162,12 +217,9 @@ class Scheduler(Controller[Unit]):
             if _wants_any_node(pod) and not self._is_ours(pod):
                 self._decide_foreign(unit, pod)
             return
-        if self._unit_of(pod) != unit or (key in self._decisions and _node(self._decisions[key][1])):
+        if self._unit_of(pod) != unit or (key in self._decisions and self._decisions[key][1].actions):
             return
-        claims = {
-            name: claim for name in claim_names(pod) if (claim := self._claims.get(key[0], name)) is not None
-        }
-        plan = decide(Observed(pod, self._nodes.items(), self._ledger.used(), claims, time.time()))
+        plan = decide(Observed(pod, self._room([pod]), time.time()))
         if _node(plan):
             self._waiting.discard(unit)
         elif not pod["spec"].get("schedulingGates"):
@@ -193,7 +245,7 @@ class Scheduler(Controller[Unit]):
         gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
         pods = [pod for pod in pods if pod not in gated]
         for pod in gated:
-            self._decided(pod, decide(Observed(pod, (), {}, {}, time.time())))
+            self._decided(pod, decide(Observed(pod, Room((), {}), time.time())))
         self._waiting.discard(unit)
         if group is None:
             text = f"pod group {unit[1]}/{unit[2]} waits: there is no such PodGroup of {RESOURCES[unit[0]].group}"
@@ -201,22 +253,27 @@ class Scheduler(Controller[Unit]):
                 self._decided(pod, waits(pod, text, time.time()), patient=True)
             return
         room = self._room(pods)
-        decision = gangs.decide(
-            gangs.Observed(
-                group=group,
-                placed=self._groups.counts(unit).placed + self._on_their_way(members),
-                waiting=pods,
-                room=room,
-                let_in=self._groups.is_let_in(unit),
-                promised=self._groups.promised(unit),
-                queue=self._groups.queue(group),
-                queue_used=self._groups.queue_used(group),
-            )
+        observed = gangs.Observed(
+            group=group,
+            placed=self._groups.counts(unit).placed + self._on_their_way(members),
+            waiting=pods,
+            room=room,
+            let_in=self._groups.is_let_in(unit),
+            promised=self._groups.promised(unit),
+            queue=self._groups.queue(group),
+            queue_used=self._groups.queue_used(group),
         )
+        decision = gangs.decide(observed)
         if decision.why or None in decision.nodes:
             self._waiting.add(unit)
         freed = self._groups.decided(group, decision)
-        self._bind_group(group, pods, decision, room)
+        clearing = None
+        if decision.why and not decision.incomplete:
+            clearing = clear(observed, self._groups.priority(group))
+        if clearing is not None:
+            self._clear_for(group, pods, clearing, decision.why)
+        else:
+            self._bind_group(group, pods, decision, room)
         if not decision.let_in and (until := self._groups.promised_until()) is not None:
             self._later.queue.add_after(unit, until - asyncio.get_running_loop().time())
         if freed:
@@ -227,20 +284,53 @@ class Scheduler(Controller[Unit]):
         for pod, node in zip(pods, decision.nodes, strict=True):
             if node is not None:
                 self._decided(pod, bound(pod, node))
+        going = any(ineligible(pod, room) == ON_THEIR_WAY for pod in pods)
         for pod, node in zip(pods, decision.nodes, strict=True):
             if node is None and decision.why:
                 text = f"{group} waits: {decision.why}"
-                self._decided(pod, waits(pod, text, time.time()), patient=decision.incomplete)
+                nominated = status_of(pod).get("nominatedNodeName") if going else None
+                plan = waits(pod, text, time.time(), nominated=nominated)
+                self._decided(pod, plan, patient=decision.incomplete)
             elif node is None:
-                claims = room.claims_of(key_of(pod)[0])
-                self._decided(
-                    pod, decide(Observed(pod, room.nodes, self._ledger.used(), claims, time.time()))
-                )
+                self._decided(pod, decide(Observed(pod, self._room([pod]), time.time())))
+
+    def _clear_for(self, group: Group, pods: Sequence[Object], clearing: Clearing, why: str) -> None:
+        """Have others give way to a group; its first pod tells them."""
+        victims = clearing.victims
+        for pod, node in zip(pods, clearing.nodes, strict=True):
+            text = f"{group} waits: {why}"
+            if node is None:
+                self._decided(pod, waits(pod, text, time.time()))
+            else:
+                nomination = Nomination(node, victims)
+                self._decided(pod, gives_way(pod, nomination, text, str(group), time.time()))
+                victims = ()
 
     def _room(self, pods: Sequence[Object]) -> Room:
+        """Return what decides over these pods, which are placed together."""
         names = {(key_of(pod)[0], name) for pod in pods for name in claim_names(pod)}
         claims = {name: claim for name in names if (claim := self._claims.get(*name)) is not None}
-        return Room(self._nodes.items(), self._ledger.used(), claims)
+        return Room(
+            nodes=self._nodes.items(),
+            used=self._used_before(pods),
+            claims=claims,
+            neighbours=self._neighbours,
+            namespaces=self._labels_of_namespaces(),
+            budgets=self._budgets.items(),
+        )
+
+    def _used_before(self, pods: Sequence[Object]) -> Mapping[str, Mapping[str, Decimal]]:
+        """Return what is in use on each node, and kept for those as important that others have given way to."""
+        used = self._ledger.used()
+        if not self._nominated or not pods:
+            return used
+        own, priority = {uid_of(pod) for pod in pods}, max(map(priority_of, pods))
+        kept = [pod for uid, pod in self._nominated.items() if uid not in own and pod.priority >= priority]
+        if kept:
+            used = dict(used)
+            for pod in kept:
+                used[pod.node] = more(used.get(pod.node, {}), pod.requests)
+        return used
 
     def _unit_of(self, pod: Object) -> Unit:
         """Return what the pod is decided with; of one for another scheduler only that is said."""
@@ -272,11 +362,26 @@ class Scheduler(Controller[Unit]):
         key, uid = key_of(pod), uid_of(pod)
         self._decisions[key] = (uid, plan)
         if node := _node(plan):
-            self._ledger.hold(uid, node, pod_requests(pod))
-        elif patient and key not in self._explained:
+            self._nominated.pop(uid, None)
+            self._hold(pod, node)
+            return self._binder.enqueue(key)
+        self._note_nomination(pod, plan)
+        if patient and key not in self._explained:
             now = asyncio.get_running_loop().time()
             self._explained[key] = now + COMING_SECONDS - EXPLAIN_SECONDS
         self._binder.enqueue(key)
+
+    def _note_nomination(self, pod: Object, plan: Plan) -> None:
+        """Keep the node for the pod that others give way to, or let go of it."""
+        uid = uid_of(pod)
+        if plan.status is not None and "nominatedNodeName" in plan.status:
+            nominated = plan.status["nominatedNodeName"]
+        else:
+            nominated = status_of(pod).get("nominatedNodeName")
+        if nominated:
+            self._nominated[uid] = Placed.of(pod, nominated, self._unit_of(pod))
+        else:
+            self._nominated.pop(uid, None)
 
     async def _carry_out(self, key: Key) -> float | None:
         uid, plan = self._decisions.get(key, ("", None))
@@ -288,9 +393,43 @@ class Scheduler(Controller[Unit]):
         elif node := _node(plan):
             await self._bind(key, pod, node, plan.events)
         else:
-            del self._decisions[key]
+            victims = [action for action in plan.actions if isinstance(action, Preempt)]
+            for action in victims:
+                await self._preempt(action)
+            if self._decisions.get(key, ("", None))[1] is plan:
+                del self._decisions[key]
+            if victims:
+                self._explained.pop(key, None)
             await self._explain(key, pod, plan)
+            if victims:
+                self._later.queue.add_after(self._unit_of(pod), EXPLAIN_SECONDS)
         return None
+
+    async def _preempt(self, action: Preempt) -> None:
+        """Tell a pod why it goes, and delete it, once."""
+        victim = action.victim
+        if victim.uid in self._preempted:
+            return
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod",
+            "lastProbeTime": None,
+            "lastTransitionTime": format_time(time.time()),
+        }
+        patch = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
+        try:
+            told = await self._client.patch(
+                PODS, victim.name, victim.namespace, patch, patch_type=STRATEGIC, subresource="status"
+            )
+            await self._client.delete(PODS, victim.name, victim.namespace, uid=victim.uid)
+        except ApiError as error:
+            if error.code not in (404, 409, 422):  # gone, or another pod has the name
+                raise
+            return
+        self._preempted.add(victim.uid)
+        self._recorder.event(told, "Normal", "Preempted", action.text)
 
     async def _bind(self, key: Key, pod: Object, node: str, events: tuple[Event, ...]) -> None:
         """Bind; when the answer is lost, `TransportError` brings us back with the decision as it is."""
@@ -319,7 +458,7 @@ class Scheduler(Controller[Unit]):
         """Undo a decision, unless the watch has shown it to be true meanwhile."""
         if key in self._decisions and self._decisions[key][0] == uid:
             del self._decisions[key]
-            if self._ledger.release(uid):
+            if self._release(uid):
                 self._retry_waiting()
 
     async def _explain(self, key: Key, pod: Object, plan: Plan) -> None:
@@ -380,6 +519,11 @@ def _offer(obj: Object) -> tuple[object, ...]:
         status.get("phase"),
         ready,
     )
+
+
+def _regarded(pod: Object) -> tuple[object, ...]:
+    """Return what of a pod that has a node decides over others."""
+    return pod["spec"], labels_of(pod), is_terminating(pod), status_of(pod).get("startTime")
 
 
 def _policy(obj: Object) -> tuple[object, ...]:

@@ -25,19 +25,33 @@ def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
 def is_selected(pod: Object, node: Object) -> bool:
     """Return whether the node is one that the pod's selector and required node affinity ask for."""
     spec = spec_of(pod)
+    if not spec.get("nodeSelector") and not spec.get("affinity"):
+        return True
     labels: Mapping[str, str] = section(node["metadata"], "labels")
     wanted = section(spec, "nodeSelector")
     affinity = section(spec, "affinity", "nodeAffinity")
     required = section(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
     terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or ()
-    fields = {"metadata.name": node["metadata"]["name"]}
-    matches_terms = not terms or any(
-        all(_expression(e, labels) for e in term.get("matchExpressions") or ())
-        and all(_expression(e, fields) for e in term.get("matchFields") or ())
-        for term in terms
-        if term.get("matchExpressions") or term.get("matchFields")
-    )
+    matches_terms = not terms or any(matches_term(term, node) for term in terms)
     return matches_terms and all(labels.get(key) == value for key, value in wanted.items())
+
+
+def preference(pod: Object, node: Object) -> int:
+    """Return the sum of the weights of those preferred terms of node affinity that the node meets."""
+    terms = section(spec_of(pod), "affinity", "nodeAffinity").get(
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    )
+    return sum(int(term["weight"]) for term in terms or () if matches_term(section(term, "preference"), node))
+
+
+def matches_term(term: Mapping[str, Any], node: Object) -> bool:
+    """Return whether the node meets a NodeSelectorTerm; one without any expression matches nothing."""
+    labels: Mapping[str, str] = section(node["metadata"], "labels")
+    fields = {"metadata.name": node["metadata"]["name"]}
+    expressions, of_fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not expressions and not of_fields:
+        return False
+    return all(_expression(e, labels) for e in expressions) and all(_expression(e, fields) for e in of_fields)
 
 
 def _expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

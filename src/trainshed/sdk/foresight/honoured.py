@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainshed.cluster.node.pod.unsupported import unsupported_fields
-from trainshed.cluster.scheduler.placement import UNREGARDED, unregarded_fields
 from trainshed.sdk.foresight.findings import Noted
 from trainshed.sdk.foresight.templates import PodTemplate
 from trainshed.sdk.foresight.world import World
@@ -17,7 +16,6 @@ def not_honoured(template: PodTemplate, world: World) -> Iterator[Noted]:
         return
     try:
         findings = unsupported_fields(template.pod, world.capabilities)
-        findings += [(field, UNREGARDED) for field in unregarded_fields(template.pod)]
     except (AttributeError, KeyError, TypeError, ValueError):
         return  # a document that the API server refuses
     for field, why in findings:

@@ -12,10 +12,12 @@ from decimal import Decimal
 
 import msgspec
 
-from trainshed.cluster.scheduler.gangs.fitting import Room, fit_all, fit_some
-from trainshed.cluster.scheduler.gangs.group import Group
+from trainshed.cluster.scheduler.gangs.fitting import fit_all, fit_some
+from trainshed.cluster.scheduler.gangs.group import Group, unit_of
+from trainshed.cluster.scheduler.neighbours import Placed
 from trainshed.cluster.scheduler.placement import place
 from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.room import Room
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.amounts import Amounts, add
 from trainshed.kube.meta.objects import Object
@@ -126,13 +128,10 @@ def _requests(pods: Sequence[Object]) -> Amounts:
 
 def _why_not(observed: Observed, nodes: Sequence[str | None]) -> str:
     """Return why the first pod without a node has none beside those that have one."""
-    used = {name: dict(amounts) for name, amounts in observed.room.used.items()}
-    for pod, node in zip(observed.waiting, nodes, strict=True):
-        if node is not None:
-            add(used.setdefault(node, {}), pod_requests(pod))
-    first = next(pod for pod, node in zip(observed.waiting, nodes, strict=True) if node is None)
-    claims = observed.room.claims_of(first["metadata"].get("namespace", ""))
-    return place(first, observed.room.nodes, used, claims).why_not
+    pairs = list(zip(observed.waiting, nodes, strict=True))
+    room = observed.room.beside(Placed.of(pod, node, unit_of(pod)) for pod, node in pairs if node is not None)
+    first = next(pod for pod, node in pairs if node is None)
+    return place(first, room, alone=False).why_not
 
 
 def _text(amount: Decimal) -> str:

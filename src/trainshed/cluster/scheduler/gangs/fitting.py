@@ -1,5 +1,7 @@
 """Finds nodes for many pods at once: the least loaded node for each, the largest pod first; where that fails and there
 are few pods, it goes back and tries other ways.
+
+Pods with rules about other pods, or preferences, get the best node one after the other, without going back.
 """
 
 from __future__ import annotations
@@ -10,11 +12,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from trainshed.cluster.scheduler.placement import unusable_claim
-from trainshed.cluster.scheduler.predicates import allocatable, rules_unmet, takes_pods
-from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.feasibility import wanted
+from trainshed.cluster.scheduler.gangs.group import unit_of
+from trainshed.cluster.scheduler.neighbours import Placed
+from trainshed.cluster.scheduler.placement import place, unusable_claim
+from trainshed.cluster.scheduler.predicates import allocatable, rules_unmet
+from trainshed.cluster.scheduler.room import Room, more
 from trainshed.kube.meta.amounts import Amounts
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, labels_of, section
 
 SEARCH_PODS = 32
 SEARCH_STEPS = 2_000
@@ -22,35 +27,6 @@ SEARCH_STEPS = 2_000
 
 _ZERO = Decimal(0)
 _Free: TypeAlias = dict[str, Amounts]
-
-
-class Room(msgspec.Struct, frozen=True):
-    """What decides over places: the fields of `placement.Observed`, with the claims by namespace and name."""
-
-    nodes: Sequence[Object]
-    used: Mapping[str, Mapping[str, Decimal]]
-    claims: Mapping[tuple[str, str], Object] = {}
-
-    def claims_of(self, namespace: str) -> dict[str, Object]:
-        """Return the claims of one namespace by name."""
-        return {name: claim for (where, name), claim in self.claims.items() if where == namespace}
-
-    def free(self) -> Amounts:
-        """Return what the nodes have left together; one that takes no pods has nothing."""
-        total: Amounts = {}
-        for node in filter(takes_pods, self.nodes):
-            for name, amount in self.free_on(node).items():
-                total[name] = total.get(name, _ZERO) + max(amount, _ZERO)
-        return total
-
-    def free_on(self, node: Object) -> Amounts:
-        """Return what one node has left."""
-        held = self.used.get(node["metadata"]["name"], {})
-        return {name: amount - held.get(name, _ZERO) for name, amount in allocatable(node).items()}
-
-    def free_by_node(self) -> _Free:
-        """Return what each node has left."""
-        return {node["metadata"]["name"]: self.free_on(node) for node in self.nodes}
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -63,6 +39,9 @@ class _Shape(msgspec.Struct, frozen=True):
 
 def fit_all(pods: Sequence[Object], room: Room) -> list[str] | None:
     """Return a node for each pod, in their order, or None where not all of them fit together."""
+    if any(map(_is_particular, pods)):
+        found = _one_by_one(pods, room)
+        return None if None in found else [str(node) for node in found]
     free = room.free_by_node()
     shapes = _shapes(pods, room)
     order = sorted(range(len(pods)), key=lambda index: -shapes[index].size)
@@ -77,25 +56,55 @@ def fit_all(pods: Sequence[Object], room: Room) -> list[str] | None:
 
 def fit_some(pods: Sequence[Object], room: Room) -> list[str | None]:
     """Return a node for each pod that fits beside those before it, None for the others."""
+    if any(map(_is_particular, pods)):
+        return _one_by_one(pods, room)
     free = room.free_by_node()
     return _greedily(_shapes(pods, room), free)
+
+
+def _is_particular(pod: Object) -> bool:
+    """Return whether the pod minds which pods are beside it, or would rather go to some nodes than to others."""
+    affinity = section(pod["spec"], "affinity")
+    if (
+        pod["spec"].get("topologySpreadConstraints")
+        or affinity.get("podAffinity")
+        or affinity.get("podAntiAffinity")
+    ):
+        return True
+    return bool(section(affinity, "nodeAffinity").get("preferredDuringSchedulingIgnoredDuringExecution"))
+
+
+def _one_by_one(pods: Sequence[Object], room: Room) -> list[str | None]:
+    used, neighbours = dict(room.used), room.neighbours.copy()
+    room = msgspec.structs.replace(room, used=used, neighbours=neighbours)
+    out: list[str | None] = []
+    for pod in pods:
+        node = place(pod, room, alone=False).node or None
+        if node is not None:
+            placed = Placed.of(pod, node, unit_of(pod))
+            neighbours.put(placed)
+            used[node] = more(used.get(node, {}), placed.requests)
+        out.append(node)
+    return out
 
 
 def _shapes(pods: Sequence[Object], room: Room) -> list[_Shape]:
     known: dict[bytes, _Shape] = {}
     out = []
     for pod in pods:
-        key = _key(pod)
+        key = _key(pod, room)
         if key not in known:
             known[key] = _shape(pod, room)
         out.append(known[key])
     return out
 
 
-def _key(pod: Object) -> bytes:
-    """Return what tells pods apart for their place."""
+def _key(pod: Object, room: Room) -> bytes:
+    """Return what tells pods apart for their place: their labels only where pods that are there look at such."""
     spec = pod["spec"]
     parts = [pod["metadata"].get("namespace"), spec.get("overhead"), spec.get("volumes")]
+    if next(room.neighbours.wished(), None) is not None:
+        parts.append(pod["metadata"].get("labels"))
     parts += [spec.get(field) for field in ("nodeSelector", "affinity", "tolerations", "ephemeralContainers")]
     for field in ("initContainers", "containers"):
         parts += [[c.get("resources"), c.get("restartPolicy")] for c in spec.get(field) or ()]
@@ -103,7 +112,8 @@ def _key(pod: Object) -> bytes:
 
 
 def _shape(pod: Object, room: Room) -> _Shape:
-    requests = {name: amount for name, amount in pod_requests(pod).items() if amount}
+    want = wanted(pod, room)
+    requests = {name: amount for name, amount in want.needs.items() if amount}
     offered: Amounts = {}
     for node in room.nodes:
         for name, amount in allocatable(node).items():
@@ -113,7 +123,11 @@ def _shape(pod: Object, room: Room) -> _Shape:
     )
     nodes: tuple[str, ...] = ()
     if not unusable_claim(pod, room.claims_of(pod["metadata"].get("namespace", ""))):
-        nodes = tuple(node["metadata"]["name"] for node in room.nodes if not rules_unmet(pod, node))
+        nodes = tuple(
+            node["metadata"]["name"]
+            for node in room.nodes
+            if not rules_unmet(pod, node) and not want.affinities.unmet(labels_of(node))
+        )
     return _Shape(requests, nodes, size)
 
 

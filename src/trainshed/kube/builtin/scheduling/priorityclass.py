@@ -55,7 +55,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 KIND = Builtin(
     info=row(PRIORITYCLASSES, "pc", generation=True),
-    does="sets the priority of pods; nothing is preempted",
+    does="sets the priority of pods: who is placed first, and who gives way to whom",
     defaults=_defaults,
     check=_check,
     columns=Columns(define("Name, Value#, Global-Default, Age, PreemptionPolicy"), _row),

@@ -1,0 +1,76 @@
+"""Whether a pod may go to a node, by all rules together. Pure.
+
+As kube-scheduler does, the first sort of rule that a node does not meet is the one that is told: the node itself, then
+room, then the pods that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+import msgspec
+
+from trainshed.cluster.scheduler.affinity import INDIFFERENT, NOT_APART, NOT_WANTED, Affinities, affinities
+from trainshed.cluster.scheduler.neighbours import Placed
+from trainshed.cluster.scheduler.predicates import (
+    INSUFFICIENT,
+    TOO_MANY_PODS,
+    allocatable,
+    rules_unmet,
+    short,
+)
+from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.room import Room
+from trainshed.cluster.scheduler.spread import ANYWHERE, TOO_MANY, Spread, selector_of, spread
+from trainshed.cluster.scheduler.terms import rules_of
+from trainshed.kube.meta.objects import Object, labels_of, namespace_of, spec_of
+
+_CROWDED = (TOO_MANY_PODS, TOO_MANY, NOT_APART, NOT_WANTED)
+_ZERO = Decimal(0)
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a pod wants of a node, and what the pods that are there make of it."""
+
+    pod: Object
+    needs: Mapping[str, Decimal]
+    affinities: Affinities = INDIFFERENT
+    spread: Spread = ANYWHERE
+
+    @property
+    def looks_at_pods(self) -> bool:
+        """Whether the pods that have a node matter beyond the room that they take."""
+        return self.affinities is not INDIFFERENT or self.spread is not ANYWHERE
+
+    def unmet(self, node: Object, used: Mapping[str, Decimal]) -> list[str]:
+        """Return why the pod may not go to the node, on which so much is in use; empty where it may."""
+        if problems := rules_unmet(self.pod, node)[:1] or short(self.needs, node, used):
+            return problems
+        if not self.looks_at_pods:
+            return []
+        labels = labels_of(node)
+        problem = self.spread.unmet(labels) or self.affinities.unmet(labels)
+        return [problem] if problem else []
+
+    def is_helped(self, node: Object, problems: list[str]) -> bool:
+        """Return whether fewer pods could change what keeps the pod off the node."""
+        offered = allocatable(node)
+        if any(amount > offered.get(name, _ZERO) for name, amount in self.needs.items() if amount):
+            return False
+        return all(problem in _CROWDED or problem.startswith(INSUFFICIENT) for problem in problems)
+
+
+def is_helped_by(pod: Object, other: Placed, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+    """Return whether a pod that waits may have a place since the other one has got its own."""
+    if any(term.selects(other.namespace, other.labels, namespaces) for term in rules_of(pod).beside):
+        return True
+    return other.namespace == namespace_of(pod) and any(
+        selector_of(pod, constraint).matches(other.labels)
+        for constraint in spec_of(pod).get("topologySpreadConstraints") or ()
+    )
+
+
+def wanted(pod: Object, room: Room) -> Wanted:
+    """Return what the pod wants, in the room as it is."""
+    return Wanted(pod, pod_requests(pod), affinities(pod, room), spread(pod, room))
