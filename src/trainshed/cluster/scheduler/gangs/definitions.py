@@ -106,7 +106,7 @@ def _volcano_podgroups() -> Object:
         },
         "preemptable": {
             "type": "boolean",
-            "description": "preemptable: its pods may be evicted. Not honoured here: a group gives way by its priority.",
+            "description": "preemptable: its pods may be evicted. Here its priority alone decides.",
         },
         "priorityClassName": {
             **_TEXT,
