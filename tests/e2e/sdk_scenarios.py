@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from kubeflow.training import TrainingClient, constants, models
@@ -294,9 +295,56 @@ def gangs() -> dict[str, Any]:
     return seen
 
 
-def fine_tuning(client: TrainingClient) -> str:
-    """Return how `train`, which needs models from a hub, is refused where its libraries are missing."""
-    return error_of(client.train, name="tune")
+def fine_tuning(client: TrainingClient) -> dict[str, str]:
+    """Return how `train`, which needs models from a hub, ends without its libraries and with names for them."""
+    lacking = error_of(client.train, name="tune")
+    sys.modules["peft"], sys.modules["transformers"] = libraries()
+    from kubeflow.storage_initializer import hugging_face as hub
+
+    client.train(
+        name="tune",
+        num_workers=1,
+        num_procs_per_worker=1,
+        model_provider_parameters=hub.HuggingFaceModelParams(
+            "hf://google-bert/bert-base-cased", hub.transformers.AutoModelForSequenceClassification
+        ),
+        dataset_provider_parameters=hub.HuggingFaceDatasetParams(repo_id="yelp_review_full"),
+        trainer_parameters=hub.HuggingFaceTrainerParams(),
+        storage_config={"size": "1Mi", "storage_class": None, "access_modes": ["ReadWriteOnce"]},
+    )
+    deadline = time.monotonic() + SECONDS
+    while not (said := init_container_waits_for(client, "tune")):
+        assert time.monotonic() < deadline, "the master's init container says why it does not start"
+        time.sleep(0.2)
+    return {"without libraries": lacking, "with": said}
+
+
+def libraries() -> tuple[ModuleType, ModuleType]:
+    """Return what of peft and transformers the SDK looks at: large libraries, of which it wants names only."""
+    peft, transformers = ModuleType("peft"), ModuleType("transformers")
+    for kind in (
+        "SequenceClassification",
+        "TokenClassification",
+        "QuestionAnswering",
+        "CausalLM",
+        "MaskedLM",
+        "ImageClassification",
+    ):
+        setattr(transformers, f"AutoModelFor{kind}", type(f"AutoModelFor{kind}", (), {}))
+    configuration = type("Configuration", (), {"to_dict": lambda self: {}})
+    peft.LoraConfig, transformers.TrainingArguments = configuration, configuration  # type: ignore[attr-defined]
+    return peft, transformers
+
+
+def init_container_waits_for(client: TrainingClient, name: str) -> str:
+    """Return why the init container of the job's only pod has not started, empty while that is not known."""
+    states = [
+        status.state.waiting
+        for pod in client.get_job_pods(name)
+        for status in pod.status.init_container_statuses or []
+        if status.state and status.state.waiting
+    ]
+    return next((f"{state.reason}: {state.message}" for state in states if state.message), "")
 
 
 def main() -> None:
