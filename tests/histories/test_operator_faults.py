@@ -319,6 +319,36 @@ def test_a_foreign_pod_is_reported_and_left_alone() -> None:
     run_virtual(main())
 
 
+def test_a_service_without_an_owner_is_reported_and_left_alone() -> None:
+    """With the labels of the job's own, even."""
+
+    async def main() -> None:
+        world = World()
+        await world.start()
+        labels = {
+            "training.kubeflow.org/operator-name": "pytorchjob-controller",
+            "training.kubeflow.org/job-name": "job",
+            "training.kubeflow.org/replica-type": "worker",
+            "training.kubeflow.org/replica-index": "0",
+        }
+        path = "/api/v1/namespaces/ns/services/job-worker-0"
+        orphan = await world.api.put(path, metadata={"labels": labels})
+        await world.api.put(f"{JOBS}/job", **make_job())
+        message = 'services "job-worker-0" already exists and is not controlled by PyTorchJob "job"'
+
+        def reported() -> bool:
+            return any(
+                o.get("reason") == "FailedCreateService" and o["message"] == f"Error creating: {message}"
+                for o in world.api.objects.values()
+            )
+
+        await world.until("a warning", reported)
+        assert world.api.objects[path] == orphan
+        await world.close()
+
+    run_virtual(main())
+
+
 def test_a_deadline_is_kept_while_a_pod_is_refused() -> None:
     """The pauses between attempts grow up to 30 s, and the deadline lies in one of them."""
 
