@@ -113,6 +113,23 @@ async def test_two_groups_of_which_one_fits_run_one_after_the_other(world: World
     await world.until("the first is over", lambda: phase_of(world, resource, first) == ended)
 
 
+@both
+async def test_the_group_with_the_more_important_pods_goes_first(world: World, resource: Resource) -> None:
+    """Neither names a priority of its own, and the other came first."""
+    await world.client.create(PRIORITYCLASSES, {"metadata": {"name": "high"}, "value": 100})
+    await world.client.patch(NODES, "laptop", None, {"spec": {"unschedulable": True}})
+    for name, priority in (("a", {}), ("b", {"priorityClassName": "high"})):
+        await world.client.create(resource, make_group(resource, name, 2))
+        for number in range(2):
+            await world.client.create(PODS, member(resource, name, number, **priority))
+    for name in ("a", "b"):
+        await world.until(f"{name} waits", lambda name=name: waits(world, f"{name}-1", "unschedulable"))
+    await world.client.patch(NODES, "laptop", None, {"spec": {"unschedulable": None}})
+    await world.until("the more important one runs", lambda: placed(world, "b") == 2)
+    await world.settle()
+    assert placed(world, "a") == 0
+
+
 async def test_volcano_lets_groups_in_by_priority_before_they_have_pods(world: World) -> None:
     """Both would fit; neither has pods. The better one keeps its place until its pods are there."""
     await world.client.create(PRIORITYCLASSES, {"metadata": {"name": "high"}, "value": 100})
