@@ -405,14 +405,16 @@ def test_taints_on_every_node() -> None:
     assert codes(job(tolerations=[{"key": "gpu", "operator": "Exists"}]), world) == []
 
 
-def test_shared_memory_is_said_of_clusters_only() -> None:
+@pytest.mark.parametrize(("world", "code"), [(ELSEWHERE, "TS401"), (LOCAL, "TS405")], ids=["cluster", "here"])
+def test_shared_memory_is_in_the_way_on_clusters_only(world: World, code: str) -> None:
     container = {"args": ["train.py", "--num-workers", "4"]}
-    assert codes(job(container), ELSEWHERE) == ["TS401"]
-    assert codes(job(container), LOCAL) == []
-    assert codes(job({"args": ["--num-workers=0"]}), ELSEWHERE) == []
+    assert codes(job(container), world) == [code]
+    assert codes(job({"args": ["--num-workers=0"]}), world) == []
     mounted = {**container, "volumeMounts": [{"name": "s", "mountPath": "/dev/shm"}]}
     volumes = [{"name": "s", "emptyDir": {"medium": "Memory"}}]
-    assert codes(job(mounted, volumes=volumes), ELSEWHERE) == []
+    assert codes(job(mounted, volumes=volumes), world) == []
+    assert RULES["TS401"].severity == Severity.WARNING
+    assert RULES["TS405"].severity == Severity.INFO
 
 
 def test_sidecars_of_a_mesh() -> None:

@@ -71,6 +71,12 @@ RULES: dict[str, Rule] = {
         Rule("TS402", "ports-collide", _W, "Replicas that share a node's network listen on the same port."),
         Rule("TS403", "port-elsewhere", _W, "The job's port is named in a container that is not asked."),
         Rule("TS404", "sidecar-injected", _W, "A mesh's sidecar keeps pods from ending."),
+        Rule(
+            "TS405",
+            "small-shared-memory-elsewhere",
+            _I,
+            "On a cluster, data loaders share less than they do here.",
+        ),
         Rule("TS501", "not-honoured", _W, "This machine accepts the field and does nothing about it."),
         Rule(
             "TS601", "pod-refused", _E, "The job is accepted; its pods, as its templates make them, are not."
