@@ -56,12 +56,12 @@ def judged(
 def test_all_pods_get_their_nodes_at_once() -> None:
     decision = judged(make_group(3), make_pods("2", "2", "2"), [make_node("a"), make_node("b")])
     assert sorted(map(str, decision.nodes)) in (["a", "a", "b"], ["a", "b", "b"])
-    assert decision.why == ""
+    assert decision.why == "" and not decision.incomplete
 
 
 def test_none_gets_a_node_where_too_few_fit_and_it_says_why() -> None:
     decision = judged(make_group(3), make_pods("2", "2", "2"), [make_node("a")])
-    assert decision.nodes == (None, None, None)
+    assert decision.nodes == (None, None, None) and not decision.incomplete, "all pods are there"
     assert decision.why == (
         "2 of 3 pods fit, at least 3 must: 0/1 nodes are available: 1 Insufficient cpu. "
         "(cpu: requested 2, most free on one node 0)"
@@ -70,7 +70,7 @@ def test_none_gets_a_node_where_too_few_fit_and_it_says_why() -> None:
 
 def test_as_many_as_fit_get_a_node_where_enough_do() -> None:
     decision = judged(make_group(2), make_pods("2", "2", "2"), [make_node("a")])
-    assert decision.nodes == ("a", "a", None) and not decision.why
+    assert decision.nodes == ("a", "a", None) and not decision.why and not decision.incomplete
 
 
 def test_a_replaced_pod_needs_only_its_own_place() -> None:
@@ -97,6 +97,7 @@ def test_pods_go_only_where_their_rules_allow() -> None:
 def test_what_must_be_free_keeps_a_group_out_before_it_has_pods() -> None:
     group = make_group(3, min_resources={"cpu": Decimal(6)})
     out = judged(group, [], [make_node("a")], let_in=False)
+    assert not out.incomplete, "none is to come before it is let in"
     assert (out.let_in, out.why) == (False, "its minResources are not free: cpu: needed 6, free 4")
     assert judged(group, [], [make_node("a"), make_node("b")], let_in=False).let_in
     promised = {"cpu": Decimal(3)}
