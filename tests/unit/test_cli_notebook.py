@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.unit.notebook_builder import Cell, content
 from trainshed.cli.main import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples/notebooks"
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def run(*arguments: str | Path) -> tuple[int, str, str]:
@@ -169,10 +171,19 @@ def test_graph_as_svg(tmp_path: Path) -> None:
     file = tmp_path / "graph.svg"
     assert run("graph", EXAMPLES / "titanic.ipynb", "--svg", file)[0] == 0
     root = ElementTree.fromstring(file.read_text())
-    boxes = root.findall("{http://www.w3.org/2000/svg}rect")
+    boxes = root.findall(f"{SVG}rect")
     assert len(boxes) == 9
     places = {(b.get("x"), b.get("y")) for b in boxes}
     assert len(places) == 9
+    arrows = root.findall(f"{SVG}path")
+    assert len(arrows) == 13  # twelve `prev:` and what crosses a step that does not read it
+    (back,) = [arrow for arrow in arrows if arrow.get("stroke-dasharray")]
+    assert "PREDICTION_LABEL" in [text.text for text in root.findall(f"{SVG}text")]
+    over = next(b for b in boxes if float(b.get("x", "")) > float(boxes[0].get("x", "")))
+    below = float(over.get("y", "")) + float(over.get("height", ""))
+    passes = re.search(r" (\d+) H", back.get("d", ""))
+    assert passes is not None
+    assert float(passes[1]) > below
 
 
 def test_show_prints_the_program() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from tests.unit.tekton_world import stored
 from trainshed.kube.meta.objects import Object
 from trainshed.pipelines.emit import local
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.ir import Block, Input, Pipeline, Step
+from trainshed.pipelines.notebook.literals import Parameter
 from trainshed.pipelines.notebook.settings import Settings
 from trainshed.sdk.pipelineruns.again import with_data_of
 from trainshed.sdk.pipelineruns.data import data_claim
@@ -91,9 +94,20 @@ def test_the_summary_begins_with_what_failed() -> None:
     )
     assert summary(ended)[0] == "step total failed, cell 1: boom"
     done = PipelineOutcome(
-        "sums", "default", True, "Succeeded", "", (StepState("total", "succeeded"),), {"acc": "0.9"}
+        "sums",
+        "default",
+        True,
+        "Succeeded",
+        "",
+        (StepState("total", "succeeded"),),
+        {"n": "3"},
+        {"acc": "0.9"},
     )
-    assert summary(done)[:2] == ["sums succeeded: 1 of 1 steps in 0 s", "  acc = 0.9"]
+    assert summary(done) == [
+        "sums succeeded: 1 of 1 steps in 0 s",
+        "  parameter  n = 3",
+        "  metric     acc = 0.9",
+    ]
 
 
 def test_a_run_that_goes_on_has_the_later_steps_and_the_data_of_the_one_before() -> None:
@@ -113,6 +127,18 @@ def test_a_run_that_goes_on_has_the_later_steps_and_the_data_of_the_one_before()
     assert "name" not in run["metadata"]
     assert run["metadata"]["ownerReferences"][0]["uid"] == "u1"
     assert data_claim(run) == claim
+
+
+def test_a_run_that_goes_on_has_the_parameters_of_the_one_before_that_are_not_given_again() -> None:
+    parameters = tuple(Parameter(name, "int", 1) for name in ("left", "other", "power"))
+    pipeline = msgspec.structs.replace(PIPELINE, parameters=parameters)
+    earlier = {"left": 3, "power": 4, "forgotten": 5}
+    (before,) = local.emit(pipeline, Options(run_name="sums"))
+    before = stored(before, "u1")
+    before["spec"]["params"] = [{"name": name, "value": str(value)} for name, value in earlier.items()]
+    made = local.emit(pipeline, Options(run_name="sums", parameters={"power": "9"}))
+    (run,) = with_data_of(made, before, {"total": True}, "claim")
+    assert run["spec"]["params"] == [{"name": "left", "value": "3"}, {"name": "power", "value": "9"}]
 
 
 def test_here_nothing_ends_a_run_but_its_own_limit_and_four_steps_run_at_once() -> None:

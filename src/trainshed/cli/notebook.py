@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from trainshed.cli import notebookrun
-from trainshed.cli.console import err, out, user_errors
+from trainshed.cli.console import err, note, out, user_errors
 from trainshed.cli.options import Context, Kubeconfig, Namespace
 from trainshed.sdk.errors import REFUSED, UserError
 
@@ -51,7 +51,10 @@ class Format(StrEnum):
 @app.command("compile")
 def compile_(
     notebook: _Notebook,
-    to: Annotated[Target, typer.Option("--to", help="What to make of it.")] = Target.TEKTON,
+    to: Annotated[
+        Target | None,
+        typer.Option("--to", help="What to make of it: tekton unless told, kfp with --kfp-host."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-O", metavar="FILE", help="Write here instead of to stdout.")
     ] = None,
@@ -78,7 +81,7 @@ def compile_(
     workers_as_tasks: notebookrun.WorkersAsTasks = False,
     kfp_host: Annotated[
         str | None,
-        typer.Option("--kfp-host", metavar="URL", help="With --to kfp: run it there instead of writing it."),
+        typer.Option("--kfp-host", metavar="URL", help="Upload it to KFP there and run it."),
     ] = None,
 ) -> None:
     """Write the pipeline of a notebook as YAML.
@@ -90,6 +93,7 @@ def compile_(
     from trainshed.sdk import notebook as notebooks
 
     with _notebook_errors(notebook):
+        to = to or (Target.KFP if kfp_host is not None else Target.TEKTON)
         if kfp_host is not None and to is not Target.KFP:
             raise UserError("--kfp-host is for --to kfp")
         pipeline, found = notebooks.pipeline_of(notebook)
@@ -107,7 +111,9 @@ def compile_(
         if kfp_host is not None:
             from trainshed.sdk.kfphost import upload
 
-            typer.echo(upload(text, kfp_host, pipeline, options.parameters, run_name))
+            made = upload(text, kfp_host, pipeline, options.parameters, run_name, namespace)
+            note(f"{escape(pipeline.name)}: version {escape(made.version)}")
+            typer.echo(made.address)
         if output is None and kfp_host is None:
             typer.echo(text, nl=False)
         elif output is not None:

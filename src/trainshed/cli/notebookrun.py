@@ -185,23 +185,24 @@ def debug(
     from trainshed.sdk.connection import connected
     from trainshed.sdk.errors import UserError
     from trainshed.sdk.pipelineruns.again import last_run
-    from trainshed.sdk.pipelineruns.data import data_directory
+    from trainshed.sdk.pipelineruns.data import data_directory, given_parameters
 
     wanted = notebooks.step_of(pipeline, step)
 
-    async def where() -> tuple[str, str]:
+    async def where() -> tuple[str, str, dict[str, str]]:
         async with connected(target) as client:
             before = await last_run(client, run_name or pipeline.name)
             found = await data_directory(client, before)
             if found is None:
                 raise UserError("the data of the last run is not on this machine", "run without --context")
-            return before["metadata"]["name"], found
+            return before["metadata"]["name"], found, given_parameters(before)
 
-    name, data = asyncio.run(where())
+    name, data, given = asyncio.run(where())
     with tempfile.TemporaryDirectory(prefix="trainshed-debug-") as folder:
         program = Path(folder) / "program.json"
         program.write_text(program_text(pipeline, wanted))
         command = [sys.executable, "-m", "trainshed.pipelines.runner", "--program", str(program)]
         command += ["--data", f"{data}/steps", "--run-name", name, "--debug"]
-        command += [f"--param={key}={value}" for key, value in parameters.items()]
+        known = {parameter.name for parameter in pipeline.parameters}
+        command += [f"--param={key}={value}" for key, value in (given | parameters).items() if key in known]
         return subprocess.run(command, check=False, cwd=notebook.resolve().parent).returncode

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
+
+import msgspec
 
 from trainshed.pipelines.ir import Pipeline, Step
 
-_WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN, _LETTER = 150, 40, 90, 30, 20, 8
-"""Sizes of the SVG in pixels: a box, the gaps between boxes, the edge, the width of a letter."""
+_WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN, _PORT = 150, 40, 50, 30, 20, 14
+"""Sizes of the SVG in pixels: a box, the gaps between boxes, the edge, what an arrow takes of a box's height."""
+_LETTER, _SMALL = 8, 6
+"""Widths of letters in pixels: of a step's name, of names on arrows."""
+_LONGEST = 24
+_ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path d="M0 0 L8 4 L0 8 z" fill="#888"/></marker></defs>'
+)
 
 
 def levels(pipeline: Pipeline) -> dict[str, int]:
@@ -33,31 +42,141 @@ def lines(pipeline: Pipeline) -> list[str]:
     return made
 
 
+class _Edge(msgspec.Struct, frozen=True):
+    """An arrow: what a step waits for, with the names that it loads from there. `waits`: it says so itself."""
+
+    start: str
+    end: str
+    names: str
+    waits: bool
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    """Where things are: `x` by level, `y` and height by row, `boxes` and `lanes` as (level, row).
+
+    An arrow over several levels has a lane, a row of its own at each level between, so that it crosses no box.
+    """
+
+    width: int
+    x: Sequence[int]
+    y: Sequence[int]
+    heights: Sequence[int]
+    boxes: Mapping[str, tuple[int, int]]
+    lanes: Mapping[_Edge, Sequence[tuple[int, int]]]
+
+
 def svg(pipeline: Pipeline) -> str:
-    """Return the graph as SVG: steps from left to right, data names on the lines between them."""
-    level = levels(pipeline)
-    width = max(_WIDTH, *(len(s.name + _workers(s)) * _LETTER + 20 for s in pipeline.steps))
-    rows: dict[int, int] = {}
-    places: dict[str, tuple[int, int]] = {}
-    for step in pipeline.steps:
-        row = rows.get(level[step.name], 0)
-        rows[level[step.name]] = row + 1
-        places[step.name] = (
-            _MARGIN + level[step.name] * (width + _ACROSS),
-            _MARGIN + row * (_HEIGHT + _DOWN),
-        )
-    total = _MARGIN * 2 + (max(level.values()) + 1) * (width + _ACROSS) - _ACROSS
-    height = _MARGIN * 2 + max(rows.values()) * (_HEIGHT + _DOWN) - _DOWN
+    """Return the graph as SVG: steps from left to right, arrows between them with the names that they carry.
+
+    A dashed arrow carries names from a step further back, which the step does not name as previous.
+    """
+    edges = [edge for step in pipeline.steps for edge in _edges(step)]
+    layout = _layout(pipeline, edges)
+    total = layout.x[-1] + layout.width + _MARGIN
+    height = layout.y[-1] + layout.heights[-1] + _MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="{height}" font-family="sans-serif"'
         ' font-size="13">',
         f"<title>{escape(pipeline.name)}</title>",
+        _ARROW,
     ]
-    for step in pipeline.steps:
-        for previous in step.previous:
-            parts += _line(places[previous], places[step.name], width, _names(step, previous))
-    parts += (part for step in pipeline.steps for part in _box(step, places[step.name], width))
+    parts += (part for edge in edges for part in _arrow(edge, edges, layout))
+    parts += (part for step in pipeline.steps for part in _box(step, layout))
     return "\n".join([*parts, "</svg>\n"])
+
+
+def _edges(step: Step) -> list[_Edge]:
+    names: dict[str, list[str]] = {previous: [] for previous in step.previous}
+    for wanted in step.inputs:
+        names.setdefault(wanted.step, []).append(wanted.name)
+    return [_Edge(start, step.name, ", ".join(own), start in step.previous) for start, own in names.items()]
+
+
+def _layout(pipeline: Pipeline, edges: Sequence[_Edge]) -> _Layout:
+    level = levels(pipeline)
+    rows = dict.fromkeys(range(max(level.values()) + 1), 0)
+    heights: dict[int, int] = {}
+    boxes: dict[str, tuple[int, int]] = {}
+
+    def take(at: int, height: int) -> tuple[int, int]:
+        row = rows[at]
+        rows[at] += 1
+        heights[row] = max(heights.get(row, 0), height)
+        return at, row
+
+    for step in pipeline.steps:
+        ends = [sum(e.end == step.name for e in edges), sum(e.start == step.name for e in edges)]
+        boxes[step.name] = take(level[step.name], max(_HEIGHT, _PORT * (max(ends) + 1)))
+    lanes = {
+        edge: [take(at, _PORT) for at in range(level[edge.start] + 1, level[edge.end])] for edge in edges
+    }
+    width = max(_WIDTH, *(len(s.name + _workers(s)) * _LETTER + 20 for s in pipeline.steps))
+    across = _ACROSS + max((len(_shown(edge)) for edge in edges), default=0) * _SMALL
+    y = [_MARGIN]
+    for row in range(len(heights) - 1):
+        y.append(y[-1] + heights[row] + _DOWN)
+    return _Layout(
+        width,
+        [_MARGIN + at * (width + across) for at in rows],
+        y,
+        [heights[row] for row in range(len(heights))],
+        boxes,
+        lanes,
+    )
+
+
+def _shown(edge: _Edge) -> str:
+    return edge.names if len(edge.names) <= _LONGEST else f"{edge.names[: _LONGEST - 1]}…"
+
+
+def _port(edge: _Edge, mine: Sequence[_Edge], end: int, layout: _Layout) -> int:
+    """Return at which height an arrow meets a box: those of one box share its height, in the order of their other ends.
+
+    `end` is 0 where it starts and -1 where it ends.
+    """
+    ways = {one: (layout.boxes[one.start], *layout.lanes[one], layout.boxes[one.end]) for one in mine}
+    ordered = sorted(mine, key=lambda one: ways[one][1 if end == 0 else -2][1])
+    row = ways[edge][end][1]
+    return layout.y[row] + layout.heights[row] * (ordered.index(edge) + 1) // (len(mine) + 1)
+
+
+def _arrow(edge: _Edge, edges: Sequence[_Edge], layout: _Layout) -> list[str]:
+    first, last = layout.boxes[edge.start], layout.boxes[edge.end]
+    x, y = (
+        layout.x[first[0]] + layout.width,
+        _port(edge, [e for e in edges if e.start == edge.start], 0, layout),
+    )
+    path = [f"M{x} {y}"]
+    for at, row in layout.lanes[edge]:
+        lane = layout.y[row] + layout.heights[row] // 2
+        path += [_curve(x, y, layout.x[at], lane), f"H{layout.x[at] + layout.width}"]
+        x, y = layout.x[at] + layout.width, lane
+    end = layout.x[last[0]], _port(edge, [e for e in edges if e.end == edge.end], -1, layout)
+    path.append(_curve(x, y, *end))
+    dashes = "" if edge.waits else ' stroke-dasharray="4 3"'
+    made = [f'<path d="{" ".join(path)}" fill="none" stroke="#888"{dashes} marker-end="url(#arrow)"/>']
+    if edge.names:
+        made.append(
+            f'<text x="{end[0] - 10}" y="{end[1] - 3}" text-anchor="end" font-size="10" fill="#555"'
+            f' stroke="#fff" stroke-width="3" paint-order="stroke">'
+            f"{escape(_shown(edge))}<title>{escape(edge.names)}</title></text>"
+        )
+    return made
+
+
+def _curve(x1: int, y1: int, x2: int, y2: int) -> str:
+    middle = (x1 + x2) // 2
+    return f"C{middle} {y1} {middle} {y2} {x2} {y2}"
+
+
+def _box(step: Step, layout: _Layout) -> list[str]:
+    level, row = layout.boxes[step.name]
+    x, y, width, height = layout.x[level], layout.y[row], layout.width, layout.heights[row]
+    return [
+        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="#eef3f8" stroke="#457"/>',
+        f'<text x="{x + width // 2}" y="{y + height // 2 + 5}" text-anchor="middle">'
+        f"{escape(step.name + _workers(step))}</text>",
+    ]
 
 
 def _loads(step: Step) -> Mapping[str, str]:
@@ -67,31 +186,5 @@ def _loads(step: Step) -> Mapping[str, str]:
     return {", ".join(names): producer for producer, names in by.items()}
 
 
-def _names(step: Step, producer: str) -> str:
-    return ", ".join(i.name for i in step.inputs if i.step == producer)
-
-
 def _workers(step: Step) -> str:
     return f" ×{step.distribution.workers} {step.distribution.strategy}" if step.distribution else ""
-
-
-def _line(start: tuple[int, int], end: tuple[int, int], width: int, names: str) -> list[str]:
-    x1, y1, x2, y2 = start[0] + width, start[1] + _HEIGHT // 2, end[0], end[1] + _HEIGHT // 2
-    middle = (x1 + x2) // 2
-    made = [f'<path d="M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}" fill="none" stroke="#888"/>']
-    if names:
-        shown = names if len(names) <= 24 else f"{names[:23]}…"
-        made.append(
-            f'<text x="{x2 - 4}" y="{y2 - 5}" text-anchor="end" font-size="10" fill="#555">{escape(shown)}'
-            f"<title>{escape(names)}</title></text>"
-        )
-    return made
-
-
-def _box(step: Step, place: tuple[int, int], width: int) -> list[str]:
-    x, y = place
-    return [
-        f'<rect x="{x}" y="{y}" width="{width}" height="{_HEIGHT}" rx="6" fill="#eef3f8" stroke="#457"/>',
-        f'<text x="{x + width // 2}" y="{y + _HEIGHT // 2 + 5}" text-anchor="middle">'
-        f"{escape(step.name + _workers(step))}</text>",
-    ]

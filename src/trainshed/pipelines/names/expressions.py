@@ -13,8 +13,8 @@ from trainshed.pipelines.names.notes import Frame, Notes
 from trainshed.pipelines.names.source import line_magic
 from trainshed.pipelines.names.usage import KNOWN, Carried, Level, Use
 
-_SHELL_VARIABLE = re.compile(r"(?<!\$)\$([A-Za-z_]\w*)")
-_SHELL_EXPRESSION = re.compile(r"(?<!\{)\{([^{}]+)\}")
+_SHELL_VARIABLE = re.compile(r"(?<!\$)\$\{?([A-Za-z_]\w*)")
+_SHELL_EXPRESSION = re.compile(r"(?<![{$])\{([^{}]+)\}")
 
 
 class Expressions(Notes, ABC):
@@ -198,19 +198,26 @@ class Expressions(Notes, ABC):
             return False
         texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
         if function.attr in ("system", "getoutput") and texts:
-            for expression in _SHELL_EXPRESSION.findall(texts[0]):
-                self._inline(expression)
-            for name in _SHELL_VARIABLE.findall(texts[0]):
-                if not self._is_local(name) and self._later is None:
-                    self._mention(name, Level.READ)
-                    if name not in self._definite:
-                        self._need(name, maybe=True)
+            self._expanded(texts[0])
         elif function.attr == "run_line_magic" and len(texts) == 2:
             line = self._line
-            for statement in line_magic(*texts):
+            statements = line_magic(*texts)
+            if statements is None:
+                self._expanded(texts[1])
+            for statement in statements or ():
                 self._statement(statement)
             self._line = line
         return True
+
+    def _expanded(self, text: str) -> None:
+        """Read what IPython puts into the text of a shell line or of a magic: `{expression}` and `$name`."""
+        for expression in _SHELL_EXPRESSION.findall(text):
+            self._inline(expression)
+        for name in _SHELL_VARIABLE.findall(text):
+            if not self._is_local(name) and self._later is None:
+                self._mention(name, Level.READ)
+                if name not in self._definite:
+                    self._need(name, maybe=True)
 
     def _inline(self, expression: str) -> None:
         try:

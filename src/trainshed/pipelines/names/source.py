@@ -46,7 +46,9 @@ def parse(cell: Cell) -> tuple[Code, list[Diagnostic]]:
         if name == "capture":
             binds += tuple(word for word in arguments.split() if word.isidentifier())[:1]
         if name not in _PYTHON_MAGICS:
-            return Code(cell.number, [], binds), found
+            behind = _compiled(f"get_ipython().run_line_magic({name!r}, {arguments!r})")
+            ast.increment_lineno(behind[0], offset - 1)
+            return Code(cell.number, behind, binds), found
         statement = _line_magic_statement(name, arguments)
         source = rest if statement is None else f"{statement}\n{rest}"
         offset -= statement is not None
@@ -85,10 +87,10 @@ def parse(cell: Cell) -> tuple[Code, list[Diagnostic]]:
         return Code(cell.number, []), [*found, diagnostic("NB301", message, cell=cell.number, line=line)]
 
 
-def line_magic(name: str, text: str) -> list[ast.stmt]:
-    """Return what a line magic runs in the notebook's names: empty for those that run none."""
+def line_magic(name: str, text: str) -> list[ast.stmt] | None:
+    """Return what a line magic runs in the notebook's names, None for those that take a text which IPython expands."""
     if name not in _PYTHON_MAGICS:
-        return []
+        return None
     words = text.split()
     while words and words[0].startswith("-"):
         words = words[1:]

@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 SETTINGS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "pipeline_name": (str, "name of the pipeline; otherwise that of the file"),
-    "experiment_name": (str, "taken, and without effect on what is written"),
+    "experiment_name": (str, "experiment of the run that `--kfp-host` starts"),
     "experiment": (dict, "taken, and without effect: Kale's extension keeps it for itself"),
     "pipeline_description": (str, "description of the pipeline"),
     "docker_image": (str, "image of the steps, in Kale 0.7's word"),
@@ -82,7 +82,7 @@ SETTINGS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "autosnapshot": (bool, "without effect"),
     "snapshot_volumes": (bool, "without effect"),
     "steps_defaults": ((list, dict), "tags that every step has; a step's own tag wins"),
-    "kfp_host": (str, "without effect: the file is written, not sent"),
+    "kfp_host": (str, "without effect: `--kfp-host` says where to send the pipeline"),
     "storage_class_name": (str, "storage class of claims that a run makes"),
     "volume_access_mode": (str, "`rwo`, `rwm` or `rom` for claims that a run makes"),
     "timeout": (int, "seconds that a run may take"),

@@ -16,7 +16,7 @@ from trainshed.pipelines.ir import Pipeline
 from trainshed.pipelines.notebook.steps import resource_name
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.notebook import step_of
-from trainshed.sdk.pipelineruns.data import data_claim
+from trainshed.sdk.pipelineruns.data import data_claim, given_parameters
 from trainshed.sdk.pipelineruns.steps import states
 from trainshed.tekton.resources import CUSTOMRUNS, LABEL_PIPELINE_RUN, PIPELINERUNS, TASKRUNS
 
@@ -29,7 +29,7 @@ def _task_in(value: str) -> str:
 def with_data_of(
     objects_: Sequence[Object], before: Object, keep: Mapping[str, bool], claim: str
 ) -> list[Object]:
-    """Return the objects of a run of the steps to `keep` only, on the data of an earlier run.
+    """Return the objects of a run of the steps to `keep` only, on the data and with the parameters of an earlier run.
 
     Raises:
         UserError: the pipeline is not inline.
@@ -50,6 +50,12 @@ def with_data_of(
             if param.get("name") == "trainshed-run":
                 param["value"] = name_of(before)  # whose data it is, so that its pickles may be loaded
     pipeline["tasks"] = kept
+    declared = {str(param["name"]) for param in objects(pipeline, "params")}
+    params = given_parameters(before) | given_parameters(run)
+    if declared & params.keys():
+        spec["params"] = [
+            {"name": name, "value": value} for name, value in sorted(params.items()) if name in declared
+        ]
     results = [r for r in objects(pipeline, "results") if _task_in(str(r.get("value"))) in names]
     pipeline.pop("results", None)
     if results:

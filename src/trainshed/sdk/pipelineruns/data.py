@@ -1,4 +1,4 @@
-"""Where the data of a run lies: its claim, and the claim's directory on this machine."""
+"""What a run was given, and where its data lies: its claim, and the claim's directory on this machine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from trainshed.kube.meta.objects import Object, namespace_of, objects, section, 
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 from trainshed.pipelines.emit.job import DATA
 from trainshed.tekton.resources import claim_name
+
+
+def given_parameters(run: Object) -> dict[str, str]:
+    """Return the parameters that a run was given; its pipeline has defaults for others."""
+    return {str(p["name"]): str(p.get("value")) for p in objects(section(run, "spec"), "params")}
 
 
 def data_claim(run: Object) -> str:

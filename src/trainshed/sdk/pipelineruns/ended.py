@@ -37,6 +37,8 @@ class PipelineOutcome(msgspec.Struct, frozen=True):
     reason: str
     message: str
     steps: tuple[StepState, ...] = ()
+    parameters: dict[str, str] = {}
+    """What the run was given, and the defaults of the others."""
     results: dict[str, str] = {}
     seconds: float = 0.0
     data: str | None = None
@@ -86,8 +88,9 @@ def summary(ended: PipelineOutcome) -> list[str]:
     done = sum(step.state == "succeeded" for step in ended.steps)
     word = "succeeded" if ended.succeeded else "failed"
     out.append(f"{ended.name} {word}: {done} of {len(ended.steps)} steps in {ended.seconds:.0f} s")
-    out += [f"  {name} = {value}" for name, value in sorted(ended.results.items())]
+    out += [f"  parameter  {name} = {value}" for name, value in ended.parameters.items()]
+    out += [f"  metric     {name} = {value}" for name, value in sorted(ended.results.items())]
     if ended.data is not None:
-        out.append(f"  data     {ended.data}")
-    out += [f"  report   {path}" for path in ended.reports]
+        out.append(f"  data       {ended.data}")
+    out += [f"  report     {path}" for path in ended.reports]
     return out

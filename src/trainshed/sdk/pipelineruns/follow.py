@@ -25,11 +25,12 @@ from trainshed.kube.meta.objects import (
 )
 from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.times import parse_time
+from trainshed.pipelines.emit.program import parameter_text
 from trainshed.pipelines.ir import Pipeline
 from trainshed.pipelines.notebook.steps import resource_name
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.logs import Lines, follow_container
-from trainshed.sdk.pipelineruns.data import data_directory
+from trainshed.sdk.pipelineruns.data import data_directory, given_parameters
 from trainshed.sdk.pipelineruns.ended import Failure, PipelineOutcome, failure_in, is_error, reports
 from trainshed.sdk.pipelineruns.steps import StepState, states
 from trainshed.tekton import conditions
@@ -238,6 +239,7 @@ class Follower:
             conditions.reason(run),
             str(found.get("message", "")),
             steps,
+            {p.name: parameter_text(p) for p in self._pipeline.parameters} | given_parameters(run),
             results,
             parse_time(status["completionTime"]) - parse_time(status["startTime"])
             if status.get("completionTime") and status.get("startTime")
