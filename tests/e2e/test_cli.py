@@ -453,6 +453,14 @@ def test_jobs_are_listed_their_logs_merged_and_their_names_completed(
     assert completed(cluster, "delete", *scope, "pytorchjob/a") == {"pytorchjob/another"}
     assert completed(cluster, "logs", *scope, "first", "master") == {"master-0"}
 
+    nothing = cluster.trainshed("delete", "first", "nobody", *scope)
+    nothing.failed('no job "nobody" in namespace')
+    assert "deleted" not in nothing.err
+    said = cluster.trainshed("delete", "first", "pytorchjob/another", *scope).err
+    assert {f"pytorchjob.kubeflow.org/{name} deleted" for name in ("first", "another")} <= set(
+        said.splitlines()
+    )
+
 
 def test_a_job_that_runs_is_followed_or_replaced_and_it_is_said(
     cluster: Cluster, shared_folder: Path

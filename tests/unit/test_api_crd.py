@@ -133,6 +133,7 @@ QUANTITY = ".spec.runPolicy.schedulingPolicy.minResources{}"
     ("path", "expected"),
     [
         (".spec", {"required": ["pytorchReplicaSpecs"]}),
+        (".spec.runPolicy", {"type": "object", "default": {}}),
         (".spec.runPolicy.suspend", {"type": "boolean", "default": False}),
         (".spec.runPolicy.activeDeadlineSeconds", {"type": "integer", "format": "int64"}),
         (".spec.runPolicy.backoffLimit", {"type": "integer", "format": "int32"}),

@@ -38,6 +38,11 @@ def test_an_entrypoint_is_a_command_line_or_its_words(tmp_path: Path, entrypoint
         ("{name: a, layers: {a: b}}", "images[0].layers: Invalid value:", ""),
         ("{name: a, layers: [{source: x, path: y}]}", 'images[0].layers[0].path: Invalid value: "y"', ""),
         ("{name: a, layers: [{source: x}]}", "images[0].layers[0].path: Required value", ""),
+        (
+            "{name: a, layers: [{source: gone, path: /y}]}",
+            'images[0].layers[0].source: Invalid value: "gone": there is no such directory',
+            "",
+        ),
         ("{name: a, layers: [x]}", 'images[0].layers[0]: Invalid value: "x": must be a map', ""),
         ("{name: a, entrypoint: 5}", "images[0].entrypoint: Invalid value: 5: must be a command line", ""),
         ('{name: a, entrypoint: "a \'b"}', "No closing quotation", ""),

@@ -13,9 +13,10 @@ from trainshed.cli import runinput
 from trainshed.cli.cluster import ensure_up
 from trainshed.cli.console import note, user_errors
 from trainshed.cli.following import follow_all, how_to_go_on
-from trainshed.cli.options import Context, Filenames, JobName, Kubeconfig, Namespace, files_of
+from trainshed.cli.options import Context, Filenames, JobName, JobNames, Kubeconfig, Namespace, files_of
 from trainshed.cli.runinput import Asked, RunCommand
 from trainshed.cli.watching import run_again
+from trainshed.client.client import Client
 from trainshed.kube.meta.objects import Object
 from trainshed.sdk import jobs, local
 from trainshed.sdk import run as running
@@ -146,43 +147,47 @@ def follow(
 
 
 def suspend(
-    name: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
+    names: JobNames, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    """Suspend a job: its pods are deleted, the job stays. `trainshed resume` undoes it."""
-    _set_suspend(Target(kubeconfig, context, namespace), name, True)
+    """Suspend jobs: their pods are deleted, the jobs stay. `trainshed resume` undoes it."""
+    _set_suspend(Target(kubeconfig, context, namespace), names, True)
 
 
 def resume(
-    name: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
+    names: JobNames, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    """Resume a suspended job: its pods are created again."""
-    _set_suspend(Target(kubeconfig, context, namespace), name, False)
+    """Resume suspended jobs: their pods are created again."""
+    _set_suspend(Target(kubeconfig, context, namespace), names, False)
 
 
-def _set_suspend(target: Target, name: str, value: bool) -> None:
+def _set_suspend(target: Target, names: list[str], value: bool) -> None:
     async def main() -> None:
         async with connected(target) as client:
-            job = await jobs.find(client, name)
-            await jobs.set_suspend(client, job, value)
-            note(f"{escape(job.name)} {'suspended' if value else 'resumed'}")
+            for job in [await jobs.find(client, name) for name in names]:
+                await jobs.set_suspend(client, job, value)
+                note(f"{escape(job.name)} {'suspended' if value else 'resumed'}")
 
     with user_errors():
         asyncio.run(main())
 
 
 def delete(
-    name: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
+    names: JobNames, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    """Delete a job and its pods, and wait until they are gone. Claims and what lies on them stay."""
+    """Delete jobs and their pods, and wait until they are gone. Claims and what lies on them stay."""
 
     async def main() -> None:
         async with connected(Target(kubeconfig, context, namespace)) as client:
-            job = await jobs.find(client, name)
-            if not jobstate.is_finished(job.obj) and await jobs.pods_of(client, job.obj):
-                most = jobstate.grace_seconds(job.obj)
-                note(f"{escape(job.name)}: ending its pods, which may take {most} s")
-            await jobs.delete(client, job, wait=True)
-            note(f"{escape(job.name)} deleted")
+            found = [await jobs.find(client, name) for name in dict.fromkeys(names)]
+            await asyncio.gather(*(_gone(client, job) for job in found))
 
     with user_errors():
         asyncio.run(main())
+
+
+async def _gone(client: Client, job: Found) -> None:
+    if not jobstate.is_finished(job.obj) and await jobs.pods_of(client, job.obj):
+        most = jobstate.grace_seconds(job.obj)
+        note(f"{escape(job.name)}: ending its pods, which may take {most} s")
+    await jobs.delete(client, job, wait=True)
+    note(f"{escape(job.name)} deleted")

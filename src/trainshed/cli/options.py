@@ -37,6 +37,14 @@ JobName = Annotated[
         autocompletion=complete_job,
     ),
 ]
+JobNames = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME...",
+        help="The jobs: NAME, or KIND/NAME such as pytorchjob/mnist.",
+        autocompletion=complete_job,
+    ),
+]
 
 
 def files_of(files: list[str] | None, filenames: list[str] | None) -> list[str]:

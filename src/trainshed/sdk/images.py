@@ -133,7 +133,10 @@ def _layer(layer: Any, file: Path, where: str) -> Layer:
     _known(layer, ("source", "path"), file, where)
     if not path.startswith("/"):
         raise _invalid(file, f"{where}.path", path, "must be an absolute path")
-    return Layer(source=str((file.parent / source).resolve()), path=path)
+    folder = (file.parent / source).resolve()
+    if not folder.is_dir():
+        raise _invalid(file, f"{where}.source", source, "there is no such directory")
+    return Layer(source=str(folder), path=path)
 
 
 def _command(entry: dict[str, Any], key: str, file: Path, where: str) -> tuple[str, ...]:

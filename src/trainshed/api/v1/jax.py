@@ -12,7 +12,7 @@ from trainshed.api.v1 import validation as rules
 from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobObject, worker_scale
 from trainshed.api.v1.defaults import default_job
 from trainshed.api.v1.replicas import ReplicaSpec
-from trainshed.api.v1.runpolicy import RunPolicy
+from trainshed.api.v1.runpolicy import OptionalRunPolicy
 from trainshed.api.verdict import Verdict
 from trainshed.kube.meta.objects import Object
 
@@ -22,10 +22,7 @@ WORKER = "Worker"
 class JAXJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """Desired state of a JAXJob."""
 
-    run_policy: Annotated[
-        RunPolicy | None,
-        doc("runPolicy says when the job ends, what stays of it, and whether it may run now."),
-    ] = None
+    run_policy: OptionalRunPolicy = None
     jax_replica_specs: Annotated[
         dict[str, ReplicaSpec],
         doc("jaxReplicaSpecs are the pods by replica type: Worker, of which the first coordinates."),

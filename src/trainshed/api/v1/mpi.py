@@ -13,7 +13,7 @@ from trainshed.api.v1 import validation as rules
 from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobObject
 from trainshed.api.v1.defaults import default_job
 from trainshed.api.v1.replicas import ReplicaSpec
-from trainshed.api.v1.runpolicy import RunPolicy
+from trainshed.api.v1.runpolicy import OptionalRunPolicy
 from trainshed.api.verdict import FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED, FieldError, Verdict
 from trainshed.kube.meta.objects import Object, copy_tree, name_of, objects, section, spec_of
 
@@ -49,10 +49,7 @@ class MPIJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=Tru
             " Default: the first."
         ),
     ] = None
-    run_policy: Annotated[
-        RunPolicy | None,
-        doc("runPolicy says when the job ends, what is kept of it, and whether it may run."),
-    ] = None
+    run_policy: OptionalRunPolicy = None
 
 
 class MPIJob(JobObject, kw_only=True, rename="camel", omit_defaults=True):

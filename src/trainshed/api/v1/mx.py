@@ -16,7 +16,7 @@ from trainshed.api.v1 import validation as rules
 from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobObject
 from trainshed.api.v1.defaults import default_job
 from trainshed.api.v1.replicas import ReplicaSpec
-from trainshed.api.v1.runpolicy import RunPolicy
+from trainshed.api.v1.runpolicy import OptionalRunPolicy
 from trainshed.api.verdict import FieldError, Verdict
 from trainshed.kube.meta.objects import Object, section
 
@@ -42,10 +42,7 @@ class Sentence(FieldError, frozen=True):
 class MXJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """Desired state of an MXJob."""
 
-    run_policy: Annotated[
-        RunPolicy | None,
-        doc("runPolicy says when the job ends, what stays of it, and whether it may run now."),
-    ] = None
+    run_policy: OptionalRunPolicy = None
     job_mode: Annotated[
         str,
         doc("jobMode says what the job is for, MXTrain or MXTune. The operator does not read it."),

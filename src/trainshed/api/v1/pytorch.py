@@ -13,7 +13,7 @@ from trainshed.api.v1 import validation as rules
 from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobObject, worker_scale
 from trainshed.api.v1.defaults import default_elastic_bounds, default_job
 from trainshed.api.v1.replicas import ReplicaSpec
-from trainshed.api.v1.runpolicy import RunPolicy
+from trainshed.api.v1.runpolicy import OptionalRunPolicy
 from trainshed.api.verdict import FORBIDDEN, REQUIRED, FieldError, Verdict
 from trainshed.kube.meta.objects import Object, section, spec_of
 
@@ -95,10 +95,7 @@ class ElasticPolicy(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=
 class PyTorchJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """Desired state of a PyTorchJob."""
 
-    run_policy: Annotated[
-        RunPolicy | None,
-        doc("runPolicy says when the job ends, what stays of it, and whether it may run now."),
-    ] = None
+    run_policy: OptionalRunPolicy = None
     elastic_policy: Annotated[
         ElasticPolicy | None,
         doc(

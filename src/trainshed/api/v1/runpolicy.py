@@ -114,3 +114,13 @@ class RunPolicy(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True
             " kueue.x-k8s.io/multikueue to leave it to Kueue. Immutable. Default: this operator."
         ),
     ] = None
+
+
+OptionalRunPolicy = Annotated[
+    RunPolicy | None,
+    doc(
+        "runPolicy says when the job ends, what stays of it, and whether it may run now. Default: {}.",
+        default={},
+    ),
+]
+"""A job's runPolicy. It has a default because the models of `kubeflow-training` cannot read a job without one."""

@@ -13,7 +13,7 @@ from trainshed.api.v1 import validation as rules
 from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobObject
 from trainshed.api.v1.defaults import default_job
 from trainshed.api.v1.replicas import ReplicaSpec
-from trainshed.api.v1.runpolicy import RunPolicy
+from trainshed.api.v1.runpolicy import OptionalRunPolicy
 from trainshed.api.verdict import FORBIDDEN, FieldError, Verdict, supported
 from trainshed.kube.meta.objects import Object, section
 
@@ -28,10 +28,7 @@ ALL_WORKERS = "AllWorkers"
 class TFJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """Desired state of a TFJob."""
 
-    run_policy: Annotated[
-        RunPolicy | None,
-        doc("runPolicy says when the job ends, what stays of it, and whether it may run now."),
-    ] = None
+    run_policy: OptionalRunPolicy = None
     success_policy: Annotated[
         str | None,
         doc(

@@ -13,7 +13,7 @@ from trainshed.api.v1 import validation as rules
 from trainshed.api.v1.common import AGE, GROUP, STATE, VERSION, JobObject
 from trainshed.api.v1.defaults import default_job
 from trainshed.api.v1.replicas import ReplicaSpec
-from trainshed.api.v1.runpolicy import RunPolicy
+from trainshed.api.v1.runpolicy import OptionalRunPolicy
 from trainshed.api.verdict import REQUIRED, FieldError, Verdict
 from trainshed.kube.meta.objects import Object, section
 
@@ -24,10 +24,7 @@ WORKER = "Worker"
 class XGBoostJobSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """Desired state of an XGBoostJob."""
 
-    run_policy: Annotated[
-        RunPolicy | None,
-        doc("runPolicy says when the job ends, what stays of it, and whether it may run now."),
-    ] = None
+    run_policy: OptionalRunPolicy = None
     xgb_replica_specs: Annotated[
         dict[str, ReplicaSpec],
         doc("xgbReplicaSpecs are the pods by replica type: Master (exactly 1) and Worker."),
