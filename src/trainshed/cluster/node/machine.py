@@ -26,8 +26,8 @@ from trainshed.client.informer import Informer
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.devices import gpu
-from trainshed.cluster.node.dns import DnsController
 from trainshed.cluster.node.hardware import capacity
+from trainshed.cluster.node.network import NetworkController
 from trainshed.cluster.node.node import Node, persist
 from trainshed.cluster.node.paths import NodePaths, remove_pod
 from trainshed.cluster.node.pod.environment import search_path
@@ -81,7 +81,7 @@ class Machine:
         self._services = informers.of(SERVICES)
         self._services_by_namespace = self._services.index(lambda s: [s["metadata"]["namespace"]])
         self._referenced = [informers.of(r) for r in (CONFIGMAPS, SECRETS, PERSISTENTVOLUMECLAIMS)]
-        self._dns = DnsController(runtime, informers, domain=self._options.network.domain)
+        self._network = NetworkController(runtime, informers, domain=self._options.network.domain)
         self._recorder = EventRecorder(client, "kubelet")
         registry, store = ImageRegistry(paths.images), ImageStore(paths.image_store)
         self._images = Images(registry, store, self._options.images, now)
@@ -109,8 +109,8 @@ class Machine:
             facts=NodeFacts(name, host_ip, amounts),
             options=self._options,
             services=self._services_by_namespace.get,
-            publish=self._dns.publish,
-            forget=self._dns.forget,
+            publish=self._network.publish,
+            forget=self._network.forget,
             resync=self._resync_wanted.set,
             search_path=search_path(python_prefix(), TOOLS_PATH if self._tools else ""),
             tools=self._tools,
@@ -128,7 +128,7 @@ class Machine:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_daemons())
-                tasks.create_task(self._dns.run())
+                tasks.create_task(self._network.run())
                 await asyncio.gather(*(node.start(tasks) for node in self._nodes.values()))
                 found = await self._adopt()
                 tasks.create_task(self._follow_ends())
@@ -149,7 +149,7 @@ class Machine:
         await self._pods.wait_synced()
         self._pods.add_handler(self._pod_changed)
         found, self._found = set(self._found), {}
-        self._dns.complete()
+        self._network.complete()
         return found
 
     def _pod_changed(self, kind: str, old: Object | None, pod: Object) -> None:
@@ -161,7 +161,7 @@ class Machine:
         found = self._found.get(pod["metadata"]["uid"])
         node.pod_changed(kind, pod, found)
         if found is not None and found.alive:
-            self._dns.note(pod)
+            self._network.note(pod)
 
     async def _remove_orphans(self, found: set[str]) -> None:
         """Remove sandboxes and directories of pods that are no more."""

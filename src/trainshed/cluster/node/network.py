@@ -31,7 +31,7 @@ CONTROLLER_LABEL = "endpointslice.kubernetes.io/managed-by"
 CONTROLLER_NAME = "endpointslice-controller.k8s.io"
 
 
-class DnsController:
+class NetworkController:
     """One per cluster. `informers` are run by their owner."""
 
     def __init__(self, runtime: Runtime, informers: SharedInformers, *, domain: str) -> None:

@@ -10,7 +10,7 @@ from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
-from trainshed.cluster.node.dns import GATHER_SECONDS, PUBLISH_SECONDS, DnsController
+from trainshed.cluster.node.network import GATHER_SECONDS, PUBLISH_SECONDS, NetworkController
 from trainshed.cluster.sandbox.api import DnsRecords
 from trainshed.kube.meta.objects import Object
 
@@ -55,7 +55,7 @@ def test_the_share_of_the_time_that_goes_into_names_is_bounded(seconds: float, m
     async def main() -> None:
         api, server = FakeApi(), Server(seconds)
         informers = SharedInformers(Client(api))
-        dns = DnsController(server, informers, domain="cluster.local")  # type: ignore[arg-type]
+        dns = NetworkController(server, informers, domain="cluster.local")  # type: ignore[arg-type]
         tasks = [asyncio.create_task(informers.run()), asyncio.create_task(dns.run())]
         dns.complete()
         for number in range(200):
