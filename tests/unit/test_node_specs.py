@@ -60,10 +60,11 @@ def test_a_plain_pod_is_honoured_whole():
             "spec.containers[0].securityContext.windowsOptions",
         ),
         ({"ports": [{"containerPort": 1}]}, {}, None),
-        ({"ports": [{"containerPort": 1, "hostPort": 1}]}, {}, "spec.containers[0].ports[0].hostPort"),
+        ({"ports": [{"containerPort": 1, "hostPort": 1}]}, {}, None),
+        ({"ports": [{"containerPort": 1, "hostPort": 1, "hostIP": "0.0.0.0"}]}, {}, None),
         ({"ports": [{"containerPort": 1, "hostPort": 1}]}, {"hostNetwork": True}, None),
         (
-            {"ports": [{"containerPort": 1, "hostIP": "127.0.0.1"}]},
+            {"ports": [{"containerPort": 1, "hostPort": 1, "hostIP": "192.168.1.2"}]},
             {},
             "spec.containers[0].ports[0].hostIP",
         ),

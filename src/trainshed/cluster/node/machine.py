@@ -3,7 +3,7 @@
     informers: pods ─────────────────────────────────┐
                ConfigMaps, Secrets, claims ──────────┤
     runtime:   ends of containers, list every 10 s ──┴──▶ Node (by spec.nodeName) ──▶ its workers
-    DNS zone ◀── published by the workers ── Services
+    DNS zone, routes ◀── published by the workers ── Services
 
 Expected flow of `run`: every node registers ▸ sandboxes are listed ▸ pods get their workers, which take over what
 is found ▸ the DNS zone is complete ▸ ends of containers are followed ▸ what nobody wants is removed. The runtime
@@ -81,8 +81,11 @@ class Machine:
         self._services = informers.of(SERVICES)
         self._services_by_namespace = self._services.index(lambda s: [s["metadata"]["namespace"]])
         self._referenced = [informers.of(r) for r in (CONFIGMAPS, SECRETS, PERSISTENTVOLUMECLAIMS)]
-        self._network = NetworkController(runtime, informers, domain=self._options.network.domain)
         self._recorder = EventRecorder(client, "kubelet")
+        self._proxy_recorder = EventRecorder(client, "kube-proxy")
+        self._network = NetworkController(
+            runtime, client, informers, self._proxy_recorder, domain=self._options.network.domain
+        )
         registry, store = ImageRegistry(paths.images), ImageStore(paths.image_store)
         self._images = Images(registry, store, self._options.images, now)
         self._tools = tools_directory()
@@ -140,7 +143,7 @@ class Machine:
         finally:
             for node in self._nodes.values():
                 node.stop()
-            await self._recorder.close()
+            await asyncio.gather(self._recorder.close(), self._proxy_recorder.close())
 
     async def _adopt(self) -> set[str]:
         """Give every pod its worker, and to that the pod's sandbox of before; return the sandboxes found."""
@@ -158,6 +161,7 @@ class Machine:
             if kind == "ADDED" and (why := why_unattended(pod, self._nodes)):
                 self._recorder.event(pod, "Warning", "FailedScheduling", why)
             return
+        self._network.update(pod)
         found = self._found.get(pod["metadata"]["uid"])
         node.pod_changed(kind, pod, found)
         if found is not None and found.alive:

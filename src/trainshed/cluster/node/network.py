@@ -1,10 +1,10 @@
-"""Keeps the cluster's DNS zone true: watches services, is told of pods by their node.
+"""Keeps the cluster's DNS zone and the routes of Services true: watches services, is told of pods by their node.
 
 A pod's node calls `publish` and waits for it before it writes that the pod is ready: whoever sees a ready
-pod finds its name. Changes that arrive together are pushed together.
+pod finds its name, and reaches it by its Services. Changes that arrive together are pushed together.
 
-Each push is of the whole zone. So the time between two grows with what one takes: of thousands of services that are
-made one by one, a constant share of the time goes into their names.
+Each push is of everything. So the time between two grows with what one takes: of thousands of services that are
+made one by one, a constant share of the time goes into their names and routes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
+from trainshed.client.events import EventRecorder
+from trainshed.cluster.node.backends import Backends
 from trainshed.cluster.node.dns_records import dns_records
-from trainshed.cluster.sandbox.api import DnsRecords, Runtime, RuntimeLost
+from trainshed.cluster.node.service_routes import Routing, ingress, routing
+from trainshed.cluster.sandbox.api import DnsRecords, Place, Runtime, RuntimeLost
+from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import is_finished, is_ready
 from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES
@@ -25,6 +30,9 @@ GATHER_SECONDS = 0.003
 PAUSE = 4
 """Between two pushes, so many times as long as the last one took: a fifth of the time may go into them."""
 RETRY_SECONDS = 0.5
+RETRY_PORT_SECONDS = 2.0
+"""When a port of the machine that another program has is tried again. The first time it may be one that is only just
+being closed, and is no news."""
 PUBLISH_SECONDS = 2.0
 """A pod's status is not held back longer than this for its name."""
 CONTROLLER_LABEL = "endpointslice.kubernetes.io/managed-by"
@@ -34,14 +42,29 @@ CONTROLLER_NAME = "endpointslice-controller.k8s.io"
 class NetworkController:
     """One per cluster. `informers` are run by their owner."""
 
-    def __init__(self, runtime: Runtime, informers: SharedInformers, *, domain: str) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        client: Client,
+        informers: SharedInformers,
+        recorder: EventRecorder,
+        *,
+        domain: str,
+    ) -> None:
         self._runtime = runtime
+        self._client = client
+        self._recorder = recorder
         self._domain = domain
         self._services = informers.of(SERVICES)
         self._slices = informers.of(ENDPOINTSLICES)
         self._users_slices = self._slices.index(lambda obj: ["user"] if _is_users(obj) else [])
         self._pods: dict[str, Object] = {}
         self._pushed: DnsRecords | None = None
+        self._routing = Routing()
+        self._refused: dict[Place, str] = {}
+        """Ports of the machine that could not be had at the last try."""
+        self._routed = False
+        self._retry: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._complete = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
@@ -92,6 +115,16 @@ class NetworkController:
         except TimeoutError:
             log.warning("DNS records not confirmed", extra={"pod": uid})
 
+    def update(self, pod: Object) -> None:
+        """Take what others wrote of a pod: its labels, and that it is to end."""
+        known = self._pods.get(pod["metadata"]["uid"])
+        if known is None:
+            return
+        changed = {**pod, "status": status_of(known)}
+        if _relevant(changed) != _relevant(known):
+            self._pods[pod["metadata"]["uid"]] = changed
+            self._dirty.set()
+
     def forget(self, uid: str) -> None:
         """Drop a pod that is no more."""
         if self._pods.pop(uid, None) is not None:
@@ -100,15 +133,19 @@ class NetworkController:
     async def _push(self) -> None:
         self._dirty.clear()
         waiting, self._waiting = self._waiting, []
-        records = dns_records(
-            self._services.items(), self._users_slices.get("user"), self._pods.values(), domain=self._domain
-        )
+        services = list(self._services.items())
+        backends = Backends(self._pods.values(), self._users_slices.get("user"))
+        records = dns_records(services, backends, domain=self._domain)
+        routes = routing(services, backends)
         try:
             if records != self._pushed:
                 await self._runtime.set_records(records)
                 self._pushed = records
+            if routes.routes != self._routing.routes or not self._routed:
+                await self._route(routes)
+            self._routing = routes
         except (RuntimeLost, OSError) as error:
-            log.warning("DNS records not updated", extra={"error": str(error)})
+            log.warning("DNS records or routes not updated", extra={"error": str(error)})
             self._dirty.set()
             await asyncio.sleep(RETRY_SECONDS)
         finally:
@@ -116,6 +153,46 @@ class NetworkController:
             for done in waiting:
                 if not done.done():
                     done.set_result(None)
+        await self._write_balancers(services)
+
+    async def _route(self, routes: Routing) -> None:
+        self._routed = False
+        before, self._refused = self._refused, await self._runtime.set_routes(routes.routes)
+        self._routed = not self._refused
+        for place, loser, owner in routes.refused:
+            self._tell(loser, place, f"{owner['metadata']['namespace']}/{owner['metadata']['name']} has it")
+        for place, why in self._refused.items():
+            if place in before and place in routes.owners:
+                self._tell(routes.owners[place], place, why)
+        if self._refused and self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_PORT_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._dirty.set()
+
+    def _tell(self, owner: Object, place: Place, why: str) -> None:
+        protocol, ip, port = place
+        reason = "HostPortConflict" if "containers" in owner["spec"] else "PortNotOpened"
+        text = f"port {port}/{protocol.upper()} of this machine is not opened at {ip}: {why}"
+        self._recorder.event(owner, "Warning", reason, text)
+
+    async def _write_balancers(self, services: list[Object]) -> None:
+        """Say of each LoadBalancer where it is reached; of others that were one, nothing any more."""
+        for service in services:
+            wanted = ingress(service, self._routing, self._refused)
+            balancer = section(status_of(service), "loadBalancer")
+            if (balancer.get("ingress") or []) == wanted:
+                continue
+            metadata = service["metadata"]
+            status = {"status": {"loadBalancer": {"ingress": wanted or None}}}
+            try:
+                await self._client.patch(
+                    SERVICES, metadata["name"], metadata["namespace"], status, subresource="status"
+                )
+            except ApiError as error:
+                if error.code != 404:
+                    log.warning("status of a Service not written", extra={"error": str(error)})
 
 
 def _is_users(endpoint_slice: Object) -> bool:

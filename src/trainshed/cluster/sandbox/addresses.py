@@ -1,7 +1,7 @@
 """The addresses and names of the cluster's network. No other module spells them.
 
     10.88.0.0/16     pods, an address each; the first is the bridge's: their gateway, with DNS and proxy
-    10.96.0.0/16     Services; the first is the API's, a listener on the bridge. Others are not routed
+    10.96.0.0/16     Services: all of them local to the cluster's namespace. The first is the API's
     cluster.local    names of Services and pods
 
 Addresses are texts, as the kernel and resolvers write them: the daemons do without `ipaddress` (0.3 MB).

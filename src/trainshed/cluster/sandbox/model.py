@@ -9,8 +9,12 @@ StartError           the container's command could not be started             th
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
+
+Place: TypeAlias = tuple[str, str, int]
+"""Where a route begins: protocol, IP address, port."""
 
 
 class Mount(msgspec.Struct, frozen=True):
@@ -156,6 +160,26 @@ class DnsRecords(msgspec.Struct, frozen=True):
 
     services: dict[str, tuple[str, ...]]
     pending: tuple[str, ...] = ()
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """A port that leads to endpoints: of a Service's address, or with `host` of the machine's loopback.
+
+    `protocol` is `tcp` or `udp`. With `affinity_seconds` a client keeps its endpoint until it has made no connection
+    for so long. Endpoints outside the cluster's networks are reached from the machine.
+    """
+
+    protocol: str
+    ip: str
+    port: int
+    endpoints: tuple[tuple[str, int], ...]
+    host: bool = False
+    affinity_seconds: int = 0
+
+    @property
+    def place(self) -> Place:
+        """What no two routes share."""
+        return self.protocol, self.ip, self.port
 
 
 class Usage(msgspec.Struct, frozen=True):

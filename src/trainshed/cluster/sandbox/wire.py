@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Message: TypeAlias = dict[str, Any]
 
-PROTOCOL = 2
+PROTOCOL = 3
 JSON = 0
 OUT = 1
 ERR = 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import random
+from collections.abc import Iterator
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.sandbox.addresses import SERVICE_NETWORK
@@ -56,7 +57,7 @@ def _allocated(core: Core, call: Call, obj: Object, own: Object | None = None) -
         for field in ("clusterIP", "clusterIPs"):
             spec.pop(field, None)
         return {**obj, "spec": spec}
-    found: list[Cause] = []
+    found = list(_families(spec))
     ips = spec.get("clusterIPs") or []
     wanted = spec.get("clusterIP") or (ips[0] if ips else "")
     if wanted != (own or {}).get("clusterIP") or not wanted:
@@ -69,6 +70,17 @@ def _allocated(core: Core, call: Call, obj: Object, own: Object | None = None) -
     if found:
         raise invalid("Service", "", obj["metadata"].get("name", ""), found)
     return {**obj, "spec": spec}
+
+
+def _families(spec: Object) -> Iterator[Cause]:
+    """Yield what asks for another family of addresses than IPv4."""
+    policy = spec.get("ipFamilyPolicy")
+    if policy == "RequireDualStack":
+        text = "this cluster is not configured for dual-stack services"
+        yield causes.invalid("spec.ipFamilyPolicy", policy, text)
+    for index, family in enumerate(spec.get("ipFamilies") or ()):
+        if family != "IPv4":
+            yield causes.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
 
 
 def _address(core: Core, call: Call, wanted: str, found: list[Cause]) -> str:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from trainshed.cluster.node.service_routes import host_ip
 from trainshed.cluster.node.volumes.registry import unsupported_volumes
 from trainshed.kube.meta.objects import Object, section, spec_of
 from trainshed.kube.meta.pods import is_sidecar
@@ -77,7 +78,7 @@ PRIVILEGED = (
     "the cluster is run by root, so a container with SYS_ADMIN is close to root on this machine: it can undo what "
     "keeps the machine's settings from it"
 )
-HOST_PORT = "ports of the machine are not bound; `kubectl port-forward` makes one lead to the pod"
+HOST_IP = "ports of the machine are opened on its loopback only (127.0.0.1)"
 PROBED_HOST = "the address is dialled from the pod's network, not from the node's"
 HOST_DNS = (
     "names of Services do not resolve on the machine's network, and other pods cannot be reached from it"
@@ -211,9 +212,8 @@ def _network_fields(path: str, container: Object, *, host_network: bool) -> Iter
     if host_network:
         return  # ports are the machine's own then, and so is what is dialled
     for index, port in enumerate(container.get("ports") or ()):
-        for field in ("hostPort", "hostIP"):
-            if port.get(field):
-                yield f"{path}.ports[{index}].{field}", HOST_PORT
+        if port.get("hostPort") and host_ip(port) is None:
+            yield f"{path}.ports[{index}].hostIP", HOST_IP
     handlers = [
         (name, section(container, name)) for name in ("startupProbe", "readinessProbe", "livenessProbe")
     ]

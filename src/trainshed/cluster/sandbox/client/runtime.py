@@ -10,7 +10,7 @@ import asyncio
 import builtins
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,8 @@ from trainshed.cluster.sandbox.model import (
     ContainerState,
     DnsRecords,
     ExecSpec,
+    Place,
+    Route,
     RuntimeLost,
     RuntimePaths,
     SandboxSpec,
@@ -92,6 +94,15 @@ class Runtime:
         """Replace the cluster zone of the DNS server; also kept in a file for its next start."""
         async with self._daemons.netd() as connection:
             await connection.ask({"op": "records", "records": msgspec.to_builtins(records)})
+
+    async def set_routes(self, routes: Sequence[Route]) -> dict[Place, str]:
+        """Replace the routes of Services; also kept in a file for the next start.
+
+        Return which ports of the machine cannot be had, with the reason each.
+        """
+        async with self._daemons.netd() as connection:
+            answer, _ = await connection.ask({"op": "routes", "routes": msgspec.to_builtins(routes)})
+        return {msgspec.convert(one["place"], Place): one["why"] for one in answer["failed"]}
 
     # Pods.
 

@@ -2,6 +2,7 @@
 
     10.88.0.1:53      DNS, `nameserver`
     10.88.0.1:3128    the way out for pods, `proxy`; where it can be had, also a route, `egress`
+    Services          forwarded by a process of its own, `servicenet`: bytes do not wait for names
     any other         listeners that the control plane asked for; kept here, so that a restarted one finds
                       its clients' connections waiting in the same socket
 
@@ -21,6 +22,7 @@ import time
 from trainshed.cluster.sandbox import files, logfile, wire
 from trainshed.cluster.sandbox.addresses import DNS_PORT, GATEWAY, PROXY_PORT
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
+from trainshed.cluster.sandbox.daemon.servicenet import ServiceNet
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.loop import READ, Loop, record_crash
 from trainshed.cluster.sandbox.net import egress, ipam
@@ -95,6 +97,7 @@ class Daemon:
         self._load(files.read_state(f"{run}/{RECORDS}") or {})
         self._route = False
         self._start_egress()
+        self._services = ServiceNet(self._loop, run, self._namespaces)
         self._server = Server(self._loop, f"{run}/{NAME}", self._request)
 
     def run(self) -> None:
@@ -180,12 +183,31 @@ class Daemon:
                 peer.answer({"failure": f"cannot keep the DNS records: {error}"})
                 return
             peer.answer({})
+        elif operation == "routes":
+            self._set_routes(peer, message["routes"])
         elif operation == "shutdown":
             self._server.close()
+            self._services.close()
             peer.answer({})
             self._loop.stop()
         else:
             peer.answer({"failure": f"unknown operation {operation!r}"})
+
+    def _set_routes(self, peer: Peer, routes: list[Message]) -> None:
+        """Answer when the routes are in force: whoever is told that a pod is ready reaches it by its Service."""
+        failed: list[Message] = []
+
+        def done(in_force: bool) -> None:
+            peer.answer(
+                {"failed": failed} if in_force else {"failure": "the process that forwards has ended"}
+            )
+
+        try:
+            found = self._services.set_routes(routes, done)
+        except OSError as error:
+            peer.answer({"failure": f"cannot route Services: {error}"})
+            return
+        failed += [{"place": place, "why": why} for place, why in found]
 
     def _listen(self, peer: Peer, ip: str, port: int) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from trainshed.cluster.sandbox.addresses import API_ADDRESS, GATEWAY, POD_PREFIX_LENGTH
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, GATEWAY, POD_PREFIX_LENGTH, SERVICE_NETWORK
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.linux.netlink import NetworkNamespace, address_of
 
@@ -24,6 +24,8 @@ def enter_new_cluster_network() -> None:
     bridge = socket.if_nametoindex(BRIDGE)
     network.add_address(bridge, GATEWAY, POD_PREFIX_LENGTH)
     network.add_address(bridge, API_ADDRESS, 32)
+    # What is sent to a Service arrives here, and is refused where nobody listens.
+    network.add_local_network(SERVICE_NETWORK, _LOOPBACK)
     network.close()
 
 

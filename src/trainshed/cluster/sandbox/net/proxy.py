@@ -17,7 +17,7 @@ import os
 import select
 import socket
 
-from trainshed.cluster.sandbox.addresses import API_ADDRESS, GATEWAY, is_cluster, is_local, is_pod, is_service
+from trainshed.cluster.sandbox.addresses import GATEWAY, is_cluster, is_local, is_pod, is_service
 from trainshed.cluster.sandbox.loop import READ
 
 TYPE_CHECKING = False
@@ -152,8 +152,8 @@ def _authority(raw: bytes, default: int) -> tuple[str, int]:
 
 
 def is_inside(address: str) -> bool:
-    """Return whether pods reach the IPv4 address by themselves: a pod's, or the API's, but not the gateway's."""
-    return address == API_ADDRESS or (is_pod(address) and address != GATEWAY)
+    """Return whether pods reach the IPv4 address by themselves: a pod's or a Service's, but not the gateway's."""
+    return is_service(address) or (is_pod(address) and address != GATEWAY)
 
 
 def is_forbidden(address: str) -> bool:
@@ -171,7 +171,7 @@ def _connect(target: Target, client: str, inside: Inside) -> socket.socket:
             if is_inside(ip):
                 return inside.dial(ip, port, _TIMEOUT)
             if is_forbidden(ip):
-                raise Refused("403 Forbidden", f"{host} is {ip}: {_why_forbidden(ip)}")
+                raise Refused("403 Forbidden", f"{host} is {ip}: an address of this machine")
             return _dial(family, address)
         except OSError as error:
             failure = str(error)
@@ -194,12 +194,6 @@ def _resolve(host: str, port: int, client: str, inside: Inside) -> list[tuple[in
             raise Refused("502 Bad Gateway", f"cannot resolve {host}: {error}") from None
         found += [(family, address) for family, _, _, _, address in entries]
     return found
-
-
-def _why_forbidden(address: str) -> str:
-    if is_service(address):
-        return "cluster IPs are not routed; its Service needs equal port and targetPort, and a ready pod"
-    return "an address of this machine"
 
 
 def _dial(family: int, address: tuple[Any, ...]) -> socket.socket:

@@ -121,30 +121,18 @@ def _cluster_ip(spec: Object, old: Object, kind: str) -> Iterator[Cause]:
 
 
 def _cautions(obj: Object) -> Iterator[str]:
-    """Yield what other clusters do for the Service and this one does not: its DNS answers with pods, that is all."""
+    """Yield what other clusters do for the Service and this one does not."""
     spec = spec_of(obj)
-    kind = spec.get("type") or "ClusterIP"
-    if kind == "ExternalName":
-        yield "spec.type: this cluster's DNS does not answer for ExternalName services"
-        return
-    if kind in ("NodePort", "LoadBalancer"):
-        yield f"spec.type: {kind} opens no port of this machine; `kubectl port-forward` does"
     if spec.get("externalIPs"):
         yield "spec.externalIPs: addresses of this machine do not lead to services"
-    if spec.get("sessionAffinity") == "ClientIP":
-        yield "spec.sessionAffinity: clients choose among the addresses that the name has"
-    if spec.get("clusterIP") == "None" or obj["metadata"].get("name") == "kubernetes":
-        return
-    if not spec.get("selector"):
-        yield "spec.selector: without one the name resolves to a cluster IP that leads nowhere here; make it headless"
+    for field in ("internalTrafficPolicy", "externalTrafficPolicy"):
+        if spec.get(field) == "Local":
+            yield f"spec.{field}: nodes of this cluster are one machine; endpoints of all of them are used"
+    if spec.get("loadBalancerSourceRanges"):
+        yield "spec.loadBalancerSourceRanges: only this machine reaches the load balancer, and all of it does"
     for index, port in enumerate(spec.get("ports") or ()):
-        number, target = port.get("port"), port.get("targetPort", port.get("port"))
-        if target != number:
-            unless = f"the pods' port {target}" if isinstance(target, str) else "targetPort"
-            yield (
-                f"spec.ports[{index}]: ports are not mapped here: the name resolves to a cluster IP that leads nowhere "
-                f"unless {unless} is the number {number}, too"
-            )
+        if port.get("protocol") == "SCTP" and spec.get("clusterIP") != "None":
+            yield f"spec.ports[{index}]: SCTP is not forwarded"
 
 
 def _external_ip(obj: Object) -> str:
@@ -189,7 +177,7 @@ KIND = Builtin(
         subresources={**proxy("ServiceProxyOptions"), **STATUS},
         create_on_update=True,
     ),
-    does="DNS names resolve to the ready pods; a cluster IP is assigned but not routed",
+    does="cluster IPs lead to the ready pods, node ports and load balancers from 127.0.0.1; DNS names",
     name_rule=names.dns_1035_label,
     defaults=_defaults,
     check=_check,

@@ -1,0 +1,140 @@
+"""Where the addresses and ports of Services lead, and ports of the machine. Pure.
+
+    cluster IP : port                  of every Service but headless ones
+    127.0.0.1  : nodePort              NodePort, LoadBalancer
+    127.0.0.1  : port                  LoadBalancer: this machine is its balancer
+    127.0.0.1 (hostIP) : hostPort      pods
+
+Nothing is opened beyond the machine's loopback. Of two that want one port of the machine the first by name has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import msgspec
+
+from trainshed.cluster.node.backends import Backends
+from trainshed.cluster.sandbox.addresses import API_ADDRESS
+from trainshed.cluster.sandbox.model import Place, Route
+from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of, status_of
+from trainshed.kube.meta.pods import is_finished, is_sidecar
+
+LOOPBACK = "127.0.0.1"
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - what manifests say
+DEFAULT_AFFINITY_SECONDS = 10_800
+PROTOCOLS = ("TCP", "UDP")
+
+
+class Routing(msgspec.Struct, frozen=True):
+    """Every route, and whose each port of the machine is: a Service or a pod."""
+
+    routes: tuple[Route, ...] = ()
+    owners: dict[Place, Object] = {}
+    refused: tuple[tuple[Place, Object, Object], ...] = ()
+    """Ports of the machine that two want: the place, who does not get it, who has it."""
+
+
+def routing(services: Iterable[Object], backends: Backends) -> Routing:
+    """Return where everything leads."""
+    routes: dict[Place, Route] = {}
+    owners: dict[Place, Object] = {}
+    refused: list[tuple[Place, Object, Object]] = []
+    ordered = sorted(services, key=lambda service: (service["metadata"]["namespace"], name_of(service)))
+    wanted = [(service, route) for service in ordered for route in _of_service(service, backends)]
+    wanted += [(pod, route) for pod in backends.pods for route in _of_pod(pod)]
+    for owner, route in wanted:
+        if not route.host:
+            routes[route.place] = route
+        elif route.place in owners:
+            if owners[route.place] is not owner:
+                refused.append((route.place, owner, owners[route.place]))
+        else:
+            owners[route.place] = owner
+            routes[route.place] = route
+    return Routing(tuple(routes[place] for place in sorted(routes)), owners, tuple(refused))
+
+
+def host_ip(port: Object) -> str | None:
+    """Return the address of the machine at which a pod's `hostPort` is opened; None for one that is not opened."""
+    wanted = port.get("hostIP") or ""
+    if wanted in EVERYWHERE:
+        return LOOPBACK
+    return wanted if wanted.startswith("127.") else None
+
+
+def has_host_ports(pod: Object) -> bool:
+    """Return whether the pod has ports of the machine, and is not itself on the machine's network."""
+    return next(_host_ports(pod), None) is not None
+
+
+def ingress(service: Object, routes: Routing, unopened: Collection[Place]) -> list[Object]:
+    """Return where a LoadBalancer is reached, as its status says it: nowhere while a port of its is not open.
+
+    `unopened` are ports of the machine that could not be had.
+    """
+    spec, identity = spec_of(service), _identity(service)
+    if spec.get("type") != "LoadBalancer":
+        return []
+    ports = [port for port in objects(spec, "ports") if (port.get("protocol") or "TCP") in PROTOCOLS]
+    places = [((port.get("protocol") or "TCP").lower(), LOOPBACK, port["port"]) for port in ports]
+    for place in places:
+        owner = routes.owners.get(place)
+        if owner is None or _identity(owner) != identity or place in unopened:
+            return []
+    return [{"ip": LOOPBACK, "ipMode": "Proxy"}] if places else []
+
+
+def _identity(obj: Object) -> tuple[str, str, bool]:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"], "containers" in obj["spec"]
+
+
+def _of_service(service: Object, backends: Backends) -> Iterator[Route]:
+    spec = spec_of(service)
+    ip = spec.get("clusterIP")
+    if spec.get("type") == "ExternalName" or not ip or ip in ("None", API_ADDRESS):
+        return
+    affinity = 0
+    if spec.get("sessionAffinity") == "ClientIP":
+        config = section(spec, "sessionAffinityConfig", "clientIP")
+        affinity = int(config.get("timeoutSeconds") or DEFAULT_AFFINITY_SECONDS)
+    for port in objects(spec, "ports"):
+        protocol = port.get("protocol") or "TCP"
+        if protocol not in PROTOCOLS:
+            continue
+        endpoints = backends.endpoints(service, port)
+        route = Route(
+            protocol=protocol.lower(),
+            ip=ip,
+            port=port["port"],
+            endpoints=endpoints,
+            affinity_seconds=affinity,
+        )
+        if endpoints:
+            yield route
+        if spec.get("type") in ("NodePort", "LoadBalancer") and port.get("nodePort"):
+            yield msgspec.structs.replace(route, ip=LOOPBACK, port=port["nodePort"], host=True)
+        if spec.get("type") == "LoadBalancer":
+            yield msgspec.structs.replace(route, ip=LOOPBACK, host=True)
+
+
+def _of_pod(pod: Object) -> Iterator[Route]:
+    ip = status_of(pod).get("podIP")
+    if not ip or is_finished(pod):
+        return
+    for port in _host_ports(pod):
+        address, protocol = host_ip(port), port.get("protocol") or "TCP"
+        if address is not None and protocol in PROTOCOLS:
+            endpoints = ((ip, int(port["containerPort"])),)
+            yield Route(
+                protocol=protocol.lower(), ip=address, port=port["hostPort"], endpoints=endpoints, host=True
+            )
+
+
+def _host_ports(pod: Object) -> Iterator[Object]:
+    spec = spec_of(pod)
+    if spec.get("hostNetwork"):
+        return
+    sidecars = [one for one in objects(spec, "initContainers") if is_sidecar(one)]
+    for container in (*objects(spec, "containers"), *sidecars):
+        yield from (port for port in objects(container, "ports") if port.get("hostPort"))

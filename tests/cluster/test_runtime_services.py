@@ -1,0 +1,224 @@
+"""Addresses of Services on this kernel: forwarded to pods, whoever of the daemons is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.sandboxes import Sandboxes, until
+from trainshed.cluster.sandbox.api import Route, Runtime, RuntimeLost, RuntimePaths
+
+WEB = "10.96.7.7"
+SERVER = """
+import socket, socketserver, sys, threading
+class Tcp(socketserver.BaseRequestHandler):
+    def handle(self):
+        size = 0
+        while data := self.request.recv(1 << 20):
+            size += len(data)
+        self.request.sendall(f"{sys.argv[1]} {size}".encode())
+class Udp(socketserver.BaseRequestHandler):
+    def handle(self):
+        data, sock = self.request
+        sock.sendto(sys.argv[1].encode() + b" " + data, self.client_address)
+class Server(socketserver.ThreadingTCPServer):
+    request_queue_size = 100
+threading.Thread(target=socketserver.UDPServer(("", 5353), Udp).serve_forever, daemon=True).start()
+server = Server(("", 8080), Tcp)
+print("up", flush=True)
+server.serve_forever()
+"""
+CLIENT = """
+import socket, sys
+for _ in range(int(sys.argv[3])):
+    try:
+        with socket.create_connection((sys.argv[1], int(sys.argv[2])), 10) as sock:
+            sock.sendall(bytes(int(sys.argv[4])))
+            sock.shutdown(socket.SHUT_WR)
+            print(sock.recv(99).decode())
+    except OSError as error:
+        print(type(error).__name__)
+"""
+UDP_CLIENT = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    sock.settimeout(10)
+    sock.connect((sys.argv[1], int(sys.argv[2])))
+    for word in (b"one", b"two"):
+        sock.send(word)
+        print(sock.recv(99).decode())
+"""
+
+
+@pytest.fixture
+async def boxes(tmp_path: Path) -> AsyncIterator[Sandboxes]:
+    """A runtime with two servers, `a` and `b`."""
+    runtime = Runtime(RuntimePaths.under(tmp_path))
+    await runtime.start()
+    made = Sandboxes(runtime, tmp_path)
+    try:
+        for uid in ("a", "b"):
+            await made.pod(uid)
+            await made.start(uid, "python3", "-c", SERVER, uid)
+
+        async def are_up() -> bool:
+            return made.output("a") == made.output("b") == "up\n"
+
+        await until("the servers", are_up)
+        yield made
+    finally:
+        await made.close()
+
+
+async def addresses(boxes: Sandboxes) -> dict[str, str]:
+    return {state.uid: state.ip for state in await boxes.runtime.list()}
+
+
+def tcp(*ips: str, port: int = 80, **fields: object) -> Route:
+    fields = {"protocol": "tcp", "ip": WEB, "port": port, **fields}
+    return Route(endpoints=tuple((ip, 8080) for ip in ips), **fields)  # type: ignore[arg-type]
+
+
+async def visits(boxes: Sandboxes, port: int = 80, times: int = 1, size: int = 3) -> list[str]:
+    """Return what pod `a` is told by the service, which it is behind itself."""
+    command = ("python3", "-c", CLIENT, WEB, str(port), str(times), str(size))
+    code, output = await boxes.exec("a", *command)
+    assert code == 0, output
+    return output.decode().splitlines()
+
+
+async def test_ports_lead_to_endpoints_of_another_number_and_back_to_the_pod_itself(boxes: Sandboxes) -> None:
+    ip = await addresses(boxes)
+    assert await visits(boxes) == ["ConnectionRefusedError"]
+    assert await boxes.runtime.set_routes([tcp(ip["a"], ip["b"]), tcp(ip["b"], port=443)]) == {}
+    assert set(await visits(boxes, times=40)) == {"a 3", "b 3"}
+    assert await visits(boxes, 443, times=3, size=30_000_000) == ["b 30000000"] * 3
+    assert await visits(boxes, 81) == ["ConnectionRefusedError"]
+    await boxes.runtime.set_routes([tcp(ip["a"], affinity_seconds=60)])
+    assert await visits(boxes) == ["a 3"]
+    await boxes.runtime.set_routes([tcp(ip["a"], ip["b"], affinity_seconds=60)])
+    assert await visits(boxes, times=20) == ["a 3"] * 20
+    await boxes.runtime.set_routes([tcp(ip["b"], affinity_seconds=60)])
+    assert await visits(boxes, times=2) == ["b 3"] * 2
+    await boxes.runtime.set_routes([])
+    assert await visits(boxes) == ["ConnectionRefusedError"]
+
+
+async def test_an_endpoint_that_has_gone_is_passed_over(boxes: Sandboxes) -> None:
+    ip = await addresses(boxes)
+    await boxes.runtime.set_routes([tcp("10.88.200.200", ip["b"], affinity_seconds=1)])
+    await boxes.runtime.set_routes(
+        [Route(protocol="tcp", ip=WEB, port=80, endpoints=((ip["b"], 1), (ip["b"], 8080)))]
+    )
+    assert await visits(boxes, times=8) == ["b 3"] * 8
+    await boxes.runtime.set_routes([Route(protocol="tcp", ip=WEB, port=80, endpoints=((ip["b"], 1),))])
+    assert await visits(boxes) == ["ConnectionResetError"]
+
+
+async def test_datagrams(boxes: Sandboxes) -> None:
+    ip = await addresses(boxes)
+    for uid in ("a", "b"):
+        route = Route(protocol="udp", ip=WEB, port=53, endpoints=((ip[uid], 5353),))
+        await boxes.runtime.set_routes([route])
+        code, output = await boxes.exec("a", "python3", "-c", UDP_CLIENT, WEB, "53")
+        assert (code, output.decode().split("\n")) == (0, [f"{uid} one", f"{uid} two", ""])
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+async def ask(port: int) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"four")
+    writer.write_eof()
+    answer = (await asyncio.wait_for(reader.read(), 10)).decode()
+    writer.close()
+    return answer
+
+
+async def test_ports_of_the_machines_loopback(boxes: Sandboxes) -> None:
+    ip = await addresses(boxes)
+    node_port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        routes = [
+            tcp(ip["a"], ip="127.0.0.1", port=node_port, host=True),
+            tcp(ip["b"], ip="127.0.0.1", port=number, host=True),
+            tcp(ip["b"], ip="0.0.0.0", port=node_port, host=True),
+        ]
+        assert await boxes.runtime.set_routes(routes) == {
+            ("tcp", "127.0.0.1", number): "Address already in use",
+            ("tcp", "0.0.0.0", node_port): "0.0.0.0 is not the machine's loopback",
+        }
+        assert await ask(node_port) == "a 4"
+    assert await boxes.runtime.set_routes(routes[:2]) == {}
+    assert await ask(number) == "b 4"
+    await boxes.runtime.set_routes([])
+    with pytest.raises(ConnectionRefusedError):
+        await ask(node_port)
+
+
+async def test_endpoints_outside_are_reached_from_the_machine_but_not_its_loopback(boxes: Sandboxes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"out there")
+        writer.close()
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        own = probe.getsockname()[0]
+    async with await asyncio.start_server(serve, "0.0.0.0", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        outside = Route(protocol="tcp", ip=WEB, port=80, endpoints=((own, port),))
+        loopback = Route(protocol="tcp", ip=WEB, port=81, endpoints=(("127.0.0.1", port),))
+        await boxes.runtime.set_routes([outside, loopback])
+        assert await visits(boxes, size=0) == ["out there"]
+        assert await visits(boxes, 81, size=0) == ["ConnectionResetError"]
+
+
+def processes(boxes: Sandboxes, name: str) -> list[int]:
+    """Return the processes of this state directory whose command line has `name`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if name.encode() in line and str(boxes.home).encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("victim", ["daemon.serviceproxy", "daemon.netd"])
+async def test_routes_come_back_when_a_daemon_was_killed(boxes: Sandboxes, victim: str) -> None:
+    ip = await addresses(boxes)
+    port = free_port()
+    await boxes.runtime.set_routes([tcp(ip["b"]), tcp(ip["b"], ip="127.0.0.1", port=port, host=True)])
+    assert await visits(boxes) == ["b 3"]
+    (before,) = processes(boxes, "daemon.serviceproxy")
+    for pid in processes(boxes, victim):
+        os.kill(pid, signal.SIGKILL)
+
+    async def is_another() -> bool:
+        try:
+            await boxes.runtime.start()  # as the node does every two seconds
+        except (OSError, RuntimeLost):
+            return False
+        return processes(boxes, "daemon.serviceproxy") not in ([], [before])
+
+    async def is_answered() -> bool:
+        return await visits(boxes) == ["b 3"]
+
+    await until("a new process", is_another)
+    await until("the route", is_answered)
+    assert await ask(port) == "b 4"
+    await boxes.runtime.stop_all()
+    assert processes(boxes, "sandbox") == []

@@ -1,0 +1,193 @@
+"""Where the addresses and ports of Services lead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainshed.cluster.node.backends import Backends
+from trainshed.cluster.node.service_routes import Routing, ingress, routing
+from trainshed.cluster.sandbox.model import Route
+from trainshed.kube.meta.objects import Object
+
+IP = "10.96.4.4"
+
+
+def service(name: str = "web", **spec: Any) -> Object:
+    ports = [{"port": 80, "targetPort": 8080, "protocol": "TCP"}]
+    whole = {"clusterIP": IP, "selector": {"app": "web"}, "ports": ports, **spec}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": whole}
+
+
+def pod(ip: str, *, name: str = "", ready: bool = True, deleting: bool = False, **fields: Any) -> Object:
+    ports = fields.pop("ports", [])
+    metadata = {"name": name or f"pod-{ip}", "namespace": "default", "labels": {"app": "web"}}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    status = {"phase": "Running", "podIP": ip, **fields.pop("status", {})}
+    status["conditions"] = [{"type": "Ready", "status": "True" if ready else "False"}]
+    return {
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "c", "ports": ports}], **fields},
+        "status": status,
+    }
+
+
+def written(*endpoints: Object, ports: Any = ({"port": 9000},), kind: str = "IPv4") -> Object:
+    labels = {"kubernetes.io/service-name": "web"}
+    metadata = {"name": "web-1", "namespace": "default", "labels": labels}
+    return {"metadata": metadata, "addressType": kind, "endpoints": list(endpoints), "ports": list(ports)}
+
+
+def routes(services: list[Object], *pods: Object, slices: tuple[Object, ...] = ()) -> tuple[Route, ...]:
+    return routing(services, Backends(pods, slices)).routes
+
+
+def test_a_port_leads_to_the_ready_pods_in_order() -> None:
+    found = routes([service()], pod("10.88.0.10"), pod("10.88.0.9"), pod("10.88.0.8", ready=False))
+    endpoints = (("10.88.0.9", 8080), ("10.88.0.10", 8080))
+    assert found == (Route(protocol="tcp", ip=IP, port=80, endpoints=endpoints),)
+
+
+@pytest.mark.parametrize(
+    ("pods", "unready", "expected"),
+    [
+        ([pod("10.88.0.2", ready=False)], False, []),
+        ([pod("10.88.0.2", ready=False)], True, ["10.88.0.2"]),
+        ([pod("10.88.0.2", deleting=True), pod("10.88.0.3")], False, ["10.88.0.3"]),
+        ([pod("10.88.0.2", deleting=True)], False, ["10.88.0.2"]),
+        ([pod("10.88.0.2", deleting=True, ready=False)], False, []),
+        ([pod("10.88.0.2", status={"phase": "Succeeded"})], True, []),
+        ([pod("")], True, []),
+        ([], False, []),
+    ],
+    ids=[
+        "unready",
+        "published",
+        "ending",
+        "only ending",
+        "ending unready",
+        "finished",
+        "no address",
+        "nobody",
+    ],
+)
+def test_who_is_behind_a_service(pods: list[Object], unready: bool, expected: list[str]) -> None:
+    """Pods that end serve on while nobody else is ready; without anybody there is no route, so it is refused."""
+    found = routes([service(publishNotReadyAddresses=unready)], *pods)
+    assert [ip for route in found for ip, _ in route.endpoints] == expected
+
+
+def test_several_ports_by_number_and_by_each_pods_own_name() -> None:
+    ports = [
+        {"name": "a", "port": 80, "targetPort": "http"},
+        {"name": "b", "port": 53, "targetPort": 5353, "protocol": "UDP"},
+        {"name": "c", "port": 9},
+        {"name": "d", "port": 7, "protocol": "SCTP"},
+    ]
+    one = pod("10.88.0.2", ports=[{"name": "http", "containerPort": 8000}])
+    other = pod("10.88.0.3", ports=[{"name": "http", "containerPort": 8001}])
+    found = {
+        route.place: route.endpoints for route in routes([service(ports=ports)], one, other, pod("10.88.0.4"))
+    }
+    everybody = ("10.88.0.2", "10.88.0.3", "10.88.0.4")
+    assert found == {
+        ("tcp", IP, 80): (("10.88.0.2", 8000), ("10.88.0.3", 8001)),
+        ("udp", IP, 53): tuple((ip, 5353) for ip in everybody),
+        ("tcp", IP, 9): tuple((ip, 9) for ip in everybody),
+    }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"clusterIP": "None"},
+        {"clusterIP": "10.96.0.1"},
+        {"clusterIP": ""},
+        {"type": "ExternalName", "clusterIP": ""},
+    ],
+)
+def test_services_without_an_address_of_their_own(spec: dict[str, Any]) -> None:
+    assert routes([service(**spec)], pod("10.88.0.2")) == ()
+
+
+def test_endpoints_that_a_user_wrote() -> None:
+    """By the name of the port; whoever selects no pods has no others."""
+    unnamed = service(selector=None, ports=[{"port": 80}])
+    ready = {"addresses": ["192.0.2.1", "192.0.2.2"]}
+    gone = {"addresses": ["192.0.2.3"], "conditions": {"ready": False}}
+    slices = (
+        written(ready, gone),
+        written(ready, kind="IPv6"),
+        written(ready, ports=[{"name": "x", "port": 1}]),
+    )
+    (route,) = routes([unnamed], pod("10.88.0.2"), slices=slices)
+    assert route.endpoints == (("192.0.2.1", 9000), ("192.0.2.2", 9000))
+    draining = {
+        "addresses": ["192.0.2.3"],
+        "conditions": {"ready": False, "serving": True, "terminating": True},
+    }
+    (route,) = routes([unnamed], slices=(written(draining),))
+    assert route.endpoints == (("192.0.2.3", 9000),)
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        ({"sessionAffinity": "None"}, 0),
+        ({"sessionAffinity": "ClientIP"}, 10800),
+        ({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}}, 5),
+    ],
+)
+def test_affinity(spec: dict[str, Any], seconds: int) -> None:
+    (route,) = routes([service(**spec)], pod("10.88.0.2"))
+    assert route.affinity_seconds == seconds
+
+
+def machine_places(found: tuple[Route, ...]) -> dict[tuple[str, str, int], int]:
+    return {route.place: route.endpoints[0][1] if route.endpoints else 0 for route in found if route.host}
+
+
+def test_ports_of_the_machine() -> None:
+    ports = [{"port": 80, "targetPort": 8080, "nodePort": 30080}]
+    for kind, expected in (
+        ("ClusterIP", {}),
+        ("NodePort", {("tcp", "127.0.0.1", 30080): 8080}),
+        ("LoadBalancer", {("tcp", "127.0.0.1", 30080): 8080, ("tcp", "127.0.0.1", 80): 8080}),
+    ):
+        assert machine_places(routes([service(type=kind, ports=ports)], pod("10.88.0.2"))) == expected
+    nobody = routes([service(type="NodePort", ports=ports)])
+    assert machine_places(nobody) == {("tcp", "127.0.0.1", 30080): 0}, "the port stays the Service's"
+
+
+@pytest.mark.parametrize(
+    ("port", "fields", "place"),
+    [
+        ({"hostPort": 81}, {}, ("tcp", "127.0.0.1", 81)),
+        ({"hostPort": 81, "protocol": "UDP"}, {}, ("udp", "127.0.0.1", 81)),
+        ({"hostPort": 81, "hostIP": "0.0.0.0"}, {}, ("tcp", "127.0.0.1", 81)),
+        ({"hostPort": 81, "hostIP": "127.0.0.9"}, {}, ("tcp", "127.0.0.9", 81)),
+        ({"hostPort": 81, "hostIP": "192.0.2.1"}, {}, None),
+        ({"hostPort": 81}, {"hostNetwork": True}, None),
+        ({"hostPort": 81}, {"status": {"phase": "Failed"}}, None),
+        ({}, {}, None),
+    ],
+)
+def test_host_ports(port: Object, fields: dict[str, Any], place: tuple[str, str, int] | None) -> None:
+    found = routes([], pod("10.88.0.2", ready=False, ports=[{"containerPort": 80, **port}], **fields))
+    assert machine_places(found) == ({place: 80} if place else {})
+
+
+def test_of_two_that_want_a_port_of_the_machine_the_first_has_it() -> None:
+    balancers = [service("b", type="LoadBalancer"), service("a", type="LoadBalancer")]
+    late = pod("10.88.0.2", ports=[{"containerPort": 1, "hostPort": 80}])
+    found = routing(balancers, Backends([late], []))
+    place = ("tcp", "127.0.0.1", 80)
+    assert found.owners == {place: balancers[1]}
+    assert found.refused == ((place, balancers[0], balancers[1]), (place, late, balancers[1]))
+    here = [{"ip": "127.0.0.1", "ipMode": "Proxy"}]
+    assert [ingress(one, found, ()) for one in balancers] == [[], here]
+    assert ingress(balancers[1], found, {place: "Permission denied"}) == []
+    assert ingress(service("a", type="NodePort"), found, ()) == []
+    assert ingress(service("a", type="LoadBalancer"), Routing(), ()) == []
