@@ -12,8 +12,14 @@ from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.node.network import GATHER_SECONDS, PUBLISH_SECONDS, NetworkController
+from trainshed.cluster.node.network import (
+    GATHER_SECONDS,
+    PUBLISH_SECONDS,
+    RETRY_PORT_SECONDS,
+    NetworkController,
+)
 from trainshed.cluster.sandbox.api import DnsRecords, Place, Route
+from trainshed.kube.meta import resources
 from trainshed.kube.meta.objects import Object
 
 SERVICES = "/api/v1/namespaces/ns/services"
@@ -79,6 +85,106 @@ def test_the_share_of_the_time_that_goes_into_names_is_bounded(seconds: float, m
         waited = asyncio.get_running_loop().time() - began
         assert waited <= min(GATHER_SECONDS + 7 * seconds, PUBLISH_SECONDS) + 0.001
         assert len(server.records.services) + len(server.records.pending) == 200
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(main())
+
+
+class Machine(Server):
+    """A server whose `taken` ports another program has."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self.taken: set[int] = set()
+        self.routes: list[Sequence[Route]] = []
+
+    async def set_routes(self, routes: Sequence[Route]) -> dict[Place, str]:
+        self.routes.append(routes)
+        return {route.place: "Address already in use" for route in routes if route.port in self.taken}
+
+
+def test_a_load_balancer_says_where_it_is_reached_once_its_port_is_had() -> None:
+    """While another program has it, an event says so, and it is tried again; the first try is no news."""
+
+    async def main() -> None:
+        api, machine = FakeApi(), Machine()
+        machine.taken = {8000}
+        client = Client(api)
+        informers, recorder = SharedInformers(client), EventRecorder(client, "kube-proxy")
+        network = NetworkController(machine, client, informers, recorder, domain="cluster.local")  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(informers.run()), asyncio.create_task(network.run())]
+        network.complete()
+        spec = {
+            "type": "LoadBalancer",
+            "clusterIP": "10.96.9.9",
+            "selector": {"app": "0"},
+            "ports": [{"port": 8000}],
+        }
+        await api.put(f"{SERVICES}/lb", kind="Service", spec=spec)
+
+        async def ingress() -> object:
+            service = await client.get(resources.SERVICES, "lb", "ns")
+            return (service.get("status") or {}).get("loadBalancer", {}).get("ingress")
+
+        async def events() -> list[str]:
+            found = await client.list(resources.EVENTS, "ns")
+            return [one["message"] for one in found.items if one["reason"] == "PortNotOpened"]
+
+        await asyncio.sleep(RETRY_PORT_SECONDS / 2)
+        assert len(machine.routes) == 1 and not await ingress() and not await events()
+        await asyncio.sleep(2 * RETRY_PORT_SECONDS)
+        text = "port 8000/TCP of this machine is not opened at 127.0.0.1: Address already in use"
+        assert await events() == [text]
+        machine.taken.clear()
+        await asyncio.sleep(2 * RETRY_PORT_SECONDS)
+        assert await ingress() == [{"ip": "127.0.0.1", "ipMode": "Proxy"}]
+        tries = len(machine.routes)
+        await asyncio.sleep(10 * RETRY_PORT_SECONDS)
+        assert len(machine.routes) == tries
+        await api.put(f"{SERVICES}/lb", kind="Service", spec={**spec, "type": "NodePort"})
+        await asyncio.sleep(1)
+        assert not await ingress()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await recorder.close()
+
+    run_virtual(main())
+
+
+def test_routes_follow_a_pod_that_is_ready_relabelled_or_to_be_deleted() -> None:
+    async def main() -> None:
+        api, machine = FakeApi(), Machine()
+        client = Client(api)
+        informers = SharedInformers(client)
+        recorder = EventRecorder(client, "kube-proxy")
+        network = NetworkController(machine, client, informers, recorder, domain="cluster.local")  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(informers.run()), asyncio.create_task(network.run())]
+        network.complete()
+        spec = {"clusterIP": "10.96.9.9", "selector": {"app": "0"}, "ports": [{"port": 80}]}
+        await api.put(f"{SERVICES}/web", kind="Service", spec=spec)
+        one, other = _pod(0), _pod(0)
+        other["metadata"]["uid"], other["status"]["podIP"] = "v", "10.0.0.2"
+
+        def behind() -> list[str]:
+            return [ip for route in machine.routes[-1] for ip, _ in route.endpoints]
+
+        for pod in (one, other):
+            await network.publish(pod)
+        assert behind() == ["10.0.0.1", "10.0.0.2"]
+        stripped = {name: value for name, value in one.items() if name != "status"}
+        ending = {**one["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        network.update({**stripped, "metadata": ending})
+        await asyncio.sleep(1)
+        assert behind() == ["10.0.0.2"]
+        network.update({**other, "metadata": {**other["metadata"], "labels": {}}})
+        await asyncio.sleep(1)
+        assert behind() == ["10.0.0.1"], "it ends, and still serves while nobody else does"
+        network.forget("u")
+        await asyncio.sleep(1)
+        assert behind() == []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
