@@ -16,6 +16,7 @@ from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.transport import TransportError
 from trainshed.cluster.scheduler.scheduler import Scheduler
+from trainshed.cluster.store import keys
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import (
@@ -364,6 +365,65 @@ async def test_endpoints_without_a_selector_are_the_user_s(world: World) -> None
     await world.settle()
     assert (world.stored(ENDPOINTS, "web") or {})["subsets"] == own["subsets"]
     assert world.stored(ENDPOINTSLICES, "web") is None
+
+
+def slices(world: World) -> list[tuple[list[str], list[int]]]:
+    """Return addresses and ports of every slice."""
+    stored, _ = world.store.list(keys.under(ENDPOINTSLICES))
+    found = [one.obj for one in stored if one.obj["metadata"]["name"].startswith("web")]
+    return sorted(
+        (
+            [address for endpoint in one.get("endpoints") or () for address in endpoint["addresses"]],
+            [port["port"] for port in one["ports"]],
+        )
+        for one in found
+    )
+
+
+async def test_endpoints_that_a_user_wrote_are_mirrored_in_slices(world: World) -> None:
+    await world.client.create(SERVICES, make_service(selector=None))
+    own = {
+        "metadata": {"name": "web", "namespace": "default"},
+        "subsets": [
+            {"addresses": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.2"}], "ports": [{"port": 80}]},
+            {"notReadyAddresses": [{"ip": "192.0.2.3"}], "ports": [{"port": 81}]},
+        ],
+    }
+    await world.client.create(ENDPOINTS, own)
+    both = [(["192.0.2.1", "192.0.2.2"], [80]), (["192.0.2.3"], [81])]
+    await world.until("both", lambda: slices(world) == both)
+    await world.client.patch(ENDPOINTS, "web", "default", {"subsets": own["subsets"][:1]})
+    await world.until("one", lambda: slices(world) == both[:1])
+    skip = {"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}}
+    await world.client.patch(ENDPOINTS, "web", "default", skip)
+    await world.until("none", lambda: not slices(world))
+    skip["metadata"]["labels"]["endpointslice.kubernetes.io/skip-mirror"] = "false"
+    await world.client.patch(ENDPOINTS, "web", "default", skip)
+    await world.until("one again", lambda: slices(world) == both[:1])
+    await world.client.delete(SERVICES, "web", "default")
+    await world.until("none without the Service", lambda: not slices(world))
+
+
+async def test_a_port_by_name_is_each_pods_own_number(world: World) -> None:
+    for name, number in (("a", 8000), ("b", 8001), ("c", 0)):
+        pod = make_pod(name)
+        pod["metadata"]["labels"] = {"app": "a"}
+        if number:
+            pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": number}]
+        await world.client.create(PODS, pod)
+    ports = [{"name": "x", "port": 80, "targetPort": "http"}]
+    await world.client.create(SERVICES, make_service(ports=ports))
+    await world.until("three", lambda: sorted(ports for _, ports in slices(world)) == [[], [8000], [8001]])
+    subsets = (world.stored(ENDPOINTS, "web") or {})["subsets"]
+    found = {
+        one["targetRef"]["name"]: subset["ports"][0]["port"]
+        for subset in subsets
+        for one in subset["addresses"]
+    }
+    assert found == {"a": 8000, "b": 8001}
+    await world.client.delete(PODS, "b", "default")
+    await world.client.delete(PODS, "c", "default")
+    await world.until("one", lambda: [ports for _, ports in slices(world)] == [[8000]])
 
 
 async def test_a_starting_pod_costs_few_writes_of_endpoints(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlice of a Service, from its pods. Pure.
+"""Endpoints and EndpointSlices of a Service, from its pods, or from Endpoints that a user wrote. Pure.
 
 Differences between the two, as upstream: Endpoints leave out pods that are being deleted (unless the Service
 publishes unready addresses), slices keep them and say so.
@@ -6,19 +6,26 @@ publishes unready addresses), slices keep them and say so.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from trainshed.kube.meta.objects import Object, section, status_of
+from trainshed.kube.meta.objects import Object, objects, section, status_of
 from trainshed.kube.meta.ownership import controller_reference
-from trainshed.kube.meta.pods import FINISHED, is_ready, phase
+from trainshed.kube.meta.pods import FINISHED, is_ready, phase, port_named
 
 MANAGER = "endpointslice-controller.k8s.io"
+MIRROR = "endpointslicemirroring-controller.k8s.io"
+SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 CAPACITY = 1000
 """Addresses that one object may hold (API reference); the rest is cut off and `OVER_CAPACITY` says so."""
+
+
+Port: TypeAlias = tuple[str, str, int]
+"""Name, protocol, number."""
 
 
 def is_managed(service: Object | None) -> bool:
@@ -59,18 +66,68 @@ def endpoints(service: Object, pods: Sequence[Object]) -> Object:
     }
 
 
-def endpoint_slice(service: Object, pods: Sequence[Object]) -> Object:
-    """Return the EndpointSlice of a Service that selects `pods`."""
+def endpoint_slices(service: Object, pods: Sequence[Object]) -> list[Object]:
+    """Return the EndpointSlices of a Service that selects `pods`: one, named like it, unless the name of a port means
+    different numbers in them."""
     labels = {SERVICE_NAME: service["metadata"]["name"], MANAGED_BY: MANAGER}
-    ports = [{**port, "name": port.get("name", "")} for port in _ports(service, pods)] if pods else []
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": _metadata(service, labels),
-        "addressType": "IPv4",
-        "endpoints": [_endpoint(service, pod) for pod in pods[:CAPACITY]],
-        "ports": ports,
-    }
+    out: list[Object] = []
+    for ports, group in _by_ports(service, pods) or [((), [])]:
+        metadata = _metadata(service, labels)
+        if out:
+            metadata["name"] = f"{metadata['name']}-{_digest(ports)}"
+        out.append(
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": metadata,
+                "addressType": "IPv4",
+                "endpoints": [_endpoint(service, pod) for pod in group[:CAPACITY]],
+                "ports": [_port(port, named=True) for port in ports],
+            }
+        )
+    return out
+
+
+def mirrored_slices(service: Object, written: Object) -> list[Object]:
+    """Return the EndpointSlices of a Service without a selector whose Endpoints a user wrote: one for each subset.
+
+    None for those labelled to be left alone (KEP-1412).
+    """
+    metadata = written["metadata"]
+    if section(metadata, "labels").get(SKIP_MIRROR) == "true" or is_managed(service):
+        return []
+    labels = {**section(metadata, "labels"), SERVICE_NAME: service["metadata"]["name"], MANAGED_BY: MIRROR}
+    owner = controller_reference({"apiVersion": "v1", "kind": "Endpoints", **written})
+    out: dict[str, Object] = {}
+    for subset in objects(written, "subsets"):
+        ports = tuple(
+            (port.get("name") or "", port.get("protocol") or "TCP", int(port["port"]))
+            for port in objects(subset, "ports")
+        )
+        name = f"{metadata['name']}-{_digest(ports)}"
+        endpoints = [
+            _written_endpoint(address, ready=field == "addresses")
+            for field in ("addresses", "notReadyAddresses")
+            for address in objects(subset, field)
+        ]
+        whole = out.setdefault(
+            name,
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "namespace": metadata["namespace"],
+                    "name": name,
+                    "labels": labels,
+                    "ownerReferences": [owner],
+                },
+                "addressType": "IPv4",
+                "endpoints": [],
+                "ports": [_port(port, named=True) for port in ports],
+            },
+        )
+        whole["endpoints"] = [*whole["endpoints"], *endpoints][:CAPACITY]
+    return list(out.values())
 
 
 def same(existing: Object, desired: Object) -> bool:
@@ -108,20 +165,29 @@ def _metadata(service: Object, labels: dict[str, str]) -> Object:
 
 
 def _subsets(service: Object, pods: Sequence[Object], publish_all: bool) -> list[Object]:
-    ready: list[Object] = []
-    waiting: list[Object] = []
-    for pod in pods:
-        address = {"ip": pod["status"]["podIP"], **_where(pod)}
-        if pod["spec"].get("hostname") and pod["spec"].get("subdomain") == service["metadata"]["name"]:
-            address["hostname"] = pod["spec"]["hostname"]
-        (ready if publish_all or is_ready(pod) else waiting).append(address)
-    subset = {
-        "addresses": ready,
-        "notReadyAddresses": waiting,
-        "ports": _ports(service, pods) if pods else [],
-    }
-    subset = {name: value for name, value in subset.items() if value}
-    return [subset] if subset else []
+    subsets = []
+    for ports, group in _by_ports(service, pods):
+        ready: list[Object] = []
+        waiting: list[Object] = []
+        for pod in group:
+            address = {"ip": pod["status"]["podIP"], **_where(pod)}
+            if pod["spec"].get("hostname") and pod["spec"].get("subdomain") == service["metadata"]["name"]:
+                address["hostname"] = pod["spec"]["hostname"]
+            (ready if publish_all or is_ready(pod) else waiting).append(address)
+        subset = {
+            "addresses": ready,
+            "notReadyAddresses": waiting,
+            "ports": [_port(port, named=False) for port in ports],
+        }
+        # A pod that has none of the ports is behind none of them.
+        if ports or not service["spec"].get("ports"):
+            subsets.append({name: value for name, value in subset.items() if value})
+    return subsets
+
+
+def _written_endpoint(address: Object, *, ready: bool) -> Object:
+    kept = {field: address[field] for field in ("hostname", "nodeName", "targetRef") if address.get(field)}
+    return {"addresses": [address["ip"]], "conditions": {"ready": ready}, **kept}
 
 
 def _endpoint(service: Object, pod: Object) -> Object:
@@ -154,24 +220,35 @@ def _where(pod: Object) -> dict[str, Any]:
     return {**({"nodeName": node} if node else {}), "targetRef": reference}
 
 
-def _ports(service: Object, pods: Sequence[Object]) -> list[Object]:
-    out: list[Object] = []
-    for port in service["spec"].get("ports") or ():
-        entry: dict[str, Any] = {"port": target_port(port, pods), "protocol": port.get("protocol", "TCP")}
-        if port.get("name"):
-            entry["name"] = port["name"]
-        out.append(entry)
-    return out
+def _by_ports(service: Object, pods: Sequence[Object]) -> list[tuple[tuple[Port, ...], list[Object]]]:
+    """Return the pods by the ports that the Service has in them, in the order of the ports."""
+    groups: dict[tuple[Port, ...], list[Object]] = {}
+    for pod in pods:
+        ports = tuple(
+            (port.get("name") or "", port.get("protocol") or "TCP", number)
+            for port in objects(service["spec"], "ports")
+            if (number := target_port(port, pod)) is not None
+        )
+        groups.setdefault(ports, []).append(pod)
+    return sorted(groups.items(), key=lambda group: group[0])
 
 
-def target_port(port: Object, pods: Sequence[Object]) -> int:
-    """Return the port number that pods listen on; a named target is looked up in the first pod that has it."""
-    target = port.get("targetPort", port["port"])
+def _port(port: Port, *, named: bool) -> Object:
+    """Return a port; slices have an empty name where Endpoints have none."""
+    name, protocol, number = port
+    return {"port": number, "protocol": protocol, **({"name": name} if name or named else {})}
+
+
+def _digest(ports: tuple[Port, ...]) -> str:
+    return hashlib.sha256(repr(ports).encode()).hexdigest()[:5]
+
+
+def target_port(port: Object, pod: Object) -> int | None:
+    """Return the port number that the pod listens on; None for a name that none of its containers has."""
+    target = port.get("targetPort") or port["port"]
     if isinstance(target, int):
         return target
-    for pod in pods:
-        for container in pod["spec"]["containers"]:
-            for candidate in container.get("ports") or ():
-                if candidate.get("name") == target:
-                    return int(candidate["containerPort"])
-    return int(port["port"])
+    if target.isdigit():
+        return int(target)
+    found = (port_named(container, target) for container in objects(pod["spec"], "containers"))
+    return next((number for number in found if number is not None), None)
