@@ -72,7 +72,7 @@ def test_the_host_itself_is_out_of_reach(address: str, forbidden: bool) -> None:
         ("10.88.255.254", True),
         ("10.96.0.1", True),
         ("10.88.0.1", False),  # the gateway is DNS and the proxy itself
-        ("10.96.0.2", False),
+        ("10.96.0.2", True),
         ("10.89.0.5", False),
         ("110.88.0.5", False),
         ("127.0.0.1", False),
