@@ -2,7 +2,6 @@
 
 Throughput, round trips and connections between two pods, directly and by a cluster IP, in turn.
 """
-# ruff: noqa: T201
 
 from __future__ import annotations
 
