@@ -95,7 +95,12 @@ async def main(home: Path) -> None:
                 found.append([float(word) for word in text.split()])
         names = dict(zip(ways, ("pod to pod", "by a cluster IP"), strict=True))
         rows = [
-            [names[address], f"{median(rates):.2f} GiB/s", f"{median(trips):.0f} µs", f"{median(made):.0f} µs"]
+            [
+                names[address],
+                f"{median(rates):.2f} GiB/s",
+                f"{median(trips):.0f} µs",
+                f"{median(made):.0f} µs",
+            ]
             for address, found in ways.items()
             for rates, trips, made in [tuple(zip(*found, strict=True))]
         ]
