@@ -285,7 +285,7 @@ def test_crd_webhook_and_permissions_follow() -> None:
     (version,) = crd(LAUNCHJOB)["spec"]["versions"]
     assert [column["name"] for column in version["additionalPrinterColumns"]] == ["Age", "State"]
     assert "scale" not in version["subresources"]
-    assert install.crds()[-1]["metadata"]["name"] == "launchjobs.kubeflow.org"
+    assert [*install.crds()][-1]["metadata"]["name"] == "launchjobs.kubeflow.org"
     hook = install.webhook_configuration()["webhooks"][-1]
     assert hook["rules"][0]["resources"] == ["launchjobs"]
     assert hook["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"], "it has a word on deletions"

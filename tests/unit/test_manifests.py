@@ -17,7 +17,7 @@ def test_committed_manifests_are_up_to_date() -> None:
 
 
 def test_embedded_objects_run_this_interpreter() -> None:
-    found = install.embedded_objects()
+    found = [*install.embedded_objects()]
     workloads = [o for o in found if o["kind"] in ("Deployment", "Pod", "Job", "StatefulSet", "DaemonSet")]
     assert [o["metadata"]["name"] for o in workloads] == ["training-operator"]
     deployment = workloads[0]
@@ -27,7 +27,7 @@ def test_embedded_objects_run_this_interpreter() -> None:
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "training-operator"
     assert deployment["spec"]["selector"]["matchLabels"] == {"control-plane": "kubeflow-training-operator"}
     found[-1]["spec"] = None
-    assert install.embedded_objects()[-1]["spec"] is not None, "the caller owns its copy"
+    assert [*install.embedded_objects()][-1]["spec"] is not None, "the caller owns its copy"
 
 
 def test_on_kubernetes_it_meets_the_restricted_pod_security_standard() -> None:
@@ -44,7 +44,7 @@ def test_on_kubernetes_it_meets_the_restricted_pod_security_standard() -> None:
 
 
 def test_on_kubernetes_and_embedded_only_the_command_the_user_and_the_first_probes_differ() -> None:
-    embedded = install.embedded_objects(python="python", args=(), gang="None")
+    embedded = [*install.embedded_objects(python="python", args=(), gang="None")]
     here, there = (
         d["spec"]["template"]["spec"]["containers"][0] for d in (embedded[-1], objects.deployment())
     )
@@ -68,7 +68,7 @@ def test_on_kubernetes_and_embedded_only_the_command_the_user_and_the_first_prob
     ],
 )
 def test_the_gang_scheduler_of_the_embedded_cluster(gang: str, flags: list[str], group: str | None) -> None:
-    found = install.embedded_objects(args=(), gang=gang)
+    found = [*install.embedded_objects(args=(), gang=gang)]
     assert found[-1]["spec"]["template"]["spec"]["containers"][0]["args"] == flags
     (role,) = (obj for obj in found if obj["kind"] == "ClusterRole")
     groups = {rule["apiGroups"][0] for rule in role["rules"] if "podgroups" in rule["resources"]}

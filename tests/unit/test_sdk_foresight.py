@@ -269,7 +269,7 @@ def test_the_local_cluster_has_the_scheduler_that_its_operator_was_told_of() -> 
         assert found.schedulers == {"default-scheduler", "volcano", "scheduler-plugins-scheduler", "mine"}
         assert found.operator == embedded_options("mine")
         for gang in ("auto", "None"):
-            deployment = embedded_objects(gang=gang)[-1]
+            *_, deployment = embedded_objects(gang=gang)
             await api.put(
                 "/apis/apps/v1/namespaces/kubeflow/deployments/training-operator", spec=deployment["spec"]
             )

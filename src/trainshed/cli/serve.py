@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import logging
 import os
 import sys
@@ -60,7 +61,7 @@ def main() -> None:
         options = Options(
             nodes=args.nodes,
             port=args.port,
-            install=_steps([*crds.crds(), *embedded_objects(gang=gang)]),
+            install=_steps(itertools.chain(crds.crds(), embedded_objects(gang=gang))),
             admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
             scheduler_names=(operator.gang_scheduler,),
             provided=init_containers(operator),

@@ -7,7 +7,7 @@ installation, so it runs the very code that installs it; the image name is only 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -43,8 +43,8 @@ def embedded_options(gang: str = AUTO) -> OperatorOptions:
 
 def embedded_objects(
     *, python: str = sys.executable, args: Sequence[str] = EMBEDDED_ARGS, gang: str = AUTO
-) -> list[Object]:
-    """Return everything to apply, in order. The caller owns the objects.
+) -> Iterator[Object]:
+    """Yield everything to apply, in order. The caller owns the objects.
 
     `python` is the interpreter that the pod runs, with this package installed; `gang` is as for `embedded_options`.
     """
@@ -55,9 +55,9 @@ def embedded_objects(
     deployment = objects.deployment(command=command, args=[*args, *flags])
     _probe_soon(deployment)
     _as_this_user(deployment)
+    yield objects.namespace()
+    yield from objects.crds()
     wanted = [
-        objects.namespace(),
-        *objects.crds(),
         objects.service_account(),
         objects.cluster_role(options),
         objects.cluster_role_binding(),
@@ -66,8 +66,7 @@ def embedded_objects(
         objects.service(),
         deployment,
     ]
-    owned: list[Object] = msgspec.json.decode(msgspec.json.encode(wanted))
-    return owned
+    yield from msgspec.json.decode(msgspec.json.encode(wanted))
 
 
 def _as_this_user(deployment: Object) -> None:

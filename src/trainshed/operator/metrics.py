@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics import Counter, Histogram, disable_created_metrics
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
 
 from trainshed.jobs.engine.children import count_in
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.plan import QUIET, Action, Apply, Create, Delete
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The text format of Prometheus."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # upstream has no `_created` series
 
@@ -166,4 +160,6 @@ class Metrics:
 
     def text(self) -> str:
         """Return all metrics in Prometheus' text format, version 0.0.4."""
+        from prometheus_client.exposition import generate_latest  # the package's HTTP server comes with it
+
         return generate_latest(self._registry).decode()

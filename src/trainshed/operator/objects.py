@@ -12,7 +12,7 @@ replaced in place. The permissions are fewer: exactly what this operator asks fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainshed import __version__
@@ -187,9 +187,9 @@ def deployment(*, image: str = IMAGE, command: Sequence[str] = COMMAND, args: Se
     }
 
 
-def crds() -> list[Object]:
-    """Return the CustomResourceDefinitions of every kind."""
-    return [crd(kind) for kind in KINDS.values()]
+def crds() -> Iterator[Object]:
+    """Yield the CustomResourceDefinition of every kind; each is several MiB in memory."""
+    return (crd(kind) for kind in KINDS.values())
 
 
 def webhook_configuration() -> Object:

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import uvicorn
+from uvicorn.config import Config
+from uvicorn.server import Server
 
 from trainshed.cluster.apiserver.streams import server_options
 from trainshed.cluster.pki import Pki
@@ -19,12 +20,12 @@ HANDSHAKE_SECONDS = 10.0
 GRACEFUL_SECONDS = 2
 
 
-class _Server(uvicorn.Server):
+class _Server(Server):
     """A uvicorn server whose signals and process belong to the control plane."""
 
     def __init__(
         self,
-        config: uvicorn.Config,
+        config: Config,
         started: Callable[[], None] | None,
         ending: Callable[[], None] | None,
     ) -> None:
@@ -88,7 +89,7 @@ async def serve(
         # Inherited by accepted connections. asyncio sets it only on sockets that were made with an explicit
         # protocol number; without it each answer waits 40 ms for the client's delayed acknowledgement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    config = uvicorn.Config(
+    config = Config(
         app,
         loop="none",
         lifespan="off",
