@@ -12,8 +12,8 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
 from trainshed.jobs.engine.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
+from trainshed.jobs.engine.generation import Controlled
 from trainshed.jobs.engine.model import Observed, OperatorOptions
-from trainshed.jobs.registry import Controlled
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, labels_of, namespace_of
 from trainshed.kube.meta.ownership import controller_of
