@@ -9,6 +9,5 @@ Knows nothing of pods as processes: logs, exec and the like are asked of the `No
 
 from trainshed._packages import leave_init
 
-leave_init(
-    "uvicorn", {"Config": "config"}
-)  # its command line: a twentieth of a start's processor time, and 1.6 MiB
+# Its command line would be a twentieth of a start's processor time, and 1.6 MiB.
+leave_init("uvicorn", {"Config": "config"})
