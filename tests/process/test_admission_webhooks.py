@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ssl
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,8 @@ import pytest
 from aiohttp import web
 
 from tests.cluster.api_world import World, config_map, open_world, pod
-from trainshed.certificates import issue, make_authority
+from tests.fakes.https import Https, serve_https
+from trainshed.certificates import make_authority
 from trainshed.cluster.backend import ByteStream
 from trainshed.kube.meta.objects import Object
 
@@ -30,8 +30,7 @@ class Author:
     def __init__(self) -> None:
         self.asked: list[Object] = []
         self.decide: Callable[[Object], Object] = lambda request: {"allowed": True}
-        self.port = 0
-        self.ca = ""
+        self.at: Https | None = None
 
     async def handle(self, request: web.Request) -> web.Response:
         review = msgspec.json.decode(await request.read())["request"]
@@ -42,31 +41,15 @@ class Author:
         )
 
     def config(self, path: str = "/") -> Object:
-        return {
-            "url": f"https://127.0.0.1:{self.port}{path}",
-            "caBundle": base64.b64encode(self.ca.encode()).decode(),
-        }
+        assert self.at is not None
+        return dict(self.at.config(path))
 
 
 @pytest.fixture
 async def author(tmp_path: Path) -> AsyncIterator[Author]:
     made = Author()
-    now = datetime.now(UTC)
-    authority = make_authority("test", now)
-    pair = issue(authority, "webhook", ["hook.default.svc"], now, ["127.0.0.1"])
-    (tmp_path / "cert.pem").write_text(pair.certificate)
-    (tmp_path / "key.pem").write_text(pair.key)
-    made.ca = authority.certificate
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
-    app = web.Application()
-    app.router.add_post("/{tail:.*}", made.handle)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    made.port = runner.addresses[0][1]
-    yield made
-    await runner.cleanup()
+    async with serve_https(tmp_path, made.handle, ["hook.default.svc"]) as made.at:
+        yield made
 
 
 @pytest.fixture
@@ -89,7 +72,7 @@ async def register(world: World, config: Object, *, mutating: bool = False, **fi
 
 
 async def test_a_webhook_refuses_and_warns(world: World, author: Author) -> None:
-    await register(world, author.config("/check?x=1"))
+    await register(world, author.config("/check"))
     author.decide = lambda request: {
         "allowed": request["name"] != "bad",
         "warnings": ["mind the gap"],
@@ -100,7 +83,11 @@ async def test_a_webhook_refuses_and_warns(world: World, author: Author) -> None
     refused = await world.refused(418, "POST", MAPS, config_map("bad"))
     assert refused["message"] == 'admission webhook "check.example.com" denied the request: no teapots'
     asked = author.asked[0]
-    assert (asked["operation"], asked["namespace"], asked["path"]) == ("CREATE", "default", "/check?x=1")
+    assert (asked["operation"], asked["namespace"], asked["path"]) == (
+        "CREATE",
+        "default",
+        "/check?timeout=10s",
+    )
     assert asked["object"]["data"] == {"a": "1"} and asked["oldObject"] is None
     assert asked["userInfo"]["username"] == "tester"
 
@@ -224,7 +211,8 @@ class Node:
 
 
 async def test_a_service_leads_to_a_ready_pod(world: World, author: Author) -> None:
-    node = Node(author.port)
+    assert author.at is not None
+    node = Node(author.at.port)
     world.api.core.nodes = node  # type: ignore[assignment]
     ports = [{"port": 443, "targetPort": "https"}]
     service = {"metadata": {"name": "hook"}, "spec": {"selector": {"app": "hook"}, "ports": ports}}

@@ -55,20 +55,20 @@ async def call(core: Core, config: Object, body: bytes, seconds: float) -> bytes
     """
     from trainshed.cluster.apiserver.outgoing import CallFailed, context, post
 
-    url = urlsplit(address(config))
+    # As upstream's client: it tells the webhook how long it has.
+    asked = f"{address(config)}?timeout={seconds:g}s"
+    url = urlsplit(asked)
     stream: ByteStream | None = None
     try:
         async with asyncio.timeout(seconds):
             trust = context(base64.b64decode(config.get("caBundle") or ""))
             stream = await _connect(core, config)
-            path = url.path or "/"
-            target = f"{path}?{url.query}" if url.query else path
-            return await post(stream, trust, url.hostname or "", target, body)
+            return await post(stream, trust, url.hostname or "", f"{url.path or '/'}?{url.query}", body)
     except TimeoutError as error:
-        raise ConnectionError(f'Post "{address(config)}": context deadline exceeded') from error
+        raise ConnectionError(f'Post "{asked}": context deadline exceeded') from error
     except (CallFailed, OSError, ApiError, binascii.Error) as error:
         why = error.message if isinstance(error, ApiError) else str(error)
-        raise ConnectionError(f'Post "{address(config)}": {why or type(error).__name__}') from error
+        raise ConnectionError(f'Post "{asked}": {why or type(error).__name__}') from error
     finally:
         if stream is not None:
             await stream.close()

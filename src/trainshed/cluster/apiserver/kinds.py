@@ -6,6 +6,7 @@ A resource may be a view: another version of a custom resource, or another shape
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 
@@ -15,7 +16,7 @@ from trainshed.cluster.apiserver.http import encode_json
 from trainshed.cluster.store import Stored, keys
 from trainshed.kube.builtin import registry
 from trainshed.kube.builtin.kind import View
-from trainshed.kube.meta.errors import ApiError, not_found
+from trainshed.kube.meta.errors import ApiError, internal, not_found
 from trainshed.kube.meta.fieldselectors import Getter
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo
@@ -26,6 +27,7 @@ from trainshed.kube.schema.structural import apply_defaults
 from trainshed.kube.served.registry import Registry
 
 _CACHED_VIEWS = 512
+_CACHED_CONVERSIONS = 2_000
 
 
 class ServedKind:
@@ -41,6 +43,10 @@ class ServedKind:
         self._schema: SchemaNode | None = None
         self._fields: Mapping[str, Getter] | None = None
         self._views: OrderedDict[int, tuple[Object, bytes]] = OrderedDict()
+        self.converted: OrderedDict[int, Stored] = OrderedDict()
+        """What a webhook has converted to this version, by revision."""
+        self.turn = asyncio.Lock()
+        """Held by the watcher that has changes converted."""
 
     @property
     def schema(self) -> SchemaNode:
@@ -86,6 +92,20 @@ class ServedKind:
         """Return an object's JSON in this version."""
         return self._translated(stored)[1] if self._differs(stored) else stored.encoded
 
+    def is_native(self, stored: Stored) -> bool:
+        """Return whether an object lies in the store in this version."""
+        # Objects are written with their apiVersion first: most need not be decoded.
+        head = b'{"apiVersion":"' + self.resource.api_version.encode() + b'"'
+        return stored.encoded.startswith(head) or stored.obj.get("apiVersion") == self.resource.api_version
+
+    def keep(self, stored: Stored) -> None:
+        """Keep an object that a webhook has converted to this version, for a while."""
+        self.converted[stored.revision] = stored
+        self.converted.move_to_end(stored.revision)
+        self._views.pop(stored.revision, None)
+        if len(self.converted) > _CACHED_CONVERSIONS:
+            self.converted.popitem(last=False)
+
     def to_storage(self, obj: Object) -> Object:
         """Return an object of this version as the store keeps it."""
         if self.converter is not None:
@@ -95,6 +115,8 @@ class ServedKind:
         return obj
 
     def _differs(self, stored: Stored) -> bool:
+        if self.info.conversion and not self.is_native(stored):
+            raise internal(f"{stored.key} was not converted to {self.resource.api_version}")
         if self.converter is not None or self.storage_api_version != self.resource.api_version:
             return True
         # Written before the definition changed: new defaults apply when it is read, and the version in

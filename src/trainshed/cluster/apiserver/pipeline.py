@@ -147,7 +147,7 @@ async def _ask_webhooks(
     if webhooks.exist(core, VALIDATINGWEBHOOKS) or policies.exist(core):
         dry_run = bool(options.dry_run)
         request = webhooks.asked(core, call, obj, old, subresource=subresource, dry_run=dry_run)
-        policies.check(core, call, request)
+        await policies.check(core, call, request)
         await webhooks.validate(core, call, request)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from trainshed.cluster.apiserver.admission.quotas import charged
+from trainshed.cluster.apiserver.conversion import stored_form, viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer, encode_json
 from trainshed.cluster.apiserver.kinds import ServedKind
@@ -77,8 +78,8 @@ async def store_new(core: Core, call: Call, prepared: Object, options: WriteOpti
         async with charged(core, call, prepared, None, dry_run=True):
             return Written(prepared, None, created=True)
     async with charged(core, call, prepared, None, dry_run=False):
-        stored = await core.store.create(key, kind.to_storage(prepared))
-    return Written(prepared, stored, created=True)
+        stored = await core.store.create(key, await stored_form(core, kind, prepared))
+    return Written(prepared, await viewed_one(core, kind, stored), created=True)
 
 
 async def modify(
@@ -106,22 +107,24 @@ async def modify(
         current = store.get(key)
         if current is None:
             raise kind.missing(name)
-        old, size = kind.view(current), len(current.encoded)
+        seen = await viewed_one(core, kind, current)
+        old, size = kind.view(seen), len(current.encoded)
         wanted = await call.request.apart(partial(change, old), size)
         _check_version(kind, name, old, wanted)
         new = await prepare_update(core, call, old, wanted, options, subresource, size)
         if not track:
             new = _with_fields_of(new, wanted)
         if await call.request.apart(partial(same_but_times, old, new), size):
-            return Written(old, None if options.dry_run else current)
+            return Written(old, None if options.dry_run else seen)
         try:
             async with charged(core, call, new, old, dry_run=bool(options.dry_run)):
                 if options.dry_run:
                     return Written(new, None)
                 if deletion_complete(new):
-                    gone = await store.delete(key, current.revision, kind.to_storage(new))
-                    return Written(new, gone, gone=True)
-                return Written(new, await store.update(key, kind.to_storage(new), current.revision))
+                    stored = await store.delete(key, current.revision, await stored_form(core, kind, new))
+                    return Written(new, await viewed_one(core, kind, stored), gone=True)
+                stored = await store.update(key, await stored_form(core, kind, new), current.revision)
+                return Written(new, await viewed_one(core, kind, stored))
         except RevisionMismatch:
             continue
         except KeyMissing:

@@ -47,6 +47,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
         storage_version: the version in which a custom resource is stored.
         schema: the CRD's `openAPIV3Schema` of this version as JSON, a sixth of its size when decoded; else empty.
         printer_columns: the CRD's `additionalPrinterColumns`, as written.
+        conversion: the CRD's `spec.conversion.webhook` as JSON where a webhook converts between versions; else empty.
         selectable: JSON paths of the CRD's `selectableFields`.
         deprecation_warning: sent as a Warning header with every answer when not empty.
     """
@@ -67,6 +68,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     crd_name: str = ""
     storage_version: str = ""
     schema: bytes = b""
+    conversion: bytes = b""
     printer_columns: tuple[Object, ...] = ()
     selectable: tuple[str, ...] = ()
     deprecation_warning: str = ""

@@ -18,6 +18,7 @@ from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, is_true, metadata_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.crd_schema import schema_causes
+from trainshed.kube.schema.webhookclient import client_causes
 
 if TYPE_CHECKING:
     from trainshed.kube.meta.resourceinfo import ResourceInfo
@@ -43,6 +44,9 @@ def crd_defaults(obj: Object) -> None:
         kinds["listKind"] = kinds.get("listKind") or f"{kind}List"
     conversion = spec.setdefault("conversion", {})
     conversion["strategy"] = conversion.get("strategy") or "None"
+    service = section(conversion, "webhook", "clientConfig").get("service")
+    if service is not None:
+        service["port"] = service.get("port") or 443
     # Typed clients require both flags of a version.
     for version in spec.get("versions") or ():
         version.setdefault("served", False)
@@ -77,6 +81,18 @@ def validate_crd(obj: Object, old: Object | None) -> list[Cause]:
     return out
 
 
+def stored_versions_causes(obj: Object) -> Iterator[Cause]:
+    """Yield what is wrong with the `storedVersions` that somebody writes who has rewritten all objects."""
+    stored = status_of(obj).get("storedVersions") or []
+    if not stored:
+        yield causes.invalid("status.storedVersions", stored, "must have at least one stored version")
+        return
+    for version in spec_of(obj).get("versions") or ():
+        if version.get("storage") and version["name"] not in stored:
+            text = f"must have the storage version {version['name']}"
+            yield causes.invalid("status.storedVersions", stored, text)
+
+
 def _conversion(conversion: Object, path: str) -> Iterator[Cause]:
     client = section(conversion, "webhook").get("clientConfig")
     accepted = section(conversion, "webhook").get("conversionReviewVersions") or []
@@ -89,8 +105,8 @@ def _conversion(conversion: Object, path: str) -> Iterator[Cause]:
         return
     if client is None:
         yield causes.required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
-    elif (client.get("url") is None) == (client.get("service") is None):
-        yield causes.required(f"{path}.webhookClientConfig", "exactly one of url or service is required")
+    else:
+        yield from client_causes(client, f"{path}.webhookClientConfig")
     at = f"{path}.conversionReviewVersions"
     if not accepted:
         yield causes.required(at)
@@ -261,7 +277,7 @@ def _changes(obj: Object, old: Object) -> Iterator[Cause]:
         if new != was:
             yield causes.invalid(path, new, "field is immutable")
     known = {version.get("name") for version in spec.get("versions") or ()}
-    for index, stored in enumerate(status_of(old).get("storedVersions") or ()):
+    for index, stored in enumerate(status_of(obj).get("storedVersions") or ()):
         if stored not in known:
             text = "must appear in spec.versions"
             yield causes.invalid(f"status.storedVersions[{index}]", stored, text)
@@ -337,6 +353,10 @@ def infos(obj: Object) -> list[ResourceInfo]:
     spec = obj["spec"]
     kinds, versions = spec["names"], spec.get("versions") or []
     storage = next((version["name"] for version in versions if version.get("storage")), "")
+    declared_conversion = section(spec, "conversion")
+    conversion = b""
+    if declared_conversion.get("strategy") == "Webhook":
+        conversion = msgspec.json.encode(section(declared_conversion, "webhook"))
     out: list[ResourceInfo] = []
     for version in versions:
         if not version.get("served"):
@@ -380,6 +400,7 @@ def infos(obj: Object) -> list[ResourceInfo]:
                 crd_name=obj["metadata"]["name"],
                 storage_version=storage,
                 schema=_schema_of(version),
+                conversion=conversion,
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
                 selectable=tuple(field["jsonPath"] for field in version.get("selectableFields") or ()),
                 deprecation_warning=warning,

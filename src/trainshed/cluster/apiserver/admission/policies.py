@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainshed.cluster.apiserver.conversion import viewed, viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import keys
 from trainshed.kube.meta.errors import Cause, forbidden
@@ -23,7 +24,7 @@ def exist(core: Core) -> bool:
     return bool(core.store.list(_BINDINGS)[0])
 
 
-def check(core: Core, call: Call, request: Admitted) -> None:
+async def check(core: Core, call: Call, request: Admitted) -> None:
     """Raise `ApiError` as a policy denies the request; warn where it only warns."""
     for stored in core.store.list(_BINDINGS)[0]:
         binding = stored.obj
@@ -32,7 +33,7 @@ def check(core: Core, call: Call, request: Admitted) -> None:
         )
         if found is None or not applies(found.obj, binding, request):
             continue
-        for violation in _violations(core, found.obj, binding, request):
+        for violation in await _violations(core, found.obj, binding, request):
             if "Warn" in violation.actions:
                 call.request.warn(violation.warning())
             if "Deny" in violation.actions:
@@ -49,13 +50,13 @@ def _denied(call: Call, request: Admitted, violation: Violation) -> Exception:
     return error
 
 
-def _violations(core: Core, policy: Object, binding: Object, request: Admitted) -> list[Violation]:
+async def _violations(core: Core, policy: Object, binding: Object, request: Admitted) -> list[Violation]:
     namespace = core.store.get(keys.of(NAMESPACES, None, request.namespace)) if request.namespace else None
     home = None if namespace is None else namespace.obj
     reference = section(spec_of(binding), "paramRef")
     if not section(spec_of(policy), "paramKind") or not reference:
         return violations(policy, binding, request, None, home)
-    found = _params(core, section(spec_of(policy), "paramKind"), reference, request.namespace)
+    found = await _params(core, section(spec_of(policy), "paramKind"), reference, request.namespace)
     if not found and reference.get("parameterNotFoundAction") != "Allow":
         actions = tuple(spec_of(binding).get("validationActions") or ())
         text = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
@@ -63,7 +64,7 @@ def _violations(core: Core, policy: Object, binding: Object, request: Admitted) 
     return [one for params in found for one in violations(policy, binding, request, params, home)]
 
 
-def _params(core: Core, kind: Object, reference: Object, namespace: str) -> list[Object]:
+async def _params(core: Core, kind: Object, reference: Object, namespace: str) -> list[Object]:
     """Return the parameters that a binding names: of its own namespace, or of the request's."""
     info = next(
         (
@@ -81,6 +82,7 @@ def _params(core: Core, kind: Object, reference: Object, namespace: str) -> list
         return []
     if reference.get("name"):
         stored = core.store.get(served.key(home, reference["name"]))
-        return [] if stored is None else [served.view(stored)]
+        return [] if stored is None else [served.view(await viewed_one(core, served, stored))]
     chosen = LabelSelector.from_object(reference.get("selector") or {})
-    return [served.view(s) for s in core.store.list(served.prefix(home))[0] if chosen.matches(s.labels)]
+    items = await viewed(core, served, core.store.list(served.prefix(home))[0])
+    return [served.view(stored) for stored in items if chosen.matches(stored.labels)]

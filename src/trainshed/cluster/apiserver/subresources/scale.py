@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainshed.cluster.apiserver.body import read_request
+from trainshed.cluster.apiserver.conversion import viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
@@ -21,7 +22,8 @@ async def get(core: Core, call: Call) -> Answer:
     stored = core.store.get(call.kind.key(call.route.namespace, call.route.name))
     if stored is None:
         raise call.kind.missing(call.route.name)
-    return Answer.json(scale.to_scale(call.kind.view(stored), _paths(call)))
+    seen = await viewed_one(core, call.kind, stored, fresh=True)
+    return Answer.json(scale.to_scale(call.kind.view(seen), _paths(call)))
 
 
 async def update(core: Core, call: Call) -> Answer:

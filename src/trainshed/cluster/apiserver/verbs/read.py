@@ -8,6 +8,7 @@ import binascii
 import msgspec
 
 from trainshed.cluster.apiserver import rendering
+from trainshed.cluster.apiserver.conversion import viewed, viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.selection import Selection, selection
@@ -37,7 +38,7 @@ async def get(core: Core, call: Call) -> Answer:
     stored = core.store.get(call.kind.key(call.route.namespace, call.route.name))
     if stored is None:
         raise call.kind.missing(call.route.name)
-    return rendering.one(call, stored)
+    return rendering.one(call, await viewed_one(core, call.kind, stored, fresh=True))
 
 
 async def collection(core: Core, call: Call) -> Answer:
@@ -49,16 +50,18 @@ async def collection(core: Core, call: Call) -> Answer:
     if options.continue_token:
         if options.resource_version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        items, at = _state(core, call, chosen, _decode(options.continue_token))
+        items, at = _state(core, call, _decode(options.continue_token))
     else:
         items, at = _wanted_state(core, call, chosen, options)
+    if not chosen.everything:
+        items = chosen.of(await viewed(core, call.kind, items))
     metadata: Object = {"resourceVersion": str(at)}
     if limit and len(items) > limit:
         metadata["continue"] = _encode(Continue(TOKEN_VERSION, at, items[limit - 1].key))
         if chosen.everything:
             metadata["remainingItemCount"] = len(items) - limit
         items = items[:limit]
-    return await rendering.many(call, items, metadata)
+    return await rendering.many(call, await viewed(core, call.kind, items), metadata)
 
 
 def warn_of_damage(core: Core, call: Call) -> None:
@@ -95,7 +98,7 @@ def _wanted_state(
             items = core.store.snapshot(call.kind.prefix(call.route.namespace), wanted)
         except Compacted:
             raise expired("The resourceVersion for the provided list is too old.") from None
-        return chosen.of(items), wanted
+        return items, wanted
     return _latest(core, call, chosen), core.store.revision
 
 
@@ -103,11 +106,11 @@ def _latest(core: Core, call: Call, chosen: Selection) -> list[Stored]:
     namespace, name = call.route.namespace, chosen.name
     if name is not None and (namespace or not call.kind.resource.namespaced):
         stored = core.store.get(call.kind.key(namespace, name))
-        return chosen.of([stored]) if stored else []
-    return chosen.of(core.store.list(call.kind.prefix(namespace))[0])
+        return [stored] if stored else []
+    return core.store.list(call.kind.prefix(namespace))[0]
 
 
-def _state(core: Core, call: Call, chosen: Selection, token: Continue) -> tuple[list[Stored], int]:
+def _state(core: Core, call: Call, token: Continue) -> tuple[list[Stored], int]:
     """Return what follows in the snapshot that a continue token names."""
     prefix, at, after = call.kind.prefix(call.route.namespace), token.rv, token.start
     if at < 0:
@@ -126,7 +129,7 @@ def _state(core: Core, call: Call, chosen: Selection, token: Continue) -> tuple[
             raise InconsistentContinue(error, _encode(Continue(TOKEN_VERSION, -1, after))) from None
         except FutureRevision:
             raise bad_request("invalid continue token: revision is in the future") from None
-    return chosen.of([stored for stored in items if stored.key > after]), at
+    return [stored for stored in items if stored.key > after], at
 
 
 class InconsistentContinue(ApiError):

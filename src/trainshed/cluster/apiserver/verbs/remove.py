@@ -10,6 +10,7 @@ import msgspec
 from trainshed.cluster.apiserver import rendering
 from trainshed.cluster.apiserver.admission import policies, webhooks
 from trainshed.cluster.apiserver.admission.namespaces import UNDELETABLE
+from trainshed.cluster.apiserver.conversion import viewed, viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import CLEANUP
 from trainshed.cluster.apiserver.http import Answer
@@ -35,7 +36,8 @@ async def delete(core: Core, call: Call) -> Answer:
     options = _with_default_policy(call, options)
     stored = core.store.get(call.kind.key(call.route.namespace, call.route.name)) if _asked(core) else None
     if stored is not None:
-        await _ask_webhooks(core, call, call.kind.view(stored), options)
+        seen = await viewed_one(core, call.kind, stored)
+        await _ask_webhooks(core, call, call.kind.view(seen), options)
     written = await remove(core, call.kind, call.route.namespace, call.route.name, options, call.now)
     _warn(core, call, written.obj)
     return _answer(call, written)
@@ -46,7 +48,8 @@ async def delete_collection(core: Core, call: Call) -> Answer:
     options = await delete_options(call.request)
     options = _with_default_policy(call, options)
     chosen = selection(call.kind, CollectionOptions.decode(call.request.query))
-    items = chosen.of(core.store.list(call.kind.prefix(call.route.namespace))[0])
+    found = core.store.list(call.kind.prefix(call.route.namespace))[0]
+    items = chosen.of(await viewed(core, call.kind, found))
     for stored in items:
         metadata = stored.obj["metadata"]
         try:
@@ -70,7 +73,7 @@ def _asked(core: Core) -> bool:
 async def _ask_webhooks(core: Core, call: Call, obj: Object, options: DeleteOptions) -> None:
     dry_run = bool(options.dry_run)
     request = webhooks.asked(core, call, None, obj, subresource="", dry_run=dry_run)
-    policies.check(core, call, request)
+    await policies.check(core, call, request)
     await webhooks.validate(core, call, request)
 
 
@@ -114,19 +117,24 @@ async def remove(
         current = core.store.get(key)
         if current is None:
             raise kind.missing(name)
-        old = kind.view(current)
+        seen = await viewed_one(core, kind, current)
+        # A webhook is not asked how to store what only its deletion changes.
+        old = current.obj if kind.info.conversion else kind.view(seen)
         check_preconditions(options, kind.resource.kind, kind.resource.group, name, old["metadata"])
         new = _marked(kind, old, options, now)
         gone = deletion_complete(new)
         if options.dry_run:
-            return Written(new, None, gone=gone)
+            marked = {**kind.view(seen), "metadata": new["metadata"]} if kind.info.conversion else new
+            return Written(marked, None, gone=gone)
+        form = new if kind.info.conversion else kind.to_storage(new)
         try:
             if gone:
-                stored = await core.store.delete(key, current.revision, kind.to_storage(new))
+                stored = await core.store.delete(key, current.revision, form)
             elif new == old:
                 stored = current
             else:
-                stored = await core.store.update(key, kind.to_storage(new), current.revision)
+                stored = await core.store.update(key, form, current.revision)
+            stored = await viewed_one(core, kind, stored)
             return Written(kind.view(stored), stored, gone=gone)
         except RevisionMismatch:
             continue

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from trainshed.cluster.apiserver import rendering
+from trainshed.cluster.apiserver.conversion import viewed, viewed_events
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Streaming, encode_json
 from trainshed.cluster.apiserver.kinds import ServedKind
@@ -20,7 +21,7 @@ from trainshed.cluster.apiserver.selection import Selection, selection
 from trainshed.cluster.apiserver.verbs.read import revision
 from trainshed.cluster.store import DELETED, Compacted, Stored, StoreEvent, Watch
 from trainshed.kube.meta import causes
-from trainshed.kube.meta.errors import Cause, expired, invalid
+from trainshed.kube.meta.errors import ApiError, Cause, expired, invalid
 from trainshed.kube.served import tables
 from trainshed.kube.wire import watchframe
 from trainshed.kube.wire.negotiate import Representation
@@ -146,7 +147,11 @@ class _Stream:
         synthetic = not at if self._initial is None else self._initial
         if synthetic or not at:
             found, since = self._core.store.list(prefix)
-            items = self._chosen.of(found) if synthetic else []
+            try:
+                items = self._chosen.of(await viewed(self._core, self._kind, found)) if synthetic else []
+            except ApiError as error:
+                yield watchframe.error(error)
+                return
         else:
             since = at
         deadline = asyncio.get_running_loop().time() + self._seconds
@@ -186,8 +191,14 @@ class _Stream:
                 return
             if not events:
                 return  # the store closes
-            for start in range(0, len(events), _SLICE):
-                body = b"".join([self._event(event) for event in events[start : start + _SLICE]])
+            try:
+                whole = self._chosen.everything
+                seen = await viewed_events(self._core, self._kind, events, previous=not whole)
+            except ApiError as error:
+                yield watchframe.error(error)
+                return
+            for start in range(0, len(seen), _SLICE):
+                body = b"".join([self._event(event) for event in seen[start : start + _SLICE]])
                 if body:
                     yield body
 

@@ -17,9 +17,11 @@ def _defaults(obj: Object) -> None:
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    from trainshed.kube.schema.crd import validate_crd
+    from trainshed.kube.schema.crd import stored_versions_causes, validate_crd
 
     yield from validate_crd(obj, old)
+    if subresource == "status":
+        yield from stored_versions_causes(obj)
 
 
 KIND = Builtin(
@@ -31,7 +33,7 @@ KIND = Builtin(
         unconditional_update=False,
         generation=True,
     ),
-    does="served at once: schema, defaults, pruning, CEL, columns, status and scale; no conversion webhooks",
+    does="served at once: schema, defaults, pruning, CEL, columns, status and scale; versions converted by webhooks",
     defaults=_defaults,
     check=_check,
 )

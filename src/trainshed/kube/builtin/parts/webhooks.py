@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
@@ -13,6 +12,7 @@ from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.schema.cel import syntax_error
 from trainshed.kube.schema.metadata import selector_causes
+from trainshed.kube.schema.webhookclient import client_causes
 
 
 def webhook_defaults(obj: Object) -> None:
@@ -70,7 +70,7 @@ def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
             )
         yield from causes.one_of(hook, at, "failurePolicy", ("Fail", "Ignore"))
         yield from causes.one_of(hook, at, "matchPolicy", ("Equivalent", "Exact"))
-        yield from _client(section(hook, "clientConfig"), f"{at}.clientConfig")
+        yield from client_causes(section(hook, "clientConfig"), f"{at}.clientConfig")
         yield from match_causes(hook, at)
         for number, condition in enumerate(objects(hook, "matchConditions")):
             problem = syntax_error(str(condition.get("expression") or ""))
@@ -84,25 +84,6 @@ def _side_effects(hook: Object, at: str) -> Iterator[Cause]:
         yield causes.required(f"{at}.sideEffects", "must specify one of None, NoneOnDryRun")
     elif hook["sideEffects"] not in ("None", "NoneOnDryRun"):
         yield causes.unsupported(f"{at}.sideEffects", hook["sideEffects"], ("None", "NoneOnDryRun"))
-
-
-def _client(config: Object, at: str) -> Iterator[Cause]:
-    url, service = config.get("url"), config.get("service")
-    if (url is None) == (service is None):
-        yield causes.required(at, "exactly one of url or service is required")
-    elif url is not None:
-        parts = urlsplit(str(url))
-        if parts.scheme != "https":
-            text = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-            yield causes.invalid(f"{at}.url", url, text)
-        if not parts.hostname:
-            yield causes.invalid(
-                f"{at}.url", url, "host must be specified; desired format: https://host[/path]"
-            )
-    else:
-        for field in ("name", "namespace"):
-            if not section(config, "service").get(field):
-                yield causes.required(f"{at}.service.{field}", f"service {field} is required")
 
 
 def _row(obj: Object, now: float) -> list[Any]:

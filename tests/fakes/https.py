@@ -1,0 +1,54 @@
+"""An HTTPS server on loopback, with an authority of its own."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aiohttp import web
+
+from trainshed.certificates import issue, make_authority
+
+Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Https:
+    """Where the server listens, and the authority that has signed its certificate."""
+
+    def __init__(self, port: int, ca: str) -> None:
+        self.port = port
+        self.ca = ca
+
+    @property
+    def bundle(self) -> str:
+        """The authority as a `caBundle`."""
+        return base64.b64encode(self.ca.encode()).decode()
+
+    def config(self, path: str = "/") -> dict[str, str]:
+        """Return a `clientConfig` that leads here."""
+        return {"url": f"https://127.0.0.1:{self.port}{path}", "caBundle": self.bundle}
+
+
+@asynccontextmanager
+async def serve_https(home: Path, handle: Handle, names: Sequence[str]) -> AsyncIterator[Https]:
+    """Serve every path with `handle`, with a certificate for `names` and 127.0.0.1 whose files are in `home`."""
+    now = datetime.now(UTC)
+    authority = make_authority("test", now)
+    pair = issue(authority, names[0], list(names), now, ["127.0.0.1"])
+    (home / "cert.pem").write_text(pair.certificate)
+    (home / "key.pem").write_text(pair.key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(home / "cert.pem", home / "key.pem")
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", handle)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        yield Https(runner.addresses[0][1], authority.certificate)
+    finally:
+        await runner.cleanup()
