@@ -61,10 +61,7 @@ def issue(
     Raises:
         ValueError: the authority is no PEM pair with an elliptic-curve key.
     """
-    issuer = x509.load_pem_x509_certificate(authority.certificate.encode())
-    signer = serialization.load_pem_private_key(authority.key.encode(), None)
-    if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise ValueError("the authority's key is not an elliptic-curve key")
+    issuer, signer = _signer(authority)
     key = ec.generate_private_key(ec.SECP256R1())
     names = [
         *(x509.DNSName(host) for host in hosts),
@@ -81,6 +78,39 @@ def issue(
         .sign(signer, hashes.SHA256())
     )
     return Pair(_pem(certificate), _private_pem(key))
+
+
+def issue_client(authority: Pair, common_name: str, organizations: Sequence[str], now: datetime) -> Pair:
+    """Return a new certificate that shows a client to be the user `common_name` in the groups `organizations`.
+
+    Raises:
+        ValueError: the authority is no PEM pair with an elliptic-curve key, or a name is too long.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = [(NameOID.ORGANIZATION_NAME, text) for text in organizations] + [
+        (NameOID.COMMON_NAME, common_name)
+    ]
+    subject = x509.Name([x509.NameAttribute(oid, text) for oid, text in names])
+    issuer, signer = _signer(authority)
+    certificate = (
+        _builder(subject, issuer.subject, key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+        .sign(signer, hashes.SHA256())
+    )
+    return Pair(_pem(certificate), _private_pem(key))
+
+
+def _signer(authority: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    issuer = x509.load_pem_x509_certificate(authority.certificate.encode())
+    signer = serialization.load_pem_private_key(authority.key.encode(), None)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise ValueError("the authority's key is not an elliptic-curve key")
+    return issuer, signer
 
 
 def ends(certificate: str) -> datetime:

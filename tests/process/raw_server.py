@@ -14,7 +14,7 @@ from trainshed.client.client import Client
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.serve import serve
-from trainshed.cluster.pki import ensure_pki
+from trainshed.cluster.pki import Pki, ensure_pki
 from trainshed.cluster.store import Store
 
 SECONDS = 10.0
@@ -106,16 +106,25 @@ async def running(tmp_path: Path) -> AsyncIterator[Server]:
     api = ApiServer.secured(store, pki)
     client = Client(AsgiTransport(api, "test", ["system:masters"]))
     await bootstrap(client)
+    async with listening(api, pki) as port:
+        server = Server(port, pki.admin_token, api, store, client)
+        try:
+            yield server
+        finally:
+            server.close()
+    await client.close()
+    await store.close()
+
+
+@asynccontextmanager
+async def listening(api: ApiServer, pki: Pki) -> AsyncIterator[int]:
+    """Serve `api` on loopback; yield the port."""
     listener = socket.create_server(("127.0.0.1", 0))
     started, stopping = asyncio.Event(), asyncio.Event()
-    server = Server(listener.getsockname()[1], pki.admin_token, api, store, client)
     task = asyncio.create_task(serve(api, [listener], pki, stopping, started=started.set))
     await asyncio.wait_for(started.wait(), SECONDS)
     try:
-        yield server
+        yield listener.getsockname()[1]
     finally:
-        server.close()
         stopping.set()
         await asyncio.gather(task, return_exceptions=True)
-        await client.close()
-        await store.close()

@@ -14,9 +14,8 @@ import pytest
 from aiohttp import web
 
 from tests.cluster.api_world import World, config_map, open_world, pod
-from tests.fakes.https import Https, serve_https
+from tests.fakes.https import Https, PodsAt, serve_https
 from trainshed.certificates import make_authority
-from trainshed.cluster.backend import ByteStream
 from trainshed.kube.meta.objects import Object
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -193,26 +192,9 @@ async def test_a_configuration_is_checked(world: World) -> None:
     ]
 
 
-class Node:
-    """A node whose pods all listen where the author does."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.dialled: list[tuple[str, int]] = []
-
-    def of(self, pod: Object) -> Node:
-        return self
-
-    async def port_forward(self, of: Object, port: int) -> ByteStream:
-        from trainshed.cluster.apiserver.callbacks import Socket
-
-        self.dialled.append((of["metadata"]["name"], port))
-        return Socket(*await asyncio.open_connection("127.0.0.1", self.port))
-
-
 async def test_a_service_leads_to_a_ready_pod(world: World, author: Author) -> None:
     assert author.at is not None
-    node = Node(author.at.port)
+    node = PodsAt(author.at.port)
     world.api.core.nodes = node  # type: ignore[assignment]
     ports = [{"port": 443, "targetPort": "https"}]
     service = {"metadata": {"name": "hook"}, "spec": {"selector": {"app": "hook"}, "ports": ports}}

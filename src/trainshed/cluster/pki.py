@@ -2,6 +2,8 @@
 
     ca.crt ca.key          the authority that clients trust
     server.crt server.key  what the API server shows
+    front-proxy-ca.crt     the authority that aggregated API servers trust; its key is not kept
+    front-proxy-client.crt what the API server shows to them, with its key
     sa.key                 signs ServiceAccount tokens (ES256)
     admin.token            the credential of the user who started the cluster
 
@@ -23,6 +25,8 @@ from trainshed.certificates import Pair
 from trainshed.cluster.paths import StateError, write_private
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, DOMAIN, GATEWAY
 
+FRONT_PROXY = "front-proxy-client"
+"""Whom aggregated API servers believe what it says of users."""
 RENEW_BEFORE = datetime.timedelta(days=30)
 _NAMES = (
     "localhost",
@@ -56,6 +60,23 @@ class Pki(msgspec.Struct, frozen=True):
         return self.directory / "sa.key"
 
     @property
+    def front_proxy_authority(self) -> Path:
+        return self.directory / "front-proxy-ca.crt"
+
+    @property
+    def front_proxy_certificate(self) -> Path:
+        return self.directory / "front-proxy-client.crt"
+
+    @property
+    def front_proxy_key(self) -> Path:
+        return self.directory / "front-proxy-client.key"
+
+    @property
+    def authority(self) -> Pair:
+        """The authority of the cluster with its key, which signs certificates of clients and nodes."""
+        return Pair(self.ca_pem, (self.directory / "ca.key").read_text())
+
+    @property
     def admin_token_file(self) -> Path:
         return self.directory / "admin.token"
 
@@ -82,9 +103,10 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     pki = Pki(directory)
     ca_key = directory / "ca.key"
-    for path in (pki.ca_certificate, pki.server_certificate):
+    shown = (pki.front_proxy_authority, pki.front_proxy_certificate)
+    for path in (pki.ca_certificate, pki.server_certificate, *shown):
         _look(path, certificates.is_certificate, "certificate")
-    for path in (ca_key, pki.server_key, pki.service_account_key):
+    for path in (ca_key, pki.server_key, pki.service_account_key, pki.front_proxy_key):
         _look(path, certificates.is_key, "private key")
     if not (pki.ca_certificate.exists() and ca_key.exists() and certificates.in_force(pki.ca_pem, now)):
         authority = certificates.make_authority("trainshed-ca", now)
@@ -99,6 +121,14 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
         write_private(pki.server_certificate, pair.certificate.encode())
     if not pki.service_account_key.exists():
         write_private(pki.service_account_key, certificates.new_key().encode())
+    if not pki.front_proxy_key.exists() or not all(
+        path.exists() and certificates.in_force(path.read_text(), now) for path in shown
+    ):
+        authority = certificates.make_authority("trainshed-front-proxy-ca", now)
+        pair = certificates.issue_client(authority, FRONT_PROXY, (), now)
+        write_private(pki.front_proxy_authority, authority.certificate.encode())
+        write_private(pki.front_proxy_key, pair.key.encode())
+        write_private(pki.front_proxy_certificate, pair.certificate.encode())
     _ensure_token(pki.admin_token_file)
     return pki
 

@@ -67,6 +67,8 @@ def service_account(namespace: str, name: str, uid: str, extra: Mapping[str, tup
 SCOPE_USER = "trainshed.user"
 """Where an in-process transport names its user in the ASGI scope; no network peer can write there."""
 _RBAC = keys.within(ROLES.group)
+AGGREGATOR = User("system:kube-aggregator", (MASTERS,))
+"""As whom this server asks others what they serve."""
 ADMIN = User("trainshed-admin", (MASTERS, AUTHENTICATED))
 
 

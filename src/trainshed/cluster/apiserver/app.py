@@ -13,10 +13,18 @@ from typing import Any
 
 from trainshed.cluster.apiserver import streams
 from trainshed.cluster.apiserver.access import ADMIN, Authenticator, Authorizer, RbacAuthorizer
+from trainshed.cluster.apiserver.aggregation import Aggregation, Credentials
 from trainshed.cluster.apiserver.core import AdmissionCheck, Call, Core
 from trainshed.cluster.apiserver.definitions import Definitions
 from trainshed.cluster.apiserver.dispatch import Dispatcher
 from trainshed.cluster.apiserver.expiry import expire_events
+from trainshed.cluster.apiserver.forwarding import (
+    Forwarded,
+    Unreachable,
+    forward,
+    forward_websocket,
+    unavailable,
+)
 from trainshed.cluster.apiserver.http import (
     Answer,
     Disconnected,
@@ -66,6 +74,7 @@ class ApiServer:
         conversions: Mapping[tuple[str, str, str], View] | None = None,
         clock: Callable[[], float] = time.time,
         health_checks: Mapping[str, HealthCheck] | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.core = Core(
             store,
@@ -77,8 +86,9 @@ class ApiServer:
             clock=clock,
         )
         self.definitions = Definitions(self.core)
+        self.aggregation = Aggregation(self.core, credentials, self.definitions.sync)
         nonresource = NonResource(self.core, dict(health_checks or {}))
-        self._dispatcher = Dispatcher(self.core, nonresource)
+        self._dispatcher = Dispatcher(self.core, nonresource, self.aggregation)
         self.bodies = self._dispatcher.bodies
         self._streams: set[asyncio.Future[None]] = set()
 
@@ -103,6 +113,7 @@ class ApiServer:
             admission=admission,
             conversions=conversions,
             health_checks=health_checks,
+            credentials=Credentials(pki.front_proxy_certificate, pki.front_proxy_key),
         )
 
     def end_streams(self) -> None:
@@ -130,6 +141,7 @@ class ApiServer:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(expire_events(self.core))
             tasks.create_task(self.definitions.clean_up(self._remove))
+            tasks.create_task(self.aggregation.run())
 
     async def _remove(self, stored: Stored) -> None:
         """Delete a custom resource whose definition goes away."""
@@ -152,6 +164,11 @@ class ApiServer:
             if error.code not in (404, 409):
                 raise
 
+    def _sync(self) -> None:
+        """Take in which kinds are served now, and by whom."""
+        self.definitions.sync()
+        self.aggregation.sync()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
         if scope["type"] == "lifespan":
@@ -164,14 +181,19 @@ class ApiServer:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Incoming(scope, receive)
         try:
-            self.definitions.sync()
+            self._sync()
             routed = await self._dispatcher.admit(request)
+            if isinstance(routed, Forwarded):
+                await self._run_stream(forward(self.core, self.aggregation, routed, receive, send))
+                return
             if isinstance(routed, Call) and _leaves_http(routed):
                 await self._run_stream(streaming.serve(self.core, routed, scope, receive, send))
                 return
             result: Result = await self._dispatcher.serve(routed) if isinstance(routed, Call) else routed
         except Disconnected:
             return
+        except Unreachable as error:
+            result = unavailable(error)
         except (ApiError, StoreError, Damaged) as error:
             result = Answer.error(_as_api_error(error))
         except Exception as error:
@@ -189,8 +211,11 @@ class ApiServer:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Incoming(scope, receive)
         try:
-            self.definitions.sync()
+            self._sync()
             routed = await self._dispatcher.admit(request)
+            if isinstance(routed, Forwarded):
+                await self._run_stream(forward_websocket(self.core, self.aggregation, routed, receive, send))
+                return
             if not isinstance(routed, Call):
                 raise ApiError(400, "BadRequest", "this path does not take a WebSocket")
             if _leaves_http(routed):
@@ -204,6 +229,8 @@ class ApiServer:
             await self._run_stream(streams.serve_chunks(scope, receive, send, chunks, text=is_watch))
         except Disconnected:
             return
+        except Unreachable as error:
+            await streams.reject(scope, send, ApiError(503, "ServiceUnavailable", str(error)))
         except (ApiError, StoreError, Damaged) as error:
             await streams.reject(scope, send, _as_api_error(error))
         except Exception as error:

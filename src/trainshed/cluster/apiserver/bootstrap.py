@@ -9,6 +9,7 @@ import asyncio
 
 from trainshed.client.client import Client
 from trainshed.cluster.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
+from trainshed.cluster.pki import FRONT_PROXY
 from trainshed.cluster.sandbox.addresses import API_ADDRESS
 from trainshed.kube.builtin.parts.storageclasses import IS_DEFAULT
 from trainshed.kube.meta.errors import ApiError
@@ -16,8 +17,10 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import (
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,
+    CONFIGMAPS,
     NAMESPACES,
     PRIORITYCLASSES,
+    ROLES,
     SERVICES,
     STORAGECLASSES,
     Resource,
@@ -25,6 +28,7 @@ from trainshed.kube.meta.resources import (
 
 DEFAULT_CLASS = "standard"
 PROVISIONER = "trainshed.dev/hostdir"
+_AUTHENTICATION = "extension-apiserver-authentication"
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _PRIORITIES = (
     ("system-cluster-critical", 2000000000, "critical to the cluster as a whole"),
@@ -53,7 +57,53 @@ def objects() -> list[tuple[Resource, Object]]:
     out += [(CLUSTERROLEBINDINGS, binding) for binding in cluster_role_bindings()]
     out += [(PRIORITYCLASSES, _priority(*row)) for row in _PRIORITIES]
     out += [(STORAGECLASSES, _storage_class()), (SERVICES, _api_service())]
+    out += [(ROLES, _authentication_reader())]
     return out
+
+
+async def publish_authentication(client: Client, client_ca: str, proxy_ca: str) -> None:
+    """Tell aggregated API servers whom to believe what they say of users: authorities as PEM.
+
+    Source: `pkg/controlplane/controller/clusterauthenticationtrust`.
+    """
+    data = {
+        "client-ca-file": client_ca,
+        "requestheader-allowed-names": f'["{FRONT_PROXY}"]',
+        "requestheader-client-ca-file": proxy_ca,
+        "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+        "requestheader-group-headers": '["X-Remote-Group"]',
+        "requestheader-uid-headers": '["X-Remote-Uid"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+    }
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": _AUTHENTICATION, "namespace": "kube-system"},
+        "data": data,
+    }
+    await _ensure(client, CONFIGMAPS, wanted)
+    held = await client.get(CONFIGMAPS, _AUTHENTICATION, "kube-system")
+    if held.get("data") != data:
+        await client.update(CONFIGMAPS, {**held, "data": data})
+
+
+def _authentication_reader() -> Object:
+    rule = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [_AUTHENTICATION],
+        "verbs": ["get", "list", "watch"],
+    }
+    return {
+        "apiVersion": ROLES.api_version,
+        "kind": "Role",
+        "metadata": {
+            "name": f"{_AUTHENTICATION}-reader",
+            "namespace": "kube-system",
+            "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+        },
+        "rules": [rule],
+    }
 
 
 async def _ensure(client: Client, resource: Resource, obj: Object) -> None:

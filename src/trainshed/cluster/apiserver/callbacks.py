@@ -62,7 +62,7 @@ async def call(core: Core, config: Object, body: bytes, seconds: float) -> bytes
     try:
         async with asyncio.timeout(seconds):
             trust = context(base64.b64decode(config.get("caBundle") or ""))
-            stream = await _connect(core, config)
+            stream = await connect(core, config)
             return await post(stream, trust, url.hostname or "", f"{url.path or '/'}?{url.query}", body)
     except TimeoutError as error:
         raise ConnectionError(f'Post "{asked}": context deadline exceeded') from error
@@ -74,7 +74,8 @@ async def call(core: Core, config: Object, body: bytes, seconds: float) -> bytes
             await stream.close()
 
 
-async def _connect(core: Core, config: Object) -> ByteStream:
+async def connect(core: Core, config: Object) -> ByteStream:
+    """Return a connection to where a `clientConfig` leads. Raises OSError or `ApiError`; the text says why."""
     if config.get("url"):
         url = urlsplit(str(config["url"]))
         return Socket(*await asyncio.open_connection(url.hostname, url.port or 443))
@@ -88,7 +89,7 @@ async def _connect(core: Core, config: Object) -> ByteStream:
     port = next((p for p in objects(service, "ports") if p.get("port") == number), None)
     if port is None:
         raise OSError(f'no service port {number} found for service "{name}"')
-    pod = _pod_behind(core, namespace, service)
+    pod = pod_behind(core, namespace, service)
     if pod is None or core.nodes is None:
         raise OSError(f'no endpoints available for service "{name}"')
     target = port.get("targetPort", number)
@@ -101,7 +102,8 @@ async def _connect(core: Core, config: Object) -> ByteStream:
     return await core.nodes.of(pod).port_forward(pod, target)
 
 
-def _pod_behind(core: Core, namespace: str, service: Object) -> Object | None:
+def pod_behind(core: Core, namespace: str, service: Object) -> Object | None:
+    """Return a pod that serves what a Service with this `spec` is for, None where none is ready."""
     selector = section(service, "selector")
     if not selector:
         return None

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from trainshed.cluster.apiserver import metrics, reviews
 from trainshed.cluster.apiserver.access import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
+from trainshed.cluster.apiserver.aggregation import Aggregation
 from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.forwarding import Forwarded
 from trainshed.cluster.apiserver.http import Answer, Bodies, Incoming, Result
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
 from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, token
@@ -51,14 +53,15 @@ def _fits_path(found: Route) -> bool:
 class Dispatcher:
     """Serves routed calls. Holds what watchers share."""
 
-    def __init__(self, core: Core, nonresource: NonResource) -> None:
+    def __init__(self, core: Core, nonresource: NonResource, aggregation: Aggregation) -> None:
         self._core = core
+        self._aggregation = aggregation
         self._nonresource = nonresource
         self._frames = watch.Frames()
         self.bodies = Bodies()
 
-    async def admit(self, request: Incoming) -> Call | Answer:
-        """Return the call that a request makes, or the answer when it is about no resource.
+    async def admit(self, request: Incoming) -> Call | Answer | Forwarded:
+        """Return the call that a request makes, what is passed on of it, or the answer when it is about no resource.
 
         Raises:
             ApiError: 401, 403, 404, 405.
@@ -69,12 +72,17 @@ class Dispatcher:
         request.charge(self.bodies, user.username)
         user = self._impersonated(request, user)
         found = route.parse(request.method, request.path, watch=flag(request.query, "watch"))
+        remote = self._aggregation.serving(request.path)
         if found is None:
             self._check_path(user, request)
+            if remote is not None:
+                return Forwarded(request, remote, user)
             if request.method not in ("GET", "HEAD"):
                 raise method_not_allowed()
             return self._nonresource.get(request)
         self._check(user, found)
+        if remote is not None:
+            return Forwarded(request, remote, user)
         return self._call(request, found, user, now)
 
     def _call(self, request: Incoming, found: Route, user: User, now: float) -> Call | Answer:

@@ -1,4 +1,5 @@
-"""One POST over a connection that somebody else has opened, TLS included: how the API server calls webhooks.
+"""A request over a connection that somebody else has opened, TLS included: how the API server calls webhooks and other
+API servers.
 
 TLS runs over memory, since a connection into a pod comes from the node and is no socket of this process.
 Imported with the first webhook: `h11` and the client's contexts cost memory that most clusters never need.
@@ -7,10 +8,11 @@ Imported with the first webhook: `h11` and the client's contexts cost memory tha
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 import h11
+import msgspec
 
 from trainshed.cluster.backend import ByteStream
 
@@ -24,10 +26,18 @@ class CallFailed(Exception):
     """The call was not answered with 200; the text says why."""
 
 
-def context(ca_pem: bytes) -> ssl.SSLContext:
-    """Return a client's context that trusts `ca_pem`, or what the system trusts where that is empty."""
+def context(ca_pem: bytes, *, insecure: bool = False) -> ssl.SSLContext:
+    """Return a client's context that trusts `ca_pem`, or what the system trusts where that is empty.
+
+    Args:
+        insecure: any certificate will do.
+    """
     try:
-        return ssl.create_default_context(cadata=ca_pem.decode() if ca_pem else None)
+        made = ssl.create_default_context(cadata=ca_pem.decode() if ca_pem else None)
+        if insecure:
+            made.check_hostname = False
+            made.verify_mode = ssl.CERT_NONE
+        return made
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise CallFailed(f"unable to load root certificates: {error}") from error
 
@@ -72,6 +82,103 @@ class _Secure:
             await self._stream.write(data)
 
 
+class Head(msgspec.Struct, frozen=True):
+    """How an answer begins; names of headers are in lower case."""
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+
+
+class Exchange:
+    """One HTTP/1.1 request and its answer. `host` is the name that the certificate has to have.
+
+    Every method raises `CallFailed` when TLS or HTTP fails, OSError when the connection breaks.
+    """
+
+    def __init__(self, stream: ByteStream, trust: ssl.SSLContext, host: str) -> None:
+        self._secure = _Secure(stream, trust, host)
+        self._connection = h11.Connection(our_role=h11.CLIENT)
+        self._drained = False
+
+    async def send(
+        self, method: str, target: str, headers: Sequence[tuple[bytes, bytes]], body: bytes = b""
+    ) -> Head:
+        """Send the request; return how the answer begins. After 101 the connection is a tunnel."""
+        try:
+            await self._secure.handshake()
+            request = h11.Request(method=method, target=target, headers=list(headers))
+            parts = [request, *([h11.Data(body)] if body else []), h11.EndOfMessage()]
+            for event in parts:
+                if data := self._connection.send(event):
+                    await self._secure.write(data)
+            while True:
+                got = await self._event()
+                if isinstance(got, h11.Response):
+                    return Head(got.status_code, list(got.headers))
+                if isinstance(got, h11.InformationalResponse) and got.status_code == 101:
+                    return Head(101, list(got.headers))
+                if isinstance(got, h11.ConnectionClosed):
+                    raise CallFailed("EOF")
+        except ssl.SSLError as error:
+            raise _tls_failed(error) from error
+        except (h11.RemoteProtocolError, h11.LocalProtocolError) as error:
+            raise CallFailed(f"malformed HTTP response: {error}") from error
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes."""
+        try:
+            while True:
+                got = await self._event()
+                if isinstance(got, h11.Data):
+                    yield bytes(got.data)
+                elif isinstance(got, h11.EndOfMessage | h11.ConnectionClosed):
+                    return
+        except ssl.SSLError as error:
+            raise _tls_failed(error) from error
+        except h11.RemoteProtocolError as error:
+            raise CallFailed(f"malformed HTTP response: {error}") from error
+
+    async def whole(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
+        """Return the body, which may have at most `limit` bytes."""
+        out = bytearray()
+        async for piece in self.body():
+            out += piece
+            if len(out) > limit:
+                raise CallFailed("the answer is too long")
+        return bytes(out)
+
+    async def read(self) -> bytes:
+        """Return the next bytes of a tunnel; empty at its end."""
+        early, _ = self._connection.trailing_data
+        if early and not self._drained:
+            self._drained = True
+            return bytes(early)
+        try:
+            return await self._secure.read()
+        except ssl.SSLError as error:
+            raise _tls_failed(error) from error
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes through a tunnel."""
+        try:
+            await self._secure.write(data)
+        except ssl.SSLError as error:
+            raise _tls_failed(error) from error
+
+    async def _event(self) -> object:
+        while True:
+            got = self._connection.next_event()
+            if got is h11.PAUSED:
+                return h11.ConnectionClosed()
+            if got is not h11.NEED_DATA:
+                return got
+            self._connection.receive_data(await self._secure.read())
+
+
+def _tls_failed(error: ssl.SSLError) -> CallFailed:
+    return CallFailed(f"tls: {getattr(error, 'verify_message', '') or error.reason or error}")
+
+
 async def post(stream: ByteStream, trust: ssl.SSLContext, host: str, path: str, body: bytes) -> bytes:
     """Return the body of the answer to a POST of JSON; `host` is the name that the certificate has to have.
 
@@ -79,53 +186,17 @@ async def post(stream: ByteStream, trust: ssl.SSLContext, host: str, path: str, 
         CallFailed: TLS fails, or the answer is not 200.
         OSError: the connection breaks.
     """
-    try:
-        secure = _Secure(stream, trust, host)
-        await secure.handshake()
-        return await _exchange(secure.write, secure.read, host, path, body)
-    except ssl.SSLError as error:
-        raise CallFailed(f"tls: {getattr(error, 'verify_message', '') or error.reason or error}") from error
-
-
-async def _exchange(
-    write: Callable[[bytes], Awaitable[None]],
-    read: Callable[[], Awaitable[bytes]],
-    host: str,
-    path: str,
-    body: bytes,
-) -> bytes:
-    connection = h11.Connection(our_role=h11.CLIENT)
     headers = [
-        ("Host", host),
-        ("Content-Type", "application/json"),
-        ("Accept", "application/json"),
-        ("Content-Length", str(len(body))),
-        ("Connection", "close"),
+        (b"host", host.encode()),
+        (b"content-type", b"application/json"),
+        (b"accept", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
     ]
-    for event in (
-        h11.Request(method="POST", target=path, headers=headers),
-        h11.Data(body),
-        h11.EndOfMessage(),
-    ):
-        if data := connection.send(event):
-            await write(data)
-    status, answer = 0, b""
-    try:
-        while True:
-            got = connection.next_event()
-            if got is h11.NEED_DATA:
-                connection.receive_data(await read())
-            elif isinstance(got, h11.Response):
-                status = got.status_code
-            elif isinstance(got, h11.Data):
-                answer += bytes(got.data)
-                if len(answer) > MAX_ANSWER_BYTES:
-                    raise CallFailed("the answer is too long")
-            elif isinstance(got, h11.EndOfMessage | h11.ConnectionClosed):
-                break
-    except h11.RemoteProtocolError as error:
-        raise CallFailed(f"malformed HTTP response: {error}") from error
-    if status != 200:
+    exchange = Exchange(stream, trust, host)
+    head = await exchange.send("POST", path, headers, body)
+    answer = await exchange.whole()
+    if head.status != 200:
         text = answer[:200].decode(errors="replace").strip()
-        raise CallFailed(f"the server responded with status {status}{f': {text}' if text else ''}")
+        raise CallFailed(f"the server responded with status {head.status}{f': {text}' if text else ''}")
     return answer

@@ -33,7 +33,7 @@ from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.apiserver.app import ApiServer
-from trainshed.cluster.apiserver.bootstrap import bootstrap
+from trainshed.cluster.apiserver.bootstrap import bootstrap, publish_authentication
 from trainshed.cluster.apiserver.core import AdmissionCheck
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
@@ -159,7 +159,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane"
             )
             # Starting the daemons is waiting for other processes: the first objects are written meanwhile.
-            first = asyncio.create_task(_first_objects(client))
+            first = asyncio.create_task(_first_objects(client, pki))
             try:
                 await runtime.start()
                 await first
@@ -185,8 +185,9 @@ async def _end_daemons(runtime: Runtime, kind: object, error: BaseException | No
         await runtime.stop_all()
 
 
-async def _first_objects(client: Client) -> None:
+async def _first_objects(client: Client, pki: Pki) -> None:
     await bootstrap(client)
+    await publish_authentication(client, pki.ca_pem, pki.front_proxy_authority.read_text())
     await install(client)
 
 

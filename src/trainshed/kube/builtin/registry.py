@@ -15,6 +15,7 @@ from trainshed.kube.builtin.admissionregistration import (
     validatingwebhookconfiguration,
 )
 from trainshed.kube.builtin.apiextensions import customresourcedefinition
+from trainshed.kube.builtin.apiregistration import apiservice
 from trainshed.kube.builtin.apps import controllerrevision, daemonset, deployment, replicaset, statefulset
 from trainshed.kube.builtin.authentication import selfsubjectreview, tokenreview
 from trainshed.kube.builtin.authorization import (
@@ -80,6 +81,7 @@ BUILTINS: tuple[Builtin, ...] = (
     secret.KIND,
     serviceaccount.KIND,
     service.KIND,
+    apiservice.KIND,
     controllerrevision.KIND,
     daemonset.KIND,
     deployment.KIND,

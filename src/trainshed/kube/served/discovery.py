@@ -8,6 +8,7 @@ disk, so a document must change as soon as a CRD does; `etag` names its content.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import msgspec
 
@@ -106,15 +107,44 @@ def aggregated(registry: Registry, *, core: bool, version: str) -> Object:
 
 
 def _aggregated_group(registry: Registry, group: str) -> Object:
-    versions = [
-        {
-            "version": version,
-            "resources": [_aggregated_resource(info) for info in registry.resources(group, version)],
-            "freshness": "Current",
-        }
-        for version in registry.versions(group)
-    ]
+    versions = [_aggregated_version(registry, group, version) for version in registry.versions(group)]
     return {"metadata": {"name": group} if group else {}, "versions": versions}
+
+
+def _aggregated_version(registry: Registry, group: str, version: str) -> Object:
+    external = registry.external(group, version)
+    if external is None:
+        resources = [_aggregated_resource(info) for info in registry.resources(group, version)]
+        return {"version": version, "resources": resources, "freshness": "Current"}
+    return {
+        "version": version,
+        "resources": from_legacy(external.resources, group, version),
+        "freshness": "Current" if external.current else "Stale",
+    }
+
+
+def from_legacy(entries: Sequence[Object], group: str, version: str) -> list[Object]:
+    """Return the entries of an APIResourceList as aggregated discovery has them."""
+    out: dict[str, Object] = {}
+    for entry in entries:
+        name, _, part = str(entry.get("name", "")).partition("/")
+        answer = {
+            "group": entry.get("group") or group,
+            "version": entry.get("version") or version,
+            "kind": entry.get("kind") or "",
+        }
+        scope = "Namespaced" if entry.get("namespaced") else "Cluster"
+        # A subresource may come without its resource, or before it.
+        held = out.setdefault(name, {"resource": name, "scope": scope, "singularResource": "", "verbs": []})
+        verbs = list(entry.get("verbs") or ())
+        if part:
+            sub = {"subresource": part, "responseKind": answer, "verbs": verbs}
+            held.setdefault("subresources", []).append(sub)
+            continue
+        held |= {"responseKind": answer, "scope": scope, "verbs": verbs}
+        held["singularResource"] = entry.get("singularName") or ""
+        held |= {key: list(entry[key]) for key in ("shortNames", "categories") if entry.get(key)}
+    return list(out.values())
 
 
 def _aggregated_resource(info: ResourceInfo) -> Object:

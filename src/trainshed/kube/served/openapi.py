@@ -60,9 +60,16 @@ class OpenAPI:
         for group in self._registry.groups():
             for version in self._registry.versions(group):
                 path = gv_path(group, version)
+                if self._unknown(group, version):
+                    continue
                 digest = self.hash(group, version)
                 paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
         return {"paths": paths}
+
+    def _unknown(self, group: str, version: str) -> bool:
+        """Return whether another server serves this, and says nothing of its schemas."""
+        external = self._registry.external(group, version)
+        return external is not None and not external.openapi
 
     def hash(self, group: str, version: str) -> str:
         """Return the hash that names the document of a group and version at this moment."""
@@ -71,13 +78,20 @@ class OpenAPI:
             self._hashes.clear()
         key = (group, version)
         if key not in self._hashes:
-            infos = self._registry.resources(group, version)
-            text = msgspec.json.encode([_FORMAT, KUBERNETES_MINOR, self._version, infos], order="sorted")
+            external = self._registry.external(group, version)
+            if external is not None:
+                text = external.openapi
+            else:
+                infos = self._registry.resources(group, version)
+                text = msgspec.json.encode([_FORMAT, KUBERNETES_MINOR, self._version, infos], order="sorted")
             self._hashes[key] = hashlib.sha256(text).hexdigest().upper()
         return self._hashes[key]
 
     def document(self, group: str, version: str) -> bytes | None:
         """Return the encoded document of a group and version, or None when it is not served."""
+        external = self._registry.external(group, version)
+        if external is not None:
+            return external.openapi or None
         infos = self._registry.resources(group, version)
         if not infos:
             return None

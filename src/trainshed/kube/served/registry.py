@@ -8,9 +8,12 @@ discovery: the first match of a short name wins, so the order is part of the int
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from trainshed.kube.builtin.registry import RESOURCES
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.meta.resources import Resource
 
@@ -29,13 +32,34 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
     return (stage, -int(match[1]), -int(match[3] or 0), "")
 
 
+CRD_PRIORITY = 1000
+"""`groupPriorityMinimum` of the groups of CustomResourceDefinitions, as upstream registers them."""
+
+
+class External(msgspec.Struct, frozen=True, kw_only=True):
+    """A group and version that another API server serves, as an APIService says.
+
+    Attributes:
+        resources: entries of its APIResourceList when it was last asked.
+        current: it answered then.
+        openapi: its OpenAPI v3 document; empty when it has none.
+    """
+
+    group_priority: int
+    version_priority: int
+    resources: tuple[Object, ...] = ()
+    current: bool = False
+    openapi: bytes = b""
+
+
 class Registry:
-    """The served resources. Mutated only by `add` and `remove`; `revision` grows with every change."""
+    """The served resources. Mutated only by `add`, `remove` and `delegate`; `revision` grows with every change."""
 
     def __init__(self, builtins: Iterable[ResourceInfo] = RESOURCES) -> None:
         self._infos: dict[tuple[str, str, str], ResourceInfo] = {}
         self._crds: dict[str, tuple[ResourceInfo, ...]] = {}
         self._builtin_groups: dict[str, dict[str, None]] = {}
+        self._external: Mapping[tuple[str, str], External] = {}
         self.revision = 0
         for info in builtins:
             group, version = info.group_version
@@ -61,6 +85,16 @@ class Registry:
         if self._drop(crd_name):
             self.revision += 1
 
+    def delegate(self, external: Mapping[tuple[str, str], External]) -> None:
+        """Leave these groups and versions to other servers: what is built in of them is not served meanwhile."""
+        if external != self._external:
+            self._external = dict(external)
+            self.revision += 1
+
+    def external(self, group: str, version: str) -> External | None:
+        """Return what another server serves of a group and version, None where this one does."""
+        return self._external.get((group, version))
+
     def _is_builtin(self, resource: Resource) -> bool:
         held = self._infos.get((resource.group, resource.version, resource.plural))
         return held is not None and not held.crd
@@ -74,25 +108,35 @@ class Registry:
 
     def get(self, group: str, version: str, plural: str) -> ResourceInfo | None:
         """Return the resource at a path, or None."""
-        return self._infos.get((group, version, plural))
+        return None if (group, version) in self._external else self._infos.get((group, version, plural))
 
     def has_group(self, group: str) -> bool:
         """Return whether any resource of the group is served."""
-        return any(key[0] == group for key in self._infos)
+        return any(key[0] == group for key in self._infos) or any(key[0] == group for key in self._external)
+
+    def builtin_groups(self) -> list[str]:
+        """Return the groups of built-in kinds, as listed."""
+        return list(self._builtin_groups)
 
     def groups(self) -> list[str]:
-        """Return the groups in order of preference: built-in ones as listed, then CRD groups by name."""
-        extra = {info.resource.group for infos in self._crds.values() for info in infos}
-        return [*self._builtin_groups, *sorted(extra - set(self._builtin_groups))]
+        """Return the groups in order of preference: built-in ones as listed, then others by priority and name."""
+        extra = {info.resource.group: CRD_PRIORITY for infos in self._crds.values() for info in infos}
+        for (group, _), external in self._external.items():
+            extra[group] = max(extra.get(group, 0), external.group_priority)
+        others = sorted(extra.keys() - self._builtin_groups.keys(), key=lambda group: (-extra[group], group))
+        return [*self._builtin_groups, *others]
 
     def versions(self, group: str) -> list[str]:
         """Return the served versions of a group, preferred first."""
         builtin = list(self._builtin_groups.get(group, {}))
-        extra = {key[1] for key in self._infos if key[0] == group} - set(builtin)
-        return [*builtin, *sorted(extra, key=version_priority)]
+        outside = {key[1]: one.version_priority for key, one in self._external.items() if key[0] == group}
+        extra = ({key[1] for key in self._infos if key[0] == group} | outside.keys()) - set(builtin)
+        return [*builtin, *sorted(extra, key=lambda one: (-outside.get(one, 100), version_priority(one)))]
 
     def resources(self, group: str, version: str) -> list[ResourceInfo]:
-        """Return the resources of a group and version: built-ins as listed, then CRDs by plural."""
+        """Return the resources of a group and version that are served here: built-in ones, then CRDs by plural."""
+        if (group, version) in self._external:
+            return []
         found = [info for info in self._infos.values() if info.group_version == (group, version)]
         return sorted(found, key=lambda info: (info.crd, info.resource.plural if info.crd else ""))
 
