@@ -18,6 +18,7 @@ from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
+from trainshed.cluster.controllers.certificaterequests import CertificateController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
@@ -40,6 +41,7 @@ async def main(home: Path) -> None:
         GarbageCollector(client, store),
         ReplicaSetController(client, informers),
         DeploymentController(client, informers),
+        CertificateController(client, informers, lambda: pki.authority),
         informers,
         api,
     ]

@@ -68,7 +68,7 @@ def test_views_share_the_store_of_another_resource() -> None:
 
 def test_core_comes_first_and_autoscaling_prefers_v2() -> None:
     registry = Registry()
-    assert registry.groups()[:2] == ["", "apps"]
+    assert registry.groups()[:3] == ["", "apiregistration.k8s.io", "apps"]
     assert registry.versions("autoscaling") == ["v2", "v1"]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -23,7 +24,10 @@ from trainshed.kube.meta.resources import (
     Resource,
 )
 from trainshed.kube.served.rbac import MASTERS, Attributes, Policy
-from trainshed.kube.wire.asgi import Scope
+from trainshed.kube.wire.asgi import CLIENT_CERTIFICATE, Scope
+
+if TYPE_CHECKING:
+    from trainshed.cluster.signing import Holder
 
 ANONYMOUS = "system:anonymous"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -66,6 +70,7 @@ def service_account(namespace: str, name: str, uid: str, extra: Mapping[str, tup
 
 SCOPE_USER = "trainshed.user"
 """Where an in-process transport names its user in the ASGI scope; no network peer can write there."""
+_KNOWN_CERTIFICATES = 256
 _RBAC = keys.within(ROLES.group)
 AGGREGATOR = User("system:kube-aggregator", (MASTERS,))
 """As whom this server asks others what they serve."""
@@ -81,6 +86,7 @@ class Authenticator:
     def __init__(self, store: Store, issuer: TokenIssuer, tokens: Mapping[str, User]) -> None:
         self._store = store
         self._issuer = issuer
+        self._holders: OrderedDict[bytes, Holder] = OrderedDict()
         self._static = {hashlib.sha256(token.encode()).digest(): user for token, user in tokens.items()}
 
     @property
@@ -93,6 +99,9 @@ class Authenticator:
         named = section(scope, "extensions").get(SCOPE_USER)
         if named is not None:
             return User(named["username"], (*named["groups"], AUTHENTICATED))
+        certificate = scope.get(CLIENT_CERTIFICATE)
+        if certificate and (shown := self._holder(certificate, now)) is not None:
+            return shown
         if not authorization:
             return NOBODY
         kind, _, token = authorization.partition(" ")
@@ -102,6 +111,29 @@ class Authenticator:
             return self.identify(token.strip(), now)
         except InvalidToken as error:
             raise unauthorized() from error
+
+    def _holder(self, certificate: bytes, now: float) -> User | None:
+        """Return the user that a verified certificate shows, None when it names nobody. Raises `ApiError` 401.
+
+        A connection may outlive its certificate, which is why the time is looked at again.
+        """
+        from trainshed.cluster.signing import holder
+
+        found = self._holders.get(certificate)
+        if found is None:
+            try:
+                found = holder(certificate)
+            except ValueError as error:
+                raise unauthorized() from error
+            self._holders[certificate] = found
+            if len(self._holders) > _KNOWN_CERTIFICATES:
+                self._holders.popitem(last=False)
+        if not found.begins <= now <= found.ends:
+            raise unauthorized()
+        if not found.common_name:
+            return None
+        extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={found.digest}",)}
+        return User(found.common_name, (*found.organizations, AUTHENTICATED), "", extra)
 
     def identify(self, token: str, now: float, audiences: Sequence[str] = (DEFAULT_AUDIENCE,)) -> User:
         """Return the user that a token stands for.

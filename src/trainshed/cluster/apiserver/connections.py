@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from trainshed.kube.wire.asgi import CLIENT_CERTIFICATE
+
 log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 1024 * 1024
@@ -128,6 +130,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._unread = Unread()
         self.peer = self.client[0] if self.client else ""
+        self._certificate = certificate_of(transport)
         self._peers = _peers_of(self.server_state)
         self._peers.opened(self)
         self._expect_head()
@@ -158,6 +161,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        if self._certificate:
+            self.scope[CLIENT_CERTIFICATE] = self._certificate  # type: ignore[literal-required]
         self._begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -230,6 +235,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.write(_TOO_LARGE)
         self.transport.close()
         self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+
+def certificate_of(transport: asyncio.BaseTransport) -> bytes:
+    """Return the verified certificate of a connection's client as DER, empty where it has shown none."""
+    tls = transport.get_extra_info("ssl_object")
+    return (tls.getpeercert(binary_form=True) or b"") if tls is not None else b""
 
 
 def _is_stream(scope: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -105,6 +106,9 @@ async def serve(
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
         ssl_certfile=pki.server_certificate,
         ssl_keyfile=pki.server_key,
+        # Who has a certificate of the cluster's authority may show it; nobody has to.
+        ssl_ca_certs=pki.ca_certificate,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL,
         **server_options(),
     )
     server = _Server(config, started, ending)

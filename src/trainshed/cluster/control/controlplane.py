@@ -40,6 +40,7 @@ from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
 from trainshed.cluster.control.memory import MemoryKeeper
 from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
+from trainshed.cluster.controllers.certificaterequests import CertificateController
 from trainshed.cluster.controllers.disruptions import DisruptionController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
@@ -244,6 +245,7 @@ async def _serve(
         DisruptionController(client, informers),
         AutoscalerController(client, informers),
         QuotaController(client, api.core),
+        CertificateController(client, informers, lambda: pki.authority),
         GarbageCollector(client, store),
         _Log(),
         MemoryKeeper(store),

@@ -12,6 +12,9 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Header: TypeAlias = tuple[bytes, bytes]
 
+CLIENT_CERTIFICATE = "trainshed.client_certificate"
+"""Where a server puts the verified certificate of a client, as DER: in the scope itself, where no header leads."""
+
 
 def headers_of(scope: Scope, name: str) -> list[str]:
     """Return the values of a header (lower-case name), one per line and per comma-separated part."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from trainshed.cluster.apiserver.admission import (
+    certificates,
     limits,
     namespaces,
     pods,
@@ -22,12 +23,14 @@ from trainshed.cluster.apiserver.admission import (
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import check_served
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import CERTIFICATESIGNINGREQUESTS
 
 _CREATE: dict[tuple[str, str], Callable[[Core, Call, Object], Awaitable[Object]]] = {
     ("", "pods"): pods.admit,
     ("", "services"): services.admit,
     ("", "persistentvolumeclaims"): volumes.admit_claim,
     ("scheduling.k8s.io", "priorityclasses"): priority.admit_class,
+    ("certificates.k8s.io", "certificatesigningrequests"): certificates.admit,
 }
 _UPDATE: dict[tuple[str, str], Callable[[Core, Call, Object, Object], Object]] = {
     ("", "services"): services.admit_update,
@@ -50,6 +53,8 @@ async def mutate_create(core: Core, call: Call, obj: Object) -> Object:
 def mutate_update(core: Core, call: Call, old: Object, new: Object, subresource: str) -> Object:
     """Return `new` as admission wants it. Raises `ApiError` 403."""
     resource = call.kind.resource
+    if resource == CERTIFICATESIGNINGREQUESTS:
+        return certificates.admit_update(core, call, old, new, subresource)
     admit = _UPDATE.get((resource.group, resource.plural))
     return new if admit is None or subresource else admit(core, call, old, new)
 

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
-from wsproto.events import Ping
+from wsproto.events import Ping, Request
 
 from trainshed.cluster.apiserver import connections
 from trainshed.cluster.apiserver.connections import Unread
+from trainshed.kube.wire.asgi import CLIENT_CERTIFICATE
 
 
 class GuardedWebSocket(WSProtocol):
@@ -23,6 +24,12 @@ class GuardedWebSocket(WSProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._unread = Unread()
+        self._certificate = connections.certificate_of(transport)
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)  # which makes the scope; the application's task starts later
+        if self._certificate:
+            self.scope[CLIENT_CERTIFICATE] = self._certificate  # type: ignore[literal-required]
 
     def pause_writing(self) -> None:
         super().pause_writing()
