@@ -5,17 +5,11 @@ Rows 045-078, 103-123 of the conformance list, as far as no node is needed.
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from tests.e2e.conftest import Api, Kubectl, eventually
 
@@ -326,46 +320,3 @@ def test_evictions_respect_budgets(kubectl: Kubectl, api: Api) -> None:
     assert "retry-after" in headers, "no controller has counted the budget yet"
     kubectl("delete", "pdb", "b").ok()
     assert api("POST", f"{path}/eviction", eviction)[0] == 201
-
-
-def test_from_a_signing_request_to_a_kubeconfig_with_a_certificate(kubectl: Kubectl, tmp_path: Path) -> None:
-    """kubectl 1.32 and later send the approval as protobuf."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = [(NameOID.ORGANIZATION_NAME, "devs"), (NameOID.COMMON_NAME, "anna")]
-    holder = x509.Name([x509.NameAttribute(oid, text) for oid, text in subject])
-    signed = x509.CertificateSigningRequestBuilder().subject_name(holder).sign(key, hashes.SHA256())
-    name = f"anna-{kubectl.namespace}"
-    request = {
-        "apiVersion": "certificates.k8s.io/v1",
-        "kind": "CertificateSigningRequest",
-        "metadata": {"name": name},
-        "spec": {
-            "request": base64.b64encode(signed.public_bytes(Encoding.PEM)).decode(),
-            "signerName": "kubernetes.io/kube-apiserver-client",
-            "expirationSeconds": 3600,
-            "usages": ["client auth"],
-        },
-    }
-    kubectl("apply", "-f", "-", stdin=json.dumps(request)).ok()
-    assert kubectl("certificate", "approve", name).ok().strip().endswith(f"{name} approved")
-
-    def certificate() -> str:
-        return kubectl("get", "csr", name, "-o", "jsonpath={.status.certificate}").ok()
-
-    eventually(lambda: bool(certificate()), "the certificate is issued")
-    assert "Approved,Issued" in kubectl("get", "csr", name).ok()
-    (tmp_path / "anna.crt").write_bytes(base64.b64decode(certificate()))
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (tmp_path / "anna.key").write_bytes(private)
-    (tmp_path / "config").write_bytes(kubectl.kubeconfig.read_bytes())
-    hers = {"KUBECONFIG": str(tmp_path / "config")}
-    files = (f"--client-certificate={tmp_path / 'anna.crt'}", f"--client-key={tmp_path / 'anna.key'}")
-    kubectl("config", "set-credentials", "anna", "--embed-certs", *files, environment=hers).ok()
-    kubectl("config", "set-context", "--current", "--user=anna", environment=hers).ok()
-    if kubectl.minor >= 28:
-        who = json.loads(kubectl("auth", "whoami", "-o", "json", environment=hers).ok())
-        assert who["status"]["userInfo"]["username"] == "anna"
-    kubectl("get", "pods", environment=hers).failed('User "anna" cannot list resource "pods"')
-    kubectl("create", "rolebinding", "devs", "--clusterrole=view", "--group=devs").ok()
-    kubectl("get", "pods", environment=hers).ok()
-    kubectl("delete", "csr", name).ok()

@@ -6,6 +6,7 @@ Rows 016-029, 037-042, 079-105, 111, 112, 120, 121, 127 of the conformance list.
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
@@ -24,6 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from tests.e2e.cluster_fixture import Cluster, as_list, read_line, read_rest, until
 from tests.e2e.pods import WAITS, container, make_pod, rows
@@ -417,3 +423,45 @@ def test_failures_are_shown(kube: Cluster) -> None:
     assert 'configmap "nope" not found' in kube.kubectl("describe", "pod", "config").ok()
     text = kube.kubectl("describe", "pod", "big").ok()
     assert re.search(r"FailedScheduling .* 0/1 nodes are available: 1 Insufficient cpu", text)
+
+
+def test_from_a_signing_request_to_a_kubeconfig_with_a_certificate(kube: Cluster, tmp_path: Path) -> None:
+    """kubectl 1.32 and later send the approval as protobuf."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = [(NameOID.ORGANIZATION_NAME, "devs"), (NameOID.COMMON_NAME, "anna")]
+    holder = x509.Name([x509.NameAttribute(oid, text) for oid, text in subject])
+    signed = x509.CertificateSigningRequestBuilder().subject_name(holder).sign(key, hashes.SHA256())
+    name = f"anna-{kube.namespace}"
+    request = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": {
+            "request": base64.b64encode(signed.public_bytes(Encoding.PEM)).decode(),
+            "signerName": "kubernetes.io/kube-apiserver-client",
+            "expirationSeconds": 3600,
+            "usages": ["client auth"],
+        },
+    }
+    kube.kubectl("apply", "-f", "-", stdin=json.dumps(request)).ok()
+    assert kube.kubectl("certificate", "approve", name).ok().strip().endswith(f"{name} approved")
+
+    def certificate() -> str:
+        return kube.kubectl("get", "csr", name, "-o", "jsonpath={.status.certificate}").ok()
+
+    until(certificate, "the certificate is issued")
+    assert "Approved,Issued" in kube.kubectl("get", "csr", name).ok()
+    (tmp_path / "anna.crt").write_bytes(base64.b64decode(certificate()))
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "anna.key").write_bytes(private)
+    files = (f"--client-certificate={tmp_path / 'anna.crt'}", f"--client-key={tmp_path / 'anna.key'}")
+    config = f"--kubeconfig={tmp_path / 'config'}"
+    (tmp_path / "config").write_bytes(kube.kubeconfig.read_bytes())
+    kube.kubectl("config", "set-credentials", "anna", "--embed-certs", *files, config).ok()
+    hers = (config, "--user=anna")
+    kube.kubectl("get", "pods", *hers).failed('User "anna" cannot list resource "pods"')
+    kube.kubectl("create", "rolebinding", "devs", "--clusterrole=view", "--group=devs").ok()
+    kube.kubectl("get", "pods", *hers).ok()
+    who = kube.kubectl("auth", "can-i", "--list", *hers).ok()
+    assert "pods" in who and "secrets" not in who
+    kube.kubectl("delete", "csr", name).ok()
