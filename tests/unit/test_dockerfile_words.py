@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trainshed.cluster.images.dockerfile.patterns import PatternError, clean, compiled, read_ignore
@@ -121,6 +121,7 @@ def test_paths_lead_no_further_than_the_root(path: str, expected: str) -> None:
     assert clean(path) == expected
 
 
+@example("[?--]", "")
 @given(st.text(alphabet="ab*?[]-^!\\/.", max_size=20), st.text(alphabet="ab/.", max_size=20))
 def test_any_pattern_is_read_or_refused(pattern: str, path: str) -> None:
     try:

@@ -101,7 +101,7 @@ def _class(pattern: str, position: int) -> tuple[str, int]:
     if position < len(pattern) and pattern[position] in "^!":
         out += "^/"
         position += 1
-    first = True
+    first, dash = True, False
     while position < len(pattern):
         character = pattern[position]
         position += 1
@@ -109,8 +109,11 @@ def _class(pattern: str, position: int) -> tuple[str, int]:
             return out + "]", position
         first = False
         if character == "-":
-            out += "-"
+            if dash:
+                raise PatternError(f"{pattern!r} is no pattern: - is no end of a range")
+            out, dash = out + "-", True
             continue
+        dash = False
         if character == "\\" and position < len(pattern):
             character = pattern[position]
             position += 1
