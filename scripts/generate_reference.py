@@ -5,6 +5,7 @@
     docs/reference/check.md         from the rules of `trainshed check`
     docs/reference/notebooks.md     from the tables of tags, settings and findings
     docs/reference/api-support.md   from the registry of served resources
+    docs/reference/kubernetes-api.md   from the same, call by call, beside what Kubernetes serves
     docs/reference/<kind>.md        from the declared types of the API, one page for each kind
 
 `--check` writes nothing and exits with 1 when a page is not what the code says.
@@ -16,6 +17,7 @@ import inspect
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
@@ -29,9 +31,11 @@ from trainshed.api.crd import crd
 from trainshed.api.registry import KINDS
 from trainshed.api.replicated import JobKind
 from trainshed.cli.main import everything
+from trainshed.cluster.apiserver.dispatch import is_handled
 from trainshed.kube.builtin.registry import BUILTINS
-from trainshed.kube.meta.resourceinfo import ResourceInfo
+from trainshed.kube.meta.resourceinfo import ALL_VERBS, ResourceInfo
 from trainshed.kube.schema.nodes import KUBERNETES_MINOR
+from trainshed.kube.served import ledger
 from trainshed.pipelines.diagnostics import RULES
 from trainshed.pipelines.emit.job import API_VERSION as DISTRIBUTED_API
 from trainshed.pipelines.emit.job import KIND as DISTRIBUTED_KIND
@@ -176,8 +180,61 @@ def api_page() -> str:
         "- `proxy` of pods, services and nodes is listed by discovery, as clients expect, and answers 501.",
         "- What the training operator's webhook would refuse, the API server refuses itself, also where no webhook is"
         " configured.",
-        "- API aggregation (`APIService`), audit.",
+        "- Every call of Kubernetes: [call by call](kubernetes-api.md).",
     ]) + "\n"  # fmt: skip
+
+
+def ledger_page() -> str:
+    """Return the page of every call that Kubernetes serves."""
+    found = list(ledger.calls(is_handled))
+    totals = Counter(call.state for call in found)
+    rows: dict[tuple[str, str, str], dict[str, ledger.Call]] = {}
+    parts: dict[tuple[str, str, str, str], list[ledger.Call]] = {}
+    for call in found:
+        key = (call.group, call.version, call.plural)
+        if call.subresource:
+            parts.setdefault((*key, call.subresource), []).append(call)
+        else:
+            rows.setdefault(key, {})[call.verb] = call
+    out = [
+        MARK,
+        "# Kubernetes API, call by call\n",
+        f"What kube-apiserver {KUBERNETES_MINOR} serves with its default settings, and how the embedded cluster answers"
+        " it. What acts on\nobjects is in [another table](api-support.md), what does not hold in"
+        " [limits](limits.md).\n",
+        "| | | calls |\n|---|---|---|",
+        f"| SHIPPED | as Kubernetes | {totals['SHIPPED']} |",
+        "| PARTIAL | it answers as Kubernetes; what then happens is not all there, and the last column says what |"
+        f" {totals['PARTIAL']} |",
+        "| REFUSED | discovery lists it, as clients expect, and a call is answered with a Status of 501 |"
+        f" {totals['REFUSED']} |",
+        f"| ABSENT | not served: 404, as for anything that a server does not know | {totals['ABSENT']} |",
+        "",
+        "## Resources\n",
+        f"| Resource | Group/version | {' | '.join(ALL_VERBS)} | What is missing |",
+        "|---|---|" + "---|" * (len(ALL_VERBS) + 1),
+    ]
+    for (group, version, plural), calls in rows.items():
+        cells = [calls[verb].state if verb in calls else "" for verb in ALL_VERBS]
+        why = "; ".join(dict.fromkeys(call.why for call in calls.values() if call.why))
+        out.append(f"| `{plural}` | {group or 'core'}/{version} | {' | '.join(cells)} | {why} |")
+    head = "| Subresource | Group/version | Verbs | | What is missing |\n|---|---|---|---|---|"
+    out += ["", "## Subresources\n", head]
+    for (group, version, plural, part), calls in parts.items():
+        states = ", ".join(dict.fromkeys(call.state for call in calls))
+        why = "; ".join(dict.fromkeys(call.why for call in calls if call.why))
+        names = ", ".join(call.verb for call in calls)
+        out.append(f"| `{plural}/{part}` | {group or 'core'}/{version} | {names} | {states} | {why} |")
+    others = ", ".join(
+        f"`{info.resource.plural}` of {'/'.join(info.group_version)}" for info in ledger.extra()
+    )
+    out += [
+        "",
+        "## Besides\n",
+        f"Served, and in Kubernetes an add-on or not on by default: {others}.\n",
+        "Any other group comes from a CustomResourceDefinition or an APIService; both are served whole.",
+    ]
+    return "\n".join(out) + "\n"
 
 
 def verbs(info: ResourceInfo) -> str:
@@ -423,6 +480,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "python.md": python_page,
     "api-support.md": api_page,
+    "kubernetes-api.md": ledger_page,
     "check.md": check_page,
     "notebooks.md": notebooks_page,
     **{f"{name.lower()}.md": (lambda name=name: kind_page(name)) for name in KINDS},

@@ -26,8 +26,8 @@ GENERATOR = runpy.run_path(str(ROOT / "scripts/generate_reference.py"))
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 _DRIVERS = (
-    *("curl", "docker", "echo", "eval", "git", "install", "KUBECTLS=…"),
-    *("kubectl", "ls", "sed", "sudo", "trainshed", "./check"),
+    *("cp", "curl", "docker", "echo", "eval", "export", "git", "install", "KUBECTLS=…"),
+    *("kubectl", "ls", "openssl", "sed", "sudo", "trainshed", "./check"),
 )
 """Programs that the how-tos call."""
 

@@ -11,9 +11,10 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.forwarding import Forwarded
 from trainshed.cluster.apiserver.http import Answer, Bodies, Incoming, Result
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
-from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, token
+from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, streaming, token
 from trainshed.cluster.apiserver.verbs import read, remove, watch, write
 from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource
+from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.served.rbac import Attributes
 from trainshed.kube.wire import route
 from trainshed.kube.wire.options import flag
@@ -41,6 +42,15 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
 }
 _PARTS_OF_OBJECT = frozenset({"status", "approval", "ephemeralcontainers", "resize", "finalize"})
 """Subresources that are a part of the object, read and written like the object itself."""
+
+
+def is_handled(info: ResourceInfo, subresource: str, verb: str) -> bool:
+    """Return whether something answers a verb of a resource, or of one of its subresources, but with 501."""
+    if not subresource or subresource in _PARTS_OF_OBJECT:
+        return True
+    if subresource in streaming.SUBRESOURCES and (info.resource.group, info.resource.plural) == ("", "pods"):
+        return True
+    return (subresource, verb) in _SUBRESOURCES
 
 
 def _fits_path(found: Route) -> bool:

@@ -64,6 +64,7 @@ KIND = Builtin(
         VALIDATINGADMISSIONPOLICIES, categories=("api-extensions",), subresources=STATUS, generation=True
     ),
     does="evaluated for what their bindings choose: deny, warn; without `authorizer` and audit annotations",
+    lacks="no `authorizer`, no audit annotations",
     defaults=_defaults,
     check=_check,
     columns=Columns(define("Name, Validations#, ParamKind, Age"), _row),

@@ -91,6 +91,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 KIND = Builtin(
     info=row(APISERVICES, categories=("api-extensions",), subresources=STATUS, unconditional_update=False),
     does="requests go to the pods behind its Service; checked every half minute; discovery and OpenAPI merged",
+    lacks="garbage collection and the end of a namespace do not reach its objects",
     name_rule=names.path_segment,
     defaults=_defaults,
     check=_check,

@@ -40,6 +40,7 @@ def _defaults(obj: Object) -> None:
 KIND = Builtin(
     info=row(HORIZONTALPODAUTOSCALERS, "hpa", categories=ALL, subresources=STATUS),
     does="replicas by the CPU and memory that pods use",
+    lacks="CPU and memory only",
     defaults=_defaults,
     check=autoscaler_causes,
     cautions=autoscaler_cautions,

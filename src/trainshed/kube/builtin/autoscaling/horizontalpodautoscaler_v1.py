@@ -118,6 +118,7 @@ KIND = Builtin(
         view_of=HORIZONTALPODAUTOSCALERS,
     ),
     does="replicas by the CPU and memory that pods use",
+    lacks="CPU and memory only",
     view=_View(),
     defaults=autoscaler_defaults,
     check=autoscaler_causes,

@@ -158,6 +158,7 @@ KIND = Builtin(
     ),
     does="approved ones are signed for clients and nodes (`kubernetes.io/kube-apiserver-client`, "
     "`-client-kubelet`, `kubelet-serving`); cleaned up later",
+    lacks="nothing is approved by itself, nodes' requests neither",
     check=_check,
     columns=Columns(define("Name, Age, SignerName, Requestor, RequestedDuration, Condition"), _row),
     fields=paths("spec.signerName"),

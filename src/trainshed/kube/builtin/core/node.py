@@ -84,6 +84,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 KIND = Builtin(
     info=row(NODES, "no", subresources={**proxy("NodeProxyOptions"), **STATUS}),
     does="this machine, `--nodes` times; taints, labels and cordon are honoured",
+    lacks="nodes are those of this machine",
     status_on_create=True,
     check=_check,
     columns=Columns(

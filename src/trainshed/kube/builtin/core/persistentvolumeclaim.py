@@ -86,6 +86,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 KIND = Builtin(
     info=row(PERSISTENTVOLUMECLAIMS, "pvc", subresources=STATUS),
     does="bound to a fitting volume, or provisioned as a directory",
+    lacks="capacity and access modes are not enforced; claims grow in name only",
     defaults=_defaults,
     check=_check,
     columns=Columns(

@@ -33,6 +33,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 KIND = Builtin(
     info=row(core("podtemplates", "PodTemplate"), generation=True),
+    does="read by whoever wants it: nothing of Kubernetes acts on it",
     defaults=_defaults,
     check=_check,
     columns=Columns(define("Name, Containers, Images, Pod Labels"), _row),

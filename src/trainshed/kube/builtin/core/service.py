@@ -178,6 +178,7 @@ KIND = Builtin(
         create_on_update=True,
     ),
     does="cluster IPs lead to the ready pods, node ports and load balancers from 127.0.0.1; DNS names",
+    lacks="no SCTP, `externalIPs` and `Local` traffic policies",
     name_rule=names.dns_1035_label,
     defaults=_defaults,
     check=_check,

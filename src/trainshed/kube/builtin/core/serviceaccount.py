@@ -13,6 +13,7 @@ _TOKEN = SubresourceInfo(("create",), "TokenRequest", "authentication.k8s.io", "
 KIND = Builtin(
     info=row(SERVICEACCOUNTS, "sa", subresources={"token": _TOKEN}),
     does="tokens, also mounted into pods, are signed, expire and are bound to their pod",
+    lacks="its `imagePullSecrets` do not count",
     columns=NAME_AGE,
     viewed=("",),
     edited=("",),

@@ -62,6 +62,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 KIND = Builtin(
     info=row(STORAGECLASSES, "sc"),
     does="`standard` provisions directories of this machine",
+    lacks="no CSI: directories of this machine",
     defaults=_defaults,
     check=_check,
     columns=Columns(
