@@ -148,6 +148,12 @@ def test_a_step_that_cannot_start_says_why(pod: Steps, command: tuple[str, ...],
     assert "Traceback" not in out
 
 
+def test_a_script_whose_interpreter_is_missing_names_it(pod: Steps) -> None:
+    code, out = end(pod.start(0, script="#!/bin/no-such-shell -e\necho never\n"))
+    assert code == 127
+    assert "No such file or directory: '/bin/no-such-shell'" in out
+
+
 def test_results_that_do_not_fit_fail_the_step(pod: Steps) -> None:
     rc, out = end(
         pod.start(0, "sh", "-c", f"head -c 5000 /dev/zero | tr '\\0' x > {pod.root}/results/r", results=["r"])

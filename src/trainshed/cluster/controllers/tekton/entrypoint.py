@@ -253,9 +253,19 @@ def _run(step: dict[str, Any], command: Sequence[str]) -> tuple[int, bool]:
     signal.setitimer(signal.ITIMER_REAL, 0)
     if failed:
         number, _, name = failed.partition(" ")
-        raise OSError(int(number), os.strerror(int(number)), name)
+        raise OSError(int(number), os.strerror(int(number)), _missing(name))
     code = os.waitstatus_to_exitcode(status)
     return (code if code >= 0 else 128 - code), bool(late)
+
+
+def _missing(program: str) -> str:
+    """Return what could not be started: of a script that is there, the interpreter that it names."""
+    try:
+        with open(program, errors="replace") as file:
+            first = file.readline()
+    except OSError:
+        return program
+    return first[2:].split()[0] if first[:2] == "#!" and first[2:].split() else program
 
 
 def _signal(child: int, number: int) -> None:
