@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
@@ -45,3 +46,35 @@ def test_a_reader_runs_a_pod_in_an_image(session_cluster: Cluster, reader: Path,
     except AssertionError:
         print(cluster.diagnostics())
         raise
+
+
+def test_steps_of_tekton_run_in_an_image_without_python(cluster: Cluster, tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "elsewhere")
+    image = put(store, "me/bare:1", tiny_root(), entrypoint=("cat", "/etc/group"))
+    with (tmp_path / "bare.tar").open("wb") as target:
+        archive.save(store, [(image, store.names_of(image.descriptor))], target)
+    cluster.trainshed("image", "load", "-i", str(tmp_path / "bare.tar")).ok()
+    try:
+        step = {"image": "me/$(params.image):1"}
+        script = "ls /usr/bin/python3 || echo bare | cat > $(results.said.path)"
+        task = {
+            "params": [{"name": "image", "default": "bare"}],
+            "results": [{"name": "said"}],
+            "steps": [{**step, "name": "say", "script": script}, {**step, "name": "own"}],
+        }
+        run = {
+            "apiVersion": "tekton.dev/v1",
+            "kind": "TaskRun",
+            "metadata": {"name": "bare"},
+            "spec": {"taskSpec": task},
+        }
+        cluster.kubectl("create", "-f", "-", stdin=json.dumps(run)).ok()
+        waited = cluster.kubectl("wait", "--for=condition=Succeeded", "taskrun/bare", "--timeout=60s")
+        assert waited.rc == 0, cluster.kubectl("get", "taskrun,pods", "-o", "yaml")
+        assert (
+            cluster.kubectl("get", "taskrun", "bare", "-o", "jsonpath={.status.results[0].value}").ok()
+            == "bare\n"
+        )
+        assert "app:x:1235:" in cluster.kubectl("logs", "bare-pod", "-c", "step-own").ok()
+    finally:
+        cluster.trainshed("image", "rm", "me/bare:1").ok()

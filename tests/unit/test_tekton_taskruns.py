@@ -11,6 +11,7 @@ import pytest
 from tests.unit.tekton_world import START, TaskWorld, reason, stored, task_run
 from trainshed.kube.meta.objects import Object
 from trainshed.tekton import steps, taskrun
+from trainshed.tekton.taskpod import Carried, Entrypoint
 
 
 def words(**results: str) -> list[Object]:
@@ -351,6 +352,32 @@ def test_the_command_of_an_image_stands_in_for_a_missing_one() -> None:
     it = TaskWorld(run, images={"tool": ("tool", "--now")})
     it.step()
     assert it.pod["spec"]["containers"][0]["args"] == ["tool", "--now", "x"]
+
+
+def test_an_image_with_a_root_of_its_own_has_the_interpreter_mounted() -> None:
+    carried = Carried(
+        ("/p/loader", "/p/bin/python3"), (("/usr/bin", "/p/bin"), ("/usr/lib/python3", "/p/lib/python3"))
+    )
+    started = Entrypoint("python3", ("entrypoint.py",), carried, frozenset({"bare"}))
+    steps = [
+        {"name": "a", "image": "bare", "script": "true"},
+        {"name": "b", "image": "other", "script": "true"},
+    ]
+    it = TaskWorld(task_run({"taskSpec": {"steps": steps}}), entrypoint=started)
+    it.step()
+    bare, other = it.pod["spec"]["containers"]
+    assert bare["command"][:2] == ["/p/loader", "/p/bin/python3"]
+    assert other["command"][:2] == ["python3", "-I"]
+    mounted = {m["mountPath"]: (m["name"], m.get("readOnly")) for m in bare["volumeMounts"]}
+    volumes = {v["name"]: v.get("hostPath") for v in it.pod["spec"]["volumes"]}
+    name, read_only = mounted["/p/lib/python3"]
+    assert read_only
+    assert volumes[name] == {"path": "/usr/lib/python3", "type": "Directory"}
+    assert "/p/bin" not in {m["mountPath"] for m in other["volumeMounts"]}
+    del steps[0]
+    it = TaskWorld(task_run({"taskSpec": {"steps": steps}}), entrypoint=started)
+    it.step()
+    assert all("hostPath" not in volume for volume in it.pod["spec"]["volumes"])
 
 
 def test_a_long_script_is_cut_into_arguments_that_linux_takes() -> None:

@@ -62,18 +62,49 @@ _POD_FIELDS = (
 )
 
 
+class Carried(msgspec.Struct, frozen=True):
+    """The interpreter for images that may have none: this machine's, mounted with the libraries that it needs."""
+
+    command: tuple[str, ...]
+    directories: tuple[tuple[str, str], ...]
+    """Where each lies on this machine, and where containers see it."""
+
+    def volumes(self) -> list[Object]:
+        """Return the volumes of a pod with such containers."""
+        return [
+            {"name": f"tekton-python-{i}", "hostPath": {"path": here, "type": "Directory"}}
+            for i, (here, _) in enumerate(self.directories)
+        ]
+
+    def mounts(self) -> list[Object]:
+        """Return the mounts of such a container."""
+        return [
+            {"name": f"tekton-python-{i}", "mountPath": there, "readOnly": True}
+            for i, (_, there) in enumerate(self.directories)
+        ]
+
+
 class Entrypoint(msgspec.Struct, frozen=True):
     """How the program that starts each step is called on the node."""
 
     python: str
     program: tuple[str, ...]
     """A file, or `-c` and the program itself where users of pods cannot read the file."""
+    carried: Carried | None = None
+    roots: frozenset[str] = frozenset()
+    """Images with a root of their own, in which nothing of this machine is but what is mounted."""
 
-    def command(self, what: Object) -> list[str]:
+    def carried_into(self, image: str) -> Carried | None:
+        """Return what containers of an image have mounted; None where this machine's root has the interpreter."""
+        return self.carried if image in self.roots else None
+
+    def command(self, what: Object, image: str = "") -> list[str]:
         """Return the command line up to where the step's own begins."""
         text = base64.b64encode(json.dumps(what).encode()).decode()
         parts = [text[i : i + _PART_BYTES] for i in range(0, len(text), _PART_BYTES)]
-        return [self.python, "-I", "-S", *self.program, *parts, "--"]
+        carried = self.carried_into(image)
+        start = carried.command if carried else (self.python, "-I", "-S", *self.program)
+        return [*start, *parts, "--"]
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -108,11 +139,15 @@ def pod(
     ]
     _share(containers, section(run_spec, "computeResources"))
     template = section(run_spec, "podTemplate")
+    carried = next(
+        (c for one in (*containers, *sidecars) if (c := entrypoint.carried_into(one["image"])) is not None),
+        None,
+    )
     spec: Object = {
         "restartPolicy": "Never",
         "serviceAccountName": run_spec.get("serviceAccountName") or "default",
         "containers": containers,
-        "volumes": _volumes(task, template),
+        "volumes": [*_volumes(task, template), *(carried.volumes() if carried else ())],
     }
     if sidecars:
         spec["initContainers"] = sidecars
@@ -238,7 +273,7 @@ def _container(
     out |= {
         "name": name,
         "image": image or "scratch",
-        "command": entrypoint.command(what),
+        "command": entrypoint.command(what, image),
         "args": [*own, *arguments],
     }
     resources = section(step, "computeResources")
@@ -259,6 +294,8 @@ def _container(
         # Tekton reads the names of fields in any case, and one of its examples relies on that.
         path = asked.get("mountPath") or asked.get("mountpath")
         mounts.append({**mount, "mountPath": path} if path else mount)
+    carried = entrypoint.carried_into(image)
+    mounts += carried.mounts() if carried else ()
     given = objects(step, "volumeMounts")
     taken = {m.get("mountPath") for m in given}
     out["volumeMounts"] = [*(m for m in mounts if m["mountPath"] not in taken), *given]

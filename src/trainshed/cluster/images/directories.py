@@ -34,6 +34,13 @@ class Image(msgspec.Struct, frozen=True, omit_defaults=True):
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
     workdir: str = ""
+    stored: bool = False
+    """Whether it is of the store, with a root of its own."""
+
+    @property
+    def has_own_root(self) -> bool:
+        """Whether nothing of this machine's root is in it."""
+        return self.stored or any(layer.path == "/" for layer in self.layers)
 
 
 HOST_ROOT = Image()

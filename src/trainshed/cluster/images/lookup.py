@@ -12,7 +12,9 @@ def as_image(stored: StoredImage) -> Image:
     """Return what the configuration of an image says of its containers."""
     run = stored.config.run
     env = dict(text.split("=", 1) for text in run.env or () if "=" in text)
-    return Image(env=env, entrypoint=run.entrypoint or (), cmd=run.cmd or (), workdir=run.working_dir)
+    return Image(
+        env=env, entrypoint=run.entrypoint or (), cmd=run.cmd or (), workdir=run.working_dir, stored=True
+    )
 
 
 class Lookup:

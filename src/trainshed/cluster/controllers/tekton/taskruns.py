@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import stat
-import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
@@ -14,34 +13,15 @@ from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, controlled_by, key_of
+from trainshed.cluster.controllers.tekton.interpreter import entrypoint
 from trainshed.cluster.images.directories import ImageProblem
 from trainshed.cluster.images.lookup import Lookup
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, spec_of, uid_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.tekton import stepactions
 from trainshed.tekton.resources import STEPACTIONS, TASKRUNS, TASKS
-from trainshed.tekton.taskpod import Entrypoint
 from trainshed.tekton.taskrun import Observed, decide
-
-_PROGRAM = Path(__file__).with_name("entrypoint.py")
-_SYSTEM_PYTHON = "/usr/bin/python3"
-
-
-def entrypoint() -> Entrypoint:
-    """Return how steps are started: by what a step of any user may read, where there is such a thing."""
-    python = sys.executable
-    if not _is_open(Path(python)) and Path(_SYSTEM_PYTHON).exists():
-        python = _SYSTEM_PYTHON
-    program = (str(_PROGRAM),) if _is_open(_PROGRAM) else ("-c", _PROGRAM.read_text())
-    return Entrypoint(python, program)
-
-
-def _is_open(path: Path) -> bool:
-    """Return whether every user may read the file: it, and all directories on the way to it."""
-    real = path.resolve()
-    return bool(real.stat().st_mode & stat.S_IROTH) and all(
-        folder.stat().st_mode & stat.S_IXOTH for folder in (*path.absolute().parents, *real.parents)
-    )
+from trainshed.tekton.variables import Value, replace
 
 
 class TaskRunController(Controller[Key]):
@@ -86,27 +66,44 @@ class TaskRunController(Controller[Key]):
         inline = section(spec, "taskSpec") or spec_of(task or {})
         wanted = {n: self._actions.get(namespace, n) for n in stepactions.names(inline)}
         actions = {n: found for n, found in wanted.items() if found is not None}
+        commands, roots = self._known([inline, *(spec_of(a) for a in actions.values())], _values(run, inline))
         return Observed(
             run,
             pods=self._pods.get(uid_of(run)),
             task=task,
             actions=actions,
             claims=frozenset(name_of(claim) for claim in self._by_namespace.get(namespace)),
-            images=self._commands([inline, *(spec_of(a) for a in actions.values())]),
-            entrypoint=self._entrypoint,
+            images=commands,
+            entrypoint=msgspec.structs.replace(self._entrypoint, roots=roots),
             now=self._now(),
         )
 
-    def _commands(self, specs: Sequence[Object]) -> dict[str, tuple[str, ...]]:
-        """Return the command of each image in the specs that has one."""
-        out = {}
-        for spec in specs:
-            for part in (*objects(spec, "steps"), section(spec, "stepTemplate"), spec):
-                name = part.get("image")
-                try:
-                    image = self._images.resolve(name) if isinstance(name, str) else None
-                except ImageProblem:
-                    continue  # the pod says so
-                if image is not None and (image.entrypoint or image.cmd):
-                    out[str(name)] = (*image.entrypoint, *image.cmd)
-        return out
+    def _known(
+        self, specs: Sequence[Object], values: Mapping[str, Value]
+    ) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
+        """Return the command of each image that has one, and the images that have a root of their own."""
+        commands: dict[str, tuple[str, ...]] = {}
+        roots = set()
+        parts = ("steps", "sidecars")
+        named = [one for spec in specs for field in parts for one in objects(spec, field)]
+        for one in (*named, *(section(spec, "stepTemplate") for spec in specs), *specs):
+            name = one.get("image")
+            if not isinstance(name, str):
+                continue
+            name = str(replace(name, values))
+            try:
+                image = self._images.resolve(name)
+            except ImageProblem:
+                continue  # the pod says so
+            if image is not None and (image.entrypoint or image.cmd):
+                commands[name] = (*image.entrypoint, *image.cmd)
+            if image is not None and image.has_own_root:
+                roots.add(name)
+        return commands, frozenset(roots)
+
+
+def _values(run: Object, task: Object) -> dict[str, Value]:
+    """Return the parameters that an image's name may refer to."""
+    defaults = {str(p.get("name")): p.get("default") for p in objects(task, "params")}
+    given = {str(p.get("name")): p.get("value") for p in objects(spec_of(run), "params")}
+    return {f"params.{name}": value for name, value in (defaults | given).items() if isinstance(value, str)}
