@@ -37,6 +37,10 @@ _NOT_SERVED = re.compile(r"not served here|larger than the \d+ bytes that a cont
 _PROGRAM = r"['‘\"]?([\w./-]+)['’\"]?"
 _NOT_RUNNABLE = (
     (re.compile(r"unexpected operator"), "the script is for another shell than this machine's /bin/sh"),
+    (
+        re.compile(r"No such file or directory: '(-[^']*)'"),
+        "no command, and the image has none that is known",
+    ),
     (re.compile(r"No such file or directory: '([^']+)'"), "no program {}"),
     (re.compile(rf"env: {_PROGRAM}: No such file"), "no program {}"),
     (

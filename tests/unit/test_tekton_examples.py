@@ -26,6 +26,11 @@ FAILED = 'StepFailed: "step-a" exited with code 127'
             "error: step step-a: [Errno 2] No such file or directory: '/bin/ash'",
             ("not runnable", "no program /bin/ash"),
         ),
+        (
+            FAILED,
+            "error: step step-a: [Errno 2] No such file or directory: '-c'",
+            ("not runnable", "no command, and the image has none that is known"),
+        ),
         (FAILED, "/usr/bin/env: ‘ash’: No such file or directory", ("not runnable", "no program ash")),
         (FAILED, "/tekton/scripts/a: 3: crane: not found", ("not runnable", "no program crane")),
         (FAILED, "/tekton/scripts/a: line 3: crane: command not found", ("not runnable", "no program crane")),

@@ -93,6 +93,23 @@ def test_a_failure_that_may_happen_is_counted_and_no_failure_of_the_run() -> Non
     )
 
 
+def test_the_reason_of_a_task_is_that_of_its_first_run_which_has_not_succeeded() -> None:
+    params = [{"name": "why", "value": "$(tasks.fan.reason) $(tasks.one.reason)"}]
+    fan = task("fan", matrix={"params": [{"name": "v", "value": ["1", "2", "3"]}]}, onError="continue")
+    it = world(fan, task("one"), **{"finally": [task("last", params=params)]})
+    it.settle()
+    first, second, third = (name for name in it.children if "fan" in name)
+    told = it.children[first]["metadata"]["annotations"]
+    assert told["pipeline.tekton.dev/pipeline-task-on-error"] == "continue"
+    it.end("fan", "False", why="FailureIgnored", run=second)
+    it.end("fan", run=first)
+    it.end("fan", run=third)
+    it.end("one")
+    it.settle()
+    (given,) = it.children["run-last"]["spec"]["params"]
+    assert given["value"] == "FailureIgnored Succeeded"
+
+
 def test_results_make_an_order_and_are_handed_on() -> None:
     user = task(
         "b",

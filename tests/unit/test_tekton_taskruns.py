@@ -115,6 +115,16 @@ def test_a_step_that_fails_is_named_and_those_after_it_are_skipped() -> None:
     assert [s["terminationReason"] for s in it.status["steps"]] == ["Error", "Skipped"]
 
 
+def test_a_failure_that_the_pipeline_ignores_says_so() -> None:
+    run = task_run({"taskSpec": {"steps": [HELLO]}})
+    run["metadata"]["annotations"] = {"pipeline.tekton.dev/pipeline-task-on-error": "continue"}
+    it = TaskWorld(run)
+    it.step()
+    it.ended(("hello", 3, []))
+    it.step()
+    assert reason(it.run) == ("False", "FailureIgnored")
+
+
 def test_a_step_may_fail_and_its_exit_code_is_told() -> None:
     it = world({**HELLO, "onError": "continue"})
     it.step()

@@ -216,7 +216,8 @@ class Facts:
             standing = self.standing(node.name)
             out[f"tasks.{node.name}.status"] = words.get(standing, "None")
             runs = self.runs(node.name)
-            out[f"tasks.{node.name}.reason"] = conditions.reason(runs[-1]) if runs else ""
+            telling = next((run for run in runs if conditions.state(run) != "True"), runs[0] if runs else {})
+            out[f"tasks.{node.name}.reason"] = conditions.reason(telling)
         states = [self.standing(node.name) for node in self.ordinary]
         failed = any(state in ("failed", "cancelled") for state in states)
         skipped = any(self.skip(node.name) for node in self.ordinary)

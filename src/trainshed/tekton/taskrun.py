@@ -26,6 +26,7 @@ from trainshed.kube.meta.objects import (
     section,
     spec_of,
     status_of,
+    texts,
     uid_of,
 )
 from trainshed.kube.meta.plan import Action, Create, Delete, Event, Plan
@@ -36,7 +37,7 @@ from trainshed.tekton import conditions, steps
 from trainshed.tekton.conditions import Refused
 from trainshed.tekton.durations import go, seconds
 from trainshed.tekton.params import ParamError, declared_in, resolve, values_of
-from trainshed.tekton.resources import LABEL_TASK, child_name
+from trainshed.tekton.resources import LABEL_TASK, ON_ERROR_ANNOTATION, child_name
 from trainshed.tekton.stepactions import StepActionError, with_actions
 from trainshed.tekton.steps import Failure
 from trainshed.tekton.taskpod import RESULTS, ROOT, Entrypoint, Task, merged_steps, pod, propagated, step_name
@@ -262,6 +263,11 @@ def _watched(
             if results:
                 status["results"] = results
             if failed is not None:
+                if (
+                    texts(section(observed.run, "metadata"), "annotations").get(ON_ERROR_ANNOTATION)
+                    == "continue"
+                ):
+                    failed = msgspec.structs.replace(failed, reason="FailureIgnored")
                 return _failed(observed, spec, status, failed, events)
             conditions.mark(status, "True", "Succeeded", "All Steps have completed executing", now)
             status["completionTime"] = format_time(now)

@@ -161,8 +161,8 @@ def _metadata(making: Making, node: Node, name: str, given: Object, own: Object)
         **texts(section(own, "metadata"), "annotations"),
     }
     annotations.pop(_LAST_APPLIED, None)
-    if node.task.get("onError"):
-        annotations[ON_ERROR_ANNOTATION] = str(node.task["onError"])
+    if node.task.get("onError") == "continue":
+        annotations[ON_ERROR_ANNOTATION] = "continue"
     out: Object = {
         "name": name,
         "namespace": owned.get("namespace"),
