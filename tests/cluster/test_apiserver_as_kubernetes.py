@@ -47,6 +47,24 @@ PATHS = "spec.rules[0].http.paths[0]"
             ],
         ),
         (
+            f"{NS}/services",
+            {
+                "metadata": {"name": "s"},
+                "spec": {
+                    "ipFamilies": ["IPv4", "IPv6"],
+                    "ipFamilyPolicy": "RequireDualStack",
+                    "ports": [{"port": 80}],
+                },
+            },
+            [
+                (
+                    "spec.ipFamilyPolicy",
+                    'Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services',
+                ),
+                ("spec.ipFamilies[1]", 'Invalid value: "IPv6": not configured on this cluster'),
+            ],
+        ),
+        (
             f"{NS}/pods",
             pod("p", os={"name": "plan9"}),
             [("spec.os.name", 'Unsupported value: "plan9": supported values: "linux", "windows"')],

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from trainshed.cluster.sandbox.loop import Loop
-from trainshed.cluster.sandbox.net.forwarding import Budget, Endpoints, TcpPort, UdpPort
+from trainshed.cluster.sandbox.net.budget import Budget
+from trainshed.cluster.sandbox.net.forwarding import Endpoints, TcpPort, UdpPort
 
 LOOPBACK = "127.0.0.1"
 Address = tuple[str, int]

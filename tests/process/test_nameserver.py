@@ -97,6 +97,60 @@ def test_other_names_go_to_the_resolvers_of_the_host(server: Server, monkeypatch
     assert dnslib.RCODE[answer.header.rcode] == "SERVFAIL"
 
 
+def test_an_external_name_is_followed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    alias = {"db.default.svc.cluster.local": "db.example.org"}
+    server.server.set_zone(Zone({}, (), {}, alias))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as upstream:
+        upstream.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(nameserver, "DNS_PORT", upstream.getsockname()[1])
+        monkeypatch.setattr(nameserver, "resolvers", lambda: ["127.0.0.1"])
+        server.ask("db.default.svc.cluster.local")
+        asked, address = upstream.recvfrom(4096)
+        reply = dnslib.DNSRecord.parse(asked).reply()
+        assert str(reply.q.qname) == "db.example.org."
+        reply.add_answer(dnslib.RR("db.example.org", rdata=dnslib.A("192.0.2.1")))
+        upstream.sendto(reply.pack(), address)
+        answer = server.answer(5)
+    assert answer is not None
+    found = [(str(record.rname), str(record.rdata)) for record in answer.rr]
+    assert found == [
+        ("db.default.svc.cluster.local.", "db.example.org."),
+        ("db.example.org.", "192.0.2.1"),
+    ]
+
+
+def test_one_client_has_so_many_questions_on_their_way(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are too many fail at once; when one is answered there is room for another."""
+    monkeypatch.setattr(nameserver, "resolvers", lambda: ["127.0.0.1"])
+    monkeypatch.setattr(nameserver, "_UPSTREAM_TIMEOUT", 60.0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as upstream:
+        upstream.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(nameserver, "DNS_PORT", upstream.getsockname()[1])
+        for number in range(64):
+            server.ask(f"n{number}.example.org")
+        assert server.answer() is None
+        server.ask("one.more.example.org")
+        refused = server.answer(5)
+        assert refused is not None
+        assert (str(refused.q.qname), dnslib.RCODE[refused.header.rcode]) == (
+            "one.more.example.org.",
+            "SERVFAIL",
+        )
+        server.ask(READY)
+        assert server.answer(5) is not None, "names of the cluster are answered"
+        asked, address = upstream.recvfrom(4096)
+        upstream.sendto(dnslib.DNSRecord.parse(asked).reply().pack(), address)
+        assert server.answer(5) is not None
+        server.ask("another.example.org")
+        assert server.answer() is None
+        for _ in range(64):
+            asked, address = upstream.recvfrom(4096)
+            upstream.sendto(dnslib.DNSRecord.parse(asked).reply().pack(), address)
+            assert server.answer(5) is not None
+
+
 def test_forwarding_keeps_the_client_s_id(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop()
     upstream = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

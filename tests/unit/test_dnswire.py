@@ -31,7 +31,11 @@ def test_queries_are_read(name: str, kind: str, size: int) -> None:
 @given(names, addresses)
 def test_answers_are_read_by_others(name: str, found: tuple[str, ...]) -> None:
     query = make_query(name)
-    parsed = dnslib.DNSRecord.parse(dnswire.answer(dnswire.parse_query(query), addresses=found, zone="zone"))
+    parsed = dnslib.DNSRecord.parse(
+        dnswire.answer(
+            dnswire.parse_query(query), records=[dnswire.address_record(one) for one in found], zone="zone"
+        )
+    )
     assert parsed.header.id == dnslib.DNSRecord.parse(query).header.id
     assert (parsed.header.qr, parsed.header.rcode, str(parsed.q.qname)) == (1, 0, f"{name}.")
     assert [str(record.rdata) for record in parsed.rr] == list(found)
@@ -67,10 +71,42 @@ def test_what_is_not_a_query(query: bytes) -> None:
 
 def test_long_answers_are_truncated() -> None:
     question = dnswire.parse_query(make_query("a.b"))
-    response = dnswire.answer(question, addresses=tuple(f"10.88.0.{number}" for number in range(100)))
+    response = dnswire.answer(
+        question, records=[dnswire.address_record(f"10.88.0.{number}") for number in range(100)]
+    )
     parsed = dnslib.DNSRecord.parse(dnswire.truncate(response, 512))
     assert (parsed.header.tc, len(parsed.rr), str(parsed.q.qname)) == (1, 0, "a.b.")
     assert dnswire.truncate(response, 4096) == response
+
+
+def test_a_resolvers_answer_is_read_as_far_as_it_matters() -> None:
+    reply = dnslib.DNSRecord.question("www.example.org").reply()
+    for record in (
+        dnslib.RR("www.example.org", dnslib.QTYPE.CNAME, rdata=dnslib.CNAME("far.example.org")),
+        dnslib.RR("far.example.org", rdata=dnslib.A("192.0.2.1")),
+        dnslib.RR("far.example.org", dnslib.QTYPE.AAAA, rdata=dnslib.AAAA("2001:db8::1")),
+        dnslib.RR("far.example.org", dnslib.QTYPE.TXT, rdata=dnslib.TXT("nothing to us")),
+    ):
+        reply.add_answer(record)
+    code, records = dnswire.read_answer(reply.pack())
+    question = dnswire.parse_query(make_query("db.zone"))
+    alias = dnswire.alias_record("www.example.org")
+    parsed = dnslib.DNSRecord.parse(dnswire.answer(question, code, [alias, *records]))
+    assert [(str(record.rname), str(record.rdata)) for record in parsed.rr] == [
+        ("db.zone.", "www.example.org."),
+        ("www.example.org.", "far.example.org."),
+        ("far.example.org.", "192.0.2.1"),
+        ("far.example.org.", "2001:db8::1"),
+    ]
+
+
+@given(st.binary(max_size=80))
+def test_no_bytes_of_a_resolver_break_it(data: bytes) -> None:
+    for response in (data, b"\0\0\x80\0\0\1\0\1\0\0\0\0" + data):
+        try:
+            dnswire.read_answer(response)
+        except ValueError:
+            continue
 
 
 def test_failures_repeat_the_question() -> None:

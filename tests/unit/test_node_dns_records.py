@@ -108,3 +108,20 @@ def test_the_zone_does_not_depend_on_the_order_of_pods(pods):
     assert records.services[f"svc.{ZONE}"] == ("10.88.0.2", "10.88.0.4", "10.88.0.6")
     assert set(records.services) & set(records.pending) == set()
     assert len(records.services) + len(records.pending) == 6
+
+
+def test_named_ports_and_what_external_names_stand_for():
+    ports = [{"name": "http", "port": 80, "targetPort": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]
+    services = [
+        service("ip", clusterIP="10.96.0.9", ports=ports),
+        service("pods", ports=ports),
+        service("unnamed", ports=[{"port": 80}]),
+        service("ext", {}, clusterIP="", type="ExternalName", externalName="db.example.org", ports=ports),
+    ]
+    records = dns_records(services, [], [pod("a", "10.88.0.9")])
+    assert records.ports == {
+        f"ip.{ZONE}": (("http", "tcp", 80), ("dns", "udp", 53)),
+        f"pods.{ZONE}": (("http", "tcp", 8080), ("dns", "udp", 53)),
+    }
+    assert records.aliases == {f"ext.{ZONE}": "db.example.org"}
+    assert f"ext.{ZONE}" not in {*records.services, *records.pending}

@@ -16,6 +16,7 @@ from trainshed.cluster.node.pod.sandboxspec import (
     ClusterNetwork,
     ContainerParts,
     container_spec,
+    host_searches,
     hostname,
     is_unconfined,
     sandbox_spec,
@@ -186,13 +187,36 @@ def test_dns_policies():
     )
     assert cluster.dns_options == ("ndots:5",)
     assert sandbox_spec(make_pod(dnsPolicy="ClusterFirstWithHostNet"), NETWORK) == cluster
-    assert sandbox_spec(make_pod(dnsPolicy="Default"), NETWORK).nameservers == ()
+    default = sandbox_spec(make_pod(dnsPolicy="Default"), NETWORK)
+    assert (default.nameservers, default.searches, default.dns_options) == (
+        ("10.88.0.1",),
+        ("corp.example",),
+        (),
+    )
+    on_host = make_pod(hostNetwork=True, dnsPolicy="ClusterFirstWithHostNet")
+    assert sandbox_spec(on_host, NETWORK).nameservers == ()
     assert sandbox_spec(make_pod(hostNetwork=True), NETWORK).nameservers == ()
     config = {"nameservers": ["1.1.1.1"], "searches": ["x"], "options": [{"name": "ndots", "value": "2"}]}
     own = sandbox_spec(make_pod(dnsPolicy="None", dnsConfig=config), NETWORK)
     assert (own.nameservers, own.searches, own.dns_options) == (("1.1.1.1",), ("x",), ("ndots:2",))
     merged = sandbox_spec(make_pod(dnsConfig=config), NETWORK)
     assert merged.dns_options == ("ndots:2",) and merged.nameservers == ("10.88.0.1", "1.1.1.1")
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("nameserver 1.1.1.1\nsearch a.example b.example\n", ("a.example", "b.example")),
+        ("search a.example\ndomain b.example\n", ("b.example",)),
+        ("search .\n\n# search x\n", ()),
+        (None, ()),
+    ],
+)
+def test_search_domains_of_the_machine(tmp_path, text, found):
+    path = tmp_path / "resolv.conf"
+    if text is not None:
+        path.write_text(text)
+    assert host_searches(str(path)) == found
 
 
 def test_hostnames():

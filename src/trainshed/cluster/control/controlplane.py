@@ -67,6 +67,7 @@ from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.environment import Egress
 from trainshed.cluster.node.pod.images import Mode
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
+from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork, host_searches
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.paths import StateError, StatePaths, write_private
 from trainshed.cluster.pki import Pki, ensure_pki
@@ -298,7 +299,8 @@ def machine_of(
     gpus = detect()
     # A tool for egress may be installed and still not work here: ask the runtime, not the PATH.
     egress = Egress() if runtime.has_route else Egress(PROXY_URL)
-    on_machine = MachineOptions(egress=egress, capabilities=capabilities, images=images)
+    network = ClusterNetwork(host_searches=host_searches())
+    on_machine = MachineOptions(egress=egress, capabilities=capabilities, images=images, network=network)
     machine = Machine(client, runtime, informers, NodePaths(paths.root), options=on_machine)
     for number, name in enumerate(names):
         nodes.add(machine.add(name, NodeOptions(gpus=tuple(gpus[number :: len(names)]))))

@@ -155,11 +155,14 @@ class DnsRecords(msgspec.Struct, frozen=True):
     """The cluster zone. `services` maps names without trailing dot to their IPv4 addresses.
 
     `pending` names are known but have no ready address yet: an answer is held until one arrives,
-    at most 1.5 s.
+    at most 1.5 s. `ports` are those with a name of each service: (name, protocol, number). `aliases` stand for names
+    that may be anybody's.
     """
 
     services: dict[str, tuple[str, ...]]
     pending: tuple[str, ...] = ()
+    ports: dict[str, tuple[tuple[str, str, int], ...]] = {}
+    aliases: dict[str, str] = {}
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

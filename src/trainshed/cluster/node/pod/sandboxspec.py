@@ -27,6 +27,20 @@ class ClusterNetwork(msgspec.Struct, frozen=True):
     host_searches: tuple[str, ...] = ()
 
 
+def host_searches(path: str = "/etc/resolv.conf") -> tuple[str, ...]:
+    """Return the search domains of the machine, as the C library reads them: those of the last such line."""
+    found: tuple[str, ...] = ()
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return ()
+    for line in lines:
+        keyword, *words = line.split() or [""]
+        if keyword in ("search", "domain"):
+            found = tuple(word for word in words if word != ".")
+    return found
+
+
 def hostname(pod: Object) -> str:
     """Return the pod's hostname: its own, else the pod's name, cut to what Linux takes."""
     name = pod["spec"].get("hostname") or pod["metadata"]["name"]
@@ -42,8 +56,11 @@ def sandbox_spec(pod: Object, network: ClusterNetwork) -> SandboxSpec:
     nameservers: list[str] = []
     searches: list[str] = []
     options: list[str] = []
-    # The cluster's DNS is not reachable from the host's network: such pods use the host's resolver.
-    if policy in ("ClusterFirst", "ClusterFirstWithHostNet") and not host_network:
+    # The cluster's DNS is not reachable from the host's network: such pods use the host's resolver. That in turn is
+    # mostly not reachable from the pods' network: there `Default` is to have the cluster's DNS ask it.
+    if policy == "Default" and not host_network:
+        nameservers, searches = [network.dns_ip], list(network.host_searches)
+    elif policy in ("ClusterFirst", "ClusterFirstWithHostNet") and not host_network:
         nameservers = [network.dns_ip]
         searches = [f"{namespace}.svc.{network.domain}", f"svc.{network.domain}", network.domain]
         searches += network.host_searches

@@ -163,7 +163,8 @@ class Daemon:
         return False
 
     def _load(self, records: Message) -> None:
-        zone = Zone(records.get("services", {}), records.get("pending", ()))
+        ports, aliases = records.get("ports", {}), records.get("aliases", {})
+        zone = Zone(records.get("services", {}), records.get("pending", ()), ports, aliases)
         self._inside.zone = zone
         self._dns.set_zone(zone)
 

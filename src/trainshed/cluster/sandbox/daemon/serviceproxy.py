@@ -27,12 +27,12 @@ from trainshed.cluster.sandbox.addresses import is_cluster, is_local
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.loop import READ, Loop, record_crash
 from trainshed.cluster.sandbox.net import clusternet
+from trainshed.cluster.sandbox.net.budget import Budget
 from trainshed.cluster.sandbox.net.forwarding import (
     MAX_CONNECTIONS,
     MAX_OF_CLIENT,
     MAX_SESSIONS,
     MAX_SESSIONS_OF_CLIENT,
-    Budget,
     Endpoints,
     TcpPort,
     UdpPort,

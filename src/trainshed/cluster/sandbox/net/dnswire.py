@@ -8,10 +8,16 @@ from __future__ import annotations
 import socket
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 TYPE_A = 1
+TYPE_CNAME = 5
+TYPE_SOA = 6
 TYPE_PTR = 12
 TYPE_AAAA = 28
-TYPE_SOA = 6
+TYPE_SRV = 33
 TYPE_ANY = 255
 CLASS_IN = 1
 NOERROR = 0
@@ -81,34 +87,108 @@ def encode_name(name: str) -> bytes:
     return out + b"\0"
 
 
+class Record:
+    """One resource record of an answer. An empty `name` is the question's."""
+
+    def __init__(self, kind: int, data: bytes, name: str = "") -> None:
+        self.kind = kind
+        self.data = data
+        self.name = name
+
+    def encode(self, ttl: int) -> bytes:
+        """Return its bytes; `ttl` is in seconds."""
+        name = encode_name(self.name) if self.name else b"\xc0\x0c"
+        return name + struct.pack("!HHIH", self.kind, CLASS_IN, ttl, len(self.data)) + self.data
+
+
+def address_record(address: str, name: str = "") -> Record:
+    """Return an A record."""
+    return Record(TYPE_A, socket.inet_aton(address), name)
+
+
+def pointer_record(target: str) -> Record:
+    """Return a PTR record."""
+    return Record(TYPE_PTR, encode_name(target))
+
+
+def alias_record(target: str, name: str = "") -> Record:
+    """Return a CNAME record."""
+    return Record(TYPE_CNAME, encode_name(target), name)
+
+
+def service_record(port: int, target: str) -> Record:
+    """Return a SRV record; all are of one priority and weight."""
+    return Record(TYPE_SRV, struct.pack("!3H", 0, 100, port) + encode_name(target))
+
+
 def answer(
     question: Question,
     code: int = NOERROR,
-    addresses: tuple[str, ...] = (),
+    records: Sequence[Record] = (),
     *,
-    pointers: tuple[str, ...] = (),
+    additional: Sequence[Record] = (),
     ttl: int = 5,
     zone: str = "",
 ) -> bytes:
-    """Return a response with A or PTR records; without any, the zone's SOA for negative caching."""
-    records = []
-    for address in addresses:
-        records.append(_record(b"\xc0\x0c", TYPE_A, ttl, socket.inet_aton(address)))
-    for pointer in pointers:
-        records.append(_record(b"\xc0\x0c", TYPE_PTR, ttl, encode_name(pointer)))
+    """Return a response with these records; without any, with the zone's SOA for negative caching."""
+    body = b"".join(record.encode(ttl) for record in records)
     authority = b""
     if not records and zone:
         server = encode_name(f"ns.dns.{zone}")
         mailbox = encode_name(f"hostmaster.{zone}")
         times = struct.pack("!5I", 1, 7200, 1800, 86400, ttl)
-        authority = _record(encode_name(zone), TYPE_SOA, ttl, server + mailbox + times)
+        authority = Record(TYPE_SOA, server + mailbox + times, zone).encode(ttl)
+    body += authority + b"".join(record.encode(ttl) for record in additional)
     flags = _QR | _AA | _RA | (question.flags & _RD) | code
-    counts = (1, len(records), 1 if authority else 0, 0)
-    return _HEADER.pack(question.ident, flags, *counts) + question.raw + b"".join(records) + authority
+    counts = (1, len(records), 1 if authority else 0, len(additional))
+    return _HEADER.pack(question.ident, flags, *counts) + question.raw + body
 
 
-def _record(name: bytes, kind: int, ttl: int, data: bytes) -> bytes:
-    return name + struct.pack("!HHIH", kind, CLASS_IN, ttl, len(data)) + data
+def query(ident: int, name: str, kind: int) -> bytes:
+    """Return a query to a resolver."""
+    return _HEADER.pack(ident, _RD, 1, 0, 0, 0) + encode_name(name) + struct.pack("!2H", kind, CLASS_IN)
+
+
+def read_answer(response: bytes) -> tuple[int, list[Record]]:
+    """Return the code and the addresses and aliases of a resolver's response. Raises ValueError when it is none."""
+    try:
+        _, flags, questions, answers, _, _ = _HEADER.unpack_from(response)
+        offset = _HEADER.size
+        for _ in range(questions):
+            _, offset = _read_name(response, offset)
+            offset += 4
+        found = []
+        for _ in range(answers):
+            name, offset = _read_name(response, offset)
+            kind, _, _, length = struct.unpack_from("!HHIH", response, offset)
+            offset += 10
+            data = response[offset : offset + length]
+            if kind == TYPE_CNAME:
+                found.append(alias_record(_read_name(response, offset)[0], name))
+            elif (kind, len(data)) in ((TYPE_A, 4), (TYPE_AAAA, 16)):
+                found.append(Record(kind, data, name))
+            offset += length
+    except (struct.error, IndexError) as error:
+        raise ValueError("response runs over the end") from error
+    return flags & 0xF, found
+
+
+def _read_name(data: bytes, offset: int) -> tuple[str, int]:
+    """Return a name that may point back, and the offset behind it."""
+    labels, end = [], 0
+    for _ in range(128):
+        length = data[offset]
+        if length & 0xC0 == 0xC0:
+            end = end or offset + 2
+            offset = (length & 0x3F) << 8 | data[offset + 1]
+        elif length > 63:
+            raise ValueError("bad label")
+        elif length:
+            labels.append(data[offset + 1 : offset + 1 + length].decode("latin-1"))
+            offset += 1 + length
+        else:
+            return ".".join(labels), end or offset + 1
+    raise ValueError("endless name")
 
 
 def truncate(response: bytes, size: int) -> bytes:

@@ -17,6 +17,7 @@ import time
 from collections import OrderedDict
 
 from trainshed.cluster.sandbox.loop import READ, WRITE
+from trainshed.cluster.sandbox.net.budget import Budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,32 +84,6 @@ class Endpoints:
         self._remembered.move_to_end(client)
         if len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
-
-
-class Budget:
-    """How many connections there are, of each client and in all."""
-
-    def __init__(self, most: int, most_of_client: int) -> None:
-        self._most = most
-        self._most_of_client = most_of_client
-        self._total = 0
-        self._held: dict[str, int] = {}
-
-    def take(self, client: str) -> bool:
-        """Return whether there may be one more; `give` it back then."""
-        held = self._held.get(client, 0)
-        if self._total >= self._most or held >= self._most_of_client:
-            return False
-        self._total += 1
-        self._held[client] = held + 1
-        return True
-
-    def give(self, client: str) -> None:
-        """Take note of the end of one."""
-        self._total -= 1
-        self._held[client] -= 1
-        if not self._held[client]:
-            del self._held[client]
 
 
 class TcpPort:

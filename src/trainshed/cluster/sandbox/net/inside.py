@@ -40,6 +40,10 @@ class Inside:
                 return found
             time.sleep(_POLL)
 
+    def canonical(self, host: str, client: str) -> str:
+        """Return the name that `host` stands for, as the DNS tells the pod at `client`: itself, mostly."""
+        return self.zone.canonical(host, self.namespace(client))
+
     def namespace(self, client: str) -> str:
         """Return the namespace of the pod that has the address; empty when there is none."""
         uid = ipam.owner(self._addresses, client)

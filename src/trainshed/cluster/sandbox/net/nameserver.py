@@ -12,7 +12,8 @@ import struct
 
 from trainshed.cluster.sandbox.loop import READ, WRITE
 from trainshed.cluster.sandbox.net import dnswire
-from trainshed.cluster.sandbox.net.zone import Zone
+from trainshed.cluster.sandbox.net.budget import Budget
+from trainshed.cluster.sandbox.net.zone import Zone, alias_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 DNS_PORT = 53
 HOLD = 1.5  # seconds
 _UPSTREAM_TIMEOUT = 2.0  # seconds for each of the host's resolvers
-_MAX_HELD = 4096
+_MAX_HELD, _MAX_HELD_OF_CLIENT = 4096, 256
+_MAX_FORWARDS, _MAX_FORWARDS_OF_CLIENT = 256, 64
+_MAX_STREAMS, _MAX_STREAMS_OF_CLIENT = 256, 32
+_MAX_OUTPUT = 256 * 1024
+"""Bytes that wait for a TCP client that does not read; then it is hung up on."""
 _IDLE = 30.0  # seconds a TCP connection may be quiet
 
 
@@ -54,6 +59,9 @@ class NameServer:
         self._tcp = tcp
         self._zone = Zone({}, ())
         self._held: list[tuple[Question, Reply, Timer]] = []
+        self._holds = Budget(_MAX_HELD, _MAX_HELD_OF_CLIENT)
+        self._forwards = Budget(_MAX_FORWARDS, _MAX_FORWARDS_OF_CLIENT)
+        self._streams = Budget(_MAX_STREAMS, _MAX_STREAMS_OF_CLIENT)
         loop.watch(udp.fileno(), READ, self._datagram)
         loop.watch(tcp.fileno(), READ, self._accept)
 
@@ -74,7 +82,7 @@ class NameServer:
                 query, address = self._udp.recvfrom(4096)
             except OSError:
                 return
-            self._handle(query, self._datagram_reply(query, address))
+            self._handle(query, self._datagram_reply(query, address), str(address[0]))
 
     def _datagram_reply(self, query: bytes, address: tuple[str, int]) -> Reply:
         def reply(response: bytes) -> None:
@@ -89,7 +97,7 @@ class NameServer:
 
         return reply
 
-    def _handle(self, query: bytes, reply: Reply) -> None:
+    def _handle(self, query: bytes, reply: Reply, client: str) -> None:
         try:
             question = dnswire.parse_query(query)
         except ValueError:
@@ -97,12 +105,33 @@ class NameServer:
             if response:
                 reply(response)
             return
+        chain = self._zone.aliases(question.name)
         if not self._zone.covers(question.name):
-            Forward(self._loop, query, resolvers(), reply)
-        elif self._zone.must_wait(question) and len(self._held) < _MAX_HELD:
-            self._hold(question, reply)
+            self._forward(query, reply, client)
+        elif chain and not self._zone.covers(chain[-1]) and question.kind != dnswire.TYPE_CNAME:
+            self._follow(question, chain, reply, client)
+        elif self._zone.must_wait(question) and self._holds.take(client):
+            self._hold(question, _giving_back(self._holds, client, reply))
         else:
             reply(self._zone.answer(question))
+
+    def _forward(self, query: bytes, reply: Reply, client: str) -> None:
+        if self._forwards.take(client):
+            Forward(self._loop, query, resolvers(), _giving_back(self._forwards, client, reply))
+        else:
+            reply(dnswire.failure(query, dnswire.SERVFAIL))
+
+    def _follow(self, question: Question, chain: list[str], reply: Reply, client: str) -> None:
+        """Answer with the aliases and what the machine's resolvers say of the last one."""
+
+        def found(response: bytes) -> None:
+            try:
+                code, records = dnswire.read_answer(response)
+            except ValueError:
+                code, records = dnswire.SERVFAIL, []
+            reply(dnswire.answer(question, code, [*alias_records(chain), *records]))
+
+        self._forward(dnswire.query(question.ident, chain[-1], question.kind), found, client)
 
     def _hold(self, question: Question, reply: Reply) -> None:
         def give_up() -> None:
@@ -114,18 +143,44 @@ class NameServer:
 
     def _accept(self, events: int) -> None:
         try:
-            sock, _ = self._tcp.accept()
+            sock, address = self._tcp.accept()
         except OSError:
             return
+        client = str(address[0])
+        if not self._streams.take(client):
+            sock.close()
+            return
         sock.setblocking(False)
-        _Stream(self._loop, sock, self._handle)
+        _Stream(
+            self._loop,
+            sock,
+            lambda query, reply: self._handle(query, reply, client),
+            lambda: self._streams.give(client),
+        )
+
+
+def _giving_back(budget: Budget, client: str, reply: Reply) -> Reply:
+    """Return `reply`, which is called once, made to give back what was taken."""
+
+    def replied(response: bytes) -> None:
+        budget.give(client)
+        reply(response)
+
+    return replied
 
 
 class _Stream:
     """One TCP client: queries with a two-byte length (RFC 1035, 4.2.2)."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, handle: Callable[[bytes, Reply], None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        handle: Callable[[bytes, Reply], None],
+        on_close: Callable[[], None],
+    ) -> None:
         self._loop = loop
+        self._on_close = on_close
         self._sock = sock
         self._handle = handle
         self._input = b""
@@ -167,7 +222,9 @@ class _Stream:
         try:
             self._output = self._output[self._sock.send(self._output) :]
         except BlockingIOError:
-            pass
+            if len(self._output) > _MAX_OUTPUT:
+                self._close()
+                return
         except OSError:
             self._close()
             return
@@ -179,6 +236,7 @@ class _Stream:
             self._timer.cancel()
             self._loop.forget(self._sock.fileno())
             self._sock.close()
+            self._on_close()
 
 
 class Forward:

@@ -19,6 +19,7 @@ import socket
 
 from trainshed.cluster.sandbox.addresses import GATEWAY, is_cluster, is_local, is_pod, is_service
 from trainshed.cluster.sandbox.loop import READ
+from trainshed.cluster.sandbox.net.budget import Budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.net.inside import Inside
 
 _MAX_HEAD = 65536
-_MAX_CONNECTIONS = 512
+_MAX_CONNECTIONS, _MAX_CONNECTIONS_OF_CLIENT = 512, 128
 _TIMEOUT = 30.0  # seconds to send a request, or to connect
 _IDLE = 3600.0  # seconds without a byte
 _STACK = 256 * 1024  # bytes; the default of 8 MiB is address space only, but limits may count it
@@ -60,7 +61,8 @@ class Proxy:
     def __init__(self, loop: Loop, listener: socket.socket, inside: Inside) -> None:
         self._inside = inside
         self._listener = listener
-        self._connections = 0
+        self._connections = Budget(_MAX_CONNECTIONS, _MAX_CONNECTIONS_OF_CLIENT)
+        self._lock = _thread.allocate_lock()
         _thread.stack_size(_STACK)
         loop.watch(listener.fileno(), READ, self._accept)
 
@@ -69,15 +71,21 @@ class Proxy:
             client, address = self._listener.accept()
         except OSError:
             return
-        if self._connections >= _MAX_CONNECTIONS:
+        name = str(address[0])
+        with self._lock:
+            taken = self._connections.take(name)
+        if not taken:
             client.close()
             return
-        self._connections += 1
         try:
-            _thread.start_new_thread(self._serve, (client, str(address[0])))
+            _thread.start_new_thread(self._serve, (client, name))
         except RuntimeError:
-            self._connections -= 1
+            self._give(name)
             client.close()
+
+    def _give(self, name: str) -> None:
+        with self._lock:
+            self._connections.give(name)
 
     def _serve(self, client: socket.socket, address: str) -> None:
         try:
@@ -93,7 +101,7 @@ class Proxy:
         except OSError:
             pass  # one of the two has gone
         finally:
-            self._connections -= 1
+            self._give(address)
 
 
 def _serve_one(client: socket.socket, address: str, inside: Inside) -> None:
@@ -180,6 +188,7 @@ def _connect(target: Target, client: str, inside: Inside) -> socket.socket:
 
 def _resolve(host: str, port: int, client: str, inside: Inside) -> list[tuple[int, tuple[Any, ...]]]:
     """Return (family, socket address) of each address, in the one spelling that the kernel has for it."""
+    host = inside.canonical(host, client)
     known = inside.find(host, client)
     if known == ():
         raise Refused(
