@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.sandboxes import Sandboxes, until
+from tests.processes import resident_bytes
 from trainshed.cluster.sandbox.api import Route, Runtime, RuntimeLost, RuntimePaths
 
 WEB = "10.96.7.7"
@@ -222,3 +223,54 @@ async def test_routes_come_back_when_a_daemon_was_killed(boxes: Sandboxes, victi
     assert await ask(port) == "b 4"
     await boxes.runtime.stop_all()
     assert processes(boxes, "sandbox") == []
+
+
+SINK = """
+import socket, time
+server = socket.create_server(("", 8080), backlog=4000)
+print("up", flush=True)
+time.sleep(1000)
+"""
+HOG = """
+import socket, sys, time
+held = []
+for _ in range(1200):
+    sock = socket.create_connection((sys.argv[1], 443), 20)
+    sock.setblocking(False)
+    try:
+        sock.send(bytes(50_000))
+    except OSError:
+        pass
+    held.append(sock)
+print(len(held), flush=True)
+time.sleep(1000)
+"""
+
+
+async def test_a_pod_that_opens_connections_without_end_uses_up_its_own_share(boxes: Sandboxes) -> None:
+    """Nobody takes what it sends; the process that forwards keeps none of it."""
+    for uid in ("hog", "sink"):
+        await boxes.pod(uid)
+    ip = await addresses(boxes)
+    await boxes.start("sink", "python3", "-c", SINK)
+    await boxes.runtime.set_routes([tcp(ip["b"]), tcp(ip["sink"], port=443)])
+    assert await visits(boxes) == ["b 3"]
+    (pid,) = processes(boxes, "daemon.serviceproxy")
+    before = resident_bytes(pid)
+    await until("the sink", lambda: says(boxes, "sink", "up\n"))
+    await boxes.start("hog", "python3", "-c", HOG, WEB)
+    await until("many connections", lambda: says(boxes, "hog", "1200\n"))
+    assert await visits(boxes, times=5) == ["b 3"] * 5
+    assert len(list(Path(f"/proc/{pid}/fd").iterdir())) < 2 * 1024 + 64, "two descriptors each"
+    assert resident_bytes(pid) - before < 16 << 20
+    for uid in ("hog", "sink"):
+        await boxes.runtime.stop_sandbox(uid)
+
+    async def are_free() -> bool:
+        return len(list(Path(f"/proc/{pid}/fd").iterdir())) < 64
+
+    await until("the connections are closed", are_free)
+
+
+async def says(boxes: Sandboxes, uid: str, text: str) -> bool:
+    return boxes.output(uid) == text
