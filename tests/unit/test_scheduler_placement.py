@@ -7,7 +7,7 @@ import pytest
 
 from trainshed.cluster.scheduler import placement
 from trainshed.cluster.scheduler.placement import Bind, Observed, Placement, _readable, decide
-from trainshed.cluster.scheduler.requests import pod_requests, used_by
+from trainshed.cluster.scheduler.requests import pod_needs, pod_requests, used_by
 from trainshed.cluster.scheduler.room import Room
 from trainshed.kube.meta.nodeselection import tolerated
 
@@ -62,6 +62,32 @@ def test_pods_on_the_node_use_it_up() -> None:
         place(make_pod(requests={"cpu": "2"}), [make_node()], {"laptop": used_by([finished])}, {}).node
         == "laptop"
     )
+
+
+@pytest.mark.parametrize(
+    ("held", "port", "node"),
+    [
+        ({"hostPort": 80}, {"hostPort": 80}, "b"),
+        ({"hostPort": 80}, {"hostPort": 80, "hostIP": "0.0.0.0"}, "b"),
+        ({"hostPort": 80}, {"hostPort": 81}, "a"),
+        ({"hostPort": 80}, {"hostPort": 80, "protocol": "UDP"}, "a"),
+        ({"hostPort": 80}, {"hostPort": 80, "hostIP": "127.0.0.2"}, "a"),
+        ({"hostPort": 80}, {}, "a"),
+        ({}, {"hostPort": 80}, "a"),
+    ],
+)
+def test_a_port_of_the_machine_is_had_once(held: Any, port: Any, node: str) -> None:
+    nodes = [make_node("a"), make_node("b", taints=[{"key": "k", "effect": "NoSchedule"}])]
+    holder, pod = make_pod(), make_pod()
+    for one, ports in ((holder, held), (pod, port)):
+        one["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, **ports}]
+    used = {"a": pod_needs(holder)}
+    found = place(pod, nodes, used, {})
+    assert found.node == ("a" if node == "a" else "")
+    if not found.node:
+        assert "1 node(s) didn't have free ports for the requested pod ports" in found.why_not
+    pod["spec"]["hostNetwork"] = True
+    assert place(pod, nodes, used, {}).node == "a", "on the machine's network nothing is opened for it"
 
 
 def test_the_least_loaded_node_wins() -> None:

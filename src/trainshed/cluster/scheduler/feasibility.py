@@ -15,18 +15,19 @@ from trainshed.cluster.scheduler.affinity import INDIFFERENT, NOT_APART, NOT_WAN
 from trainshed.cluster.scheduler.neighbours import Placed
 from trainshed.cluster.scheduler.predicates import (
     INSUFFICIENT,
+    NO_FREE_PORTS,
     TOO_MANY_PODS,
     allocatable,
     rules_unmet,
     short,
 )
-from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.requests import is_host_port, pod_needs
 from trainshed.cluster.scheduler.room import Room
 from trainshed.cluster.scheduler.spread import ANYWHERE, TOO_MANY, Spread, selector_of, spread
 from trainshed.cluster.scheduler.terms import rules_of
 from trainshed.kube.meta.objects import Object, labels_of, namespace_of, spec_of
 
-_CROWDED = (TOO_MANY_PODS, TOO_MANY, NOT_APART, NOT_WANTED)
+_CROWDED = (NO_FREE_PORTS, TOO_MANY_PODS, TOO_MANY, NOT_APART, NOT_WANTED)
 _ZERO = Decimal(0)
 
 
@@ -56,7 +57,8 @@ class Wanted(msgspec.Struct, frozen=True):
     def is_helped(self, node: Object, problems: list[str]) -> bool:
         """Return whether fewer pods could change what keeps the pod off the node."""
         offered = allocatable(node)
-        if any(amount > offered.get(name, _ZERO) for name, amount in self.needs.items() if amount):
+        lasting = [(name, amount) for name, amount in self.needs.items() if amount and not is_host_port(name)]
+        if any(amount > offered.get(name, _ZERO) for name, amount in lasting):
             return False
         return all(problem in _CROWDED or problem.startswith(INSUFFICIENT) for problem in problems)
 
@@ -73,4 +75,4 @@ def is_helped_by(pod: Object, other: Placed, namespaces: Mapping[str, Mapping[st
 
 def wanted(pod: Object, room: Room) -> Wanted:
     """Return what the pod wants, in the room as it is."""
-    return Wanted(pod, pod_requests(pod), affinities(pod, room), spread(pod, room))
+    return Wanted(pod, pod_needs(pod), affinities(pod, room), spread(pod, room))

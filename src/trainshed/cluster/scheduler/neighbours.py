@@ -12,7 +12,7 @@ from decimal import Decimal
 import msgspec
 
 from trainshed.cluster.scheduler.gangs.group import Unit
-from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.requests import pod_needs
 from trainshed.cluster.scheduler.terms import Wish, wishes
 from trainshed.kube.meta.objects import (
     Object,
@@ -61,7 +61,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
             priority=int(spec_of(pod).get("priority") or 0),
             since=status_of(pod).get("startTime") or pod["metadata"].get("creationTimestamp") or "",
             terminating=is_terminating(pod),
-            requests=pod_requests(pod),
+            requests=pod_needs(pod),
             wishes=wishes(pod),
         )
 

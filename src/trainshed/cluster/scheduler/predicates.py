@@ -9,11 +9,12 @@ import functools
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
-from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.requests import is_host_port, pod_needs
 from trainshed.kube.meta.amounts import numbers
 from trainshed.kube.meta.nodeselection import is_selected, tolerated
 from trainshed.kube.meta.objects import Object, section, spec_of, status_of
 
+NO_FREE_PORTS = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY_PODS = "Too many pods"
 INSUFFICIENT = "Insufficient "
 _ZERO = Decimal(0)
@@ -21,7 +22,7 @@ _ZERO = Decimal(0)
 
 def unmet(pod: Object, node: Object, used: Mapping[str, Decimal]) -> list[str]:
     """Return every reason why the pod does not fit on the node; empty when it does."""
-    return [*rules_unmet(pod, node), *short(pod_requests(pod), node, used)]
+    return [*rules_unmet(pod, node), *short(pod_needs(pod), node, used)]
 
 
 def rules_unmet(pod: Object, node: Object) -> list[str]:
@@ -32,10 +33,11 @@ def rules_unmet(pod: Object, node: Object) -> list[str]:
 def short(needs: Mapping[str, Decimal], node: Object, used: Mapping[str, Decimal]) -> list[str]:
     """Return of which resources the node has too little left."""
     offered = allocatable(node)
-    return [
+    ports = any(is_host_port(name) and used.get(name) for name in needs)
+    return [NO_FREE_PORTS] * ports + [
         TOO_MANY_PODS if name == "pods" else INSUFFICIENT + name
         for name, amount in sorted(needs.items())
-        if amount and amount > offered.get(name, _ZERO) - used.get(name, _ZERO)
+        if amount and not is_host_port(name) and amount > offered.get(name, _ZERO) - used.get(name, _ZERO)
     ]
 
 

@@ -37,7 +37,7 @@ from trainshed.cluster.scheduler.placement import (
 )
 from trainshed.cluster.scheduler.podgroups import COMING_SECONDS, PodGroups
 from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, Preempt, ineligible, priority_of
-from trainshed.cluster.scheduler.requests import pod_requests
+from trainshed.cluster.scheduler.requests import pod_needs
 from trainshed.cluster.scheduler.room import Room, more
 from trainshed.cluster.scheduler.turns import Turns
 from trainshed.kube.meta.errors import ApiError
@@ -149,7 +149,7 @@ class Scheduler(Controller[Unit]):
     def _hold(self, pod: Object, node: str) -> None:
         """Let the pod count on the node, and those have another turn that waited for such a pod beside them."""
         uid = uid_of(pod)
-        self._ledger.hold(uid, node, pod_requests(pod))
+        self._ledger.hold(uid, node, pod_needs(pod))
         placed = Placed.of(pod, node, self._unit_of(pod))
         if not self._neighbours.put(placed):
             return
