@@ -18,6 +18,8 @@ from trainshed.kube.meta.resources import (
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,
     CONFIGMAPS,
+    ENDPOINTS,
+    ENDPOINTSLICES,
     NAMESPACES,
     PRIORITYCLASSES,
     ROLES,
@@ -30,6 +32,7 @@ DEFAULT_CLASS = "standard"
 PROVISIONER = "trainshed.dev/hostdir"
 _AUTHENTICATION = "extension-apiserver-authentication"
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_API_PORT = {"name": "https", "port": 443, "protocol": "TCP"}
 _PRIORITIES = (
     ("system-cluster-critical", 2000000000, "critical to the cluster as a whole"),
     ("system-node-critical", 2000001000, "must not be moved away from its node"),
@@ -58,6 +61,7 @@ def objects() -> list[tuple[Resource, Object]]:
     out += [(PRIORITYCLASSES, _priority(*row)) for row in _PRIORITIES]
     out += [(STORAGECLASSES, _storage_class()), (SERVICES, _api_service())]
     out += [(ROLES, _authentication_reader())]
+    out += [(ENDPOINTS, _api_endpoints()), (ENDPOINTSLICES, _api_slice())]
     return out
 
 
@@ -160,6 +164,35 @@ def _api_service() -> Object:
         "spec": {
             "type": "ClusterIP",
             "clusterIP": API_ADDRESS,
-            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 443}],
+            "ports": [{**_API_PORT, "targetPort": 443}],
         },
+    }
+
+
+def _api_endpoints() -> Object:
+    """Return where the API is for who asks for the endpoints: at the address itself, with nothing behind it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [{"addresses": [{"ip": API_ADDRESS}], "ports": [_API_PORT]}],
+    }
+
+
+def _api_slice() -> Object:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [API_ADDRESS], "conditions": {"ready": True}}],
+        "ports": [_API_PORT],
     }
