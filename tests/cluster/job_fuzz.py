@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from tests.cluster.api_world import World, open_world
+from tests.fakes.plans import written
 from trainshed.cli.check import print_json, print_verdict
 from trainshed.cli.serve import admission
 from trainshed.jobs.engine.model import Observed
@@ -68,7 +69,7 @@ async def by_the_server(world: World, kind: str, obj: Object, number: int) -> st
     answer: Any = json.loads(response.body)
     if response.status == 201:
         stored = {**answer, "metadata": {**answer["metadata"], "uid": "uid"}}
-        decide(Observed(job=stored, now=world.now))
+        written(decide(Observed(job=stored, now=world.now)))
         return "taken"
     if not 400 <= response.status < 500 or answer.get("kind") != "Status" or not answer.get("message"):
         return f"answer {response.status} {answer}"

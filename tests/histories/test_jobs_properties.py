@@ -11,6 +11,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.fakes.plans import written
 from tests.unit.jobs_builders import NOW, created_pods, make_job
 from tests.unit.jobs_strategies import EXIT_CODES, pods_of, stored_jobs, valid_jobs
 from tests.unit.jobs_world import World
@@ -305,5 +306,5 @@ def test_decide_changes_nothing_that_it_is_given(job: dict[str, Any]) -> None:
         world.start(name)
     observed = world.observe()
     before = copy.deepcopy((observed.job, observed.owned))
-    decide(observed)
+    written(decide(observed))
     assert before == (observed.job, observed.owned)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.fakes.plans import written
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.jobs.engine.model import Observed, OperatorOptions
 from trainshed.jobs.engine.plan import Plan
@@ -132,7 +133,7 @@ def plan_for(
     if services is None:
         services = [make_service(_label(p, "replica-type"), _label(p, "replica-index")) for p in pods]
     owned = {PODS: pods, SERVICES: services, HORIZONTALPODAUTOSCALERS: [] if hpa is None else [hpa]}
-    return decide(Observed(job=job, owned=owned, now=now, options=options or OperatorOptions()))
+    return written(decide(Observed(job=job, owned=owned, now=now, options=options or OperatorOptions())))
 
 
 def made(plan: Plan, kind: str) -> list[Object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.fakes.plans import written
 from tests.unit.jobs_builders import NOW, PREFIX, UID
 from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed, OperatorOptions
@@ -120,7 +121,7 @@ class Builder:
             if PREFIX + "replica-index" in found
         ]
         owned = {PODS: list(pods), SERVICES: services}
-        return decide(Observed(job=job, owned=owned, now=now, options=options or OperatorOptions()))
+        return written(decide(Observed(job=job, owned=owned, now=now, options=options or OperatorOptions())))
 
 
 def conditions(plan: Plan) -> list[tuple[str, str, str]]:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tests.fakes.plans import written
 from tests.unit.jobs_builders import NOW, PREFIX, UID
 from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed
@@ -82,7 +83,7 @@ def make_pod_of(kind: JobKind, type_: str, index: int, state: str | int) -> Obje
 def plan_of(kind: JobKind, job: Object, states: States | None = None) -> Plan:
     """Return the plan for a job whose pods are in these states."""
     pods = [make_pod_of(kind, type_, index, state) for (type_, index), state in (states or {}).items()]
-    return decide(Observed(job=job, owned={PODS: pods}, now=NOW))
+    return written(decide(Observed(job=job, owned={PODS: pods}, now=NOW)))
 
 
 def told(plan: Plan) -> dict[str, str]:

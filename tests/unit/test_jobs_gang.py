@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.plans import written
 from tests.unit.jobs_builders import (
     NOW,
     conditions_of,
@@ -47,7 +48,7 @@ def make_kind_job(name: str) -> Object:
 
 
 def plan_of(job: Object, options: OperatorOptions, owned: dict[Resource, list[Object]] | None = None) -> Plan:
-    return decide(Observed(job=job, owned=owned or {}, now=NOW, options=options))
+    return written(decide(Observed(job=job, owned=owned or {}, now=NOW, options=options)))
 
 
 def group_of(job: Object, options: OperatorOptions, **more: Any) -> Object:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.plans import written
 from tests.unit.jobs_builders import (
     NOW,
     conditions_of,
@@ -52,7 +53,7 @@ def make(
 
 
 def plan_of(job: Object, owned: dict[Resource, list[Object]] | None = None) -> Plan:
-    return decide(Observed(job=job, owned=owned or {}, now=NOW))
+    return written(decide(Observed(job=job, owned=owned or {}, now=NOW)))
 
 
 def stored(job: Object, **phases: str) -> dict[Resource, list[Object]]:

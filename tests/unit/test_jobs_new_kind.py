@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.fakes.launcher import LAUNCHJOB, PODGROUPS, Gang, LaunchOptions, make_launchjob, registered
+from tests.fakes.plans import written
 from tests.unit.jobs_builders import (
     NOW,
     conditions_of,
@@ -44,7 +45,7 @@ def kind() -> Iterator[None]:
 
 
 def plan_of(job: Object, owned: dict[Resource, list[Object]] | None = None, **options: Any) -> Plan:
-    return decide(Observed(job=job, owned=owned or {}, now=NOW, options=OperatorOptions(**options)))
+    return written(decide(Observed(job=job, owned=owned or {}, now=NOW, options=OperatorOptions(**options))))
 
 
 def stored(plan: Plan, **phases: str) -> dict[Resource, list[Object]]:
