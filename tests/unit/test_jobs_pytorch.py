@@ -52,6 +52,33 @@ def test_environment_with_a_master_in_order() -> None:
     assert dict(env_of(pods["train-master-0"]))["RANK"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("processes", "world_size"),
+    [
+        ("auto", "2"),
+        ("gpu", "2"),
+        ("+4", "8"),
+        ("0004", "8"),
+        ("4.0", "2"),
+        (" 4", "2"),
+        ("٤", "2"),
+        ("", "2"),
+        ("-2", "-4"),
+        ("00", "0"),
+        (str(2**63 - 1), str(2 * (2**63 - 1))),
+        (str(2**63), "2"),
+        ("9" * 5000, "2"),
+        ("0" * 5000 + "4", "8"),
+        ("0" * 300_000 + "x", "2"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_what_is_no_number_of_processes_counts_as_one(processes: str, world_size: str) -> None:
+    """As Go reads numbers of 64 bits; the product may need more."""
+    pods = created_pods(plan_for(make_job(master=1, workers=1, spec={"nprocPerNode": processes})))
+    assert dict(env_of(pods["train-worker-0"]))["WORLD_SIZE"] == world_size
+
+
 def test_environment_of_workers_alone_has_no_ranks() -> None:
     """torchrun finds ranks by rendezvous; without elasticPolicy it gets the size only."""
     (pod,) = created_pods(plan_for(make_job(workers=1))).values()

@@ -88,6 +88,8 @@ class PyTorchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DEFAULT = PyTorchOptions()
+_DIGITS = 19
+"""Of the largest number of 64 bits."""
 
 
 class PyTorch(Framework):
@@ -245,6 +247,10 @@ def _is_elastic(job: Job) -> bool:
 
 
 def _processes_per_node(job: Job) -> int:
-    """Return the number of processes per pod as far as the spec knows it: `auto`, `cpu` and `gpu` count as 1."""
-    text = job.spec.nproc_per_node or ""
-    return int(text) if re.fullmatch(r"[+-]?[0-9]+", text) else 1
+    """Return the number of processes per pod as far as the spec knows it: what is no number of 64 bits counts as 1."""
+    number = re.fullmatch(r"([+-]?)([0-9]+)", job.spec.nproc_per_node or "")
+    digits = "" if number is None else number[2].lstrip("0") or "0"
+    if number is None or len(digits) > _DIGITS:
+        return 1
+    count = int(number[1] + digits)
+    return count if -(2**63) <= count < 2**63 else 1
