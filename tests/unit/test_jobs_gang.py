@@ -272,6 +272,22 @@ def test_pods_wait_until_volcano_lets_the_group_in_and_nothing_is_counted_meanwh
     )
 
 
+@pytest.mark.parametrize(("ended", "condition"), [("Running", "Running"), ("Succeeded", "Succeeded")])
+def test_where_a_group_waits_again_missing_pods_wait_and_the_others_count(ended: str, condition: str) -> None:
+    job = make_job(master=1, workers=1)
+    group = stored(group_of(job, VOLCANO), "Running")
+    pods = created_pods(plan_of(job, VOLCANO, {VOLCANO_PODGROUPS: [group]}))
+    master = {**pods["train-master-0"], "status": {"phase": ended}}
+    master["metadata"]["uid"] = "master"
+    group["status"]["phase"] = "Pending"
+    plan = plan_of(job, VOLCANO, {VOLCANO_PODGROUPS: [group], PODS: [master]})
+    assert created_pods(plan) == {}
+    assert conditions_of(plan)[-1] == (condition, "True", f"PyTorchJob{condition}")
+    group["status"]["phase"] = "Running"
+    plan = plan_of(job, VOLCANO, {VOLCANO_PODGROUPS: [group], PODS: [master]})
+    assert list(created_pods(plan)) == (["train-worker-0"] if ended == "Running" else [])
+
+
 def test_why_the_group_waits_is_said_of_the_job() -> None:
     job = make_job(workers=2)
     group = stored(group_of(job, VOLCANO), "Pending")
