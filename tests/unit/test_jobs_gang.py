@@ -192,6 +192,12 @@ def test_a_group_of_somebody_else_is_told_and_holds_the_pods(
     plan = plan_of(job, options, {resource: [foreign]})
     assert not plan.actions
     assert [event.reason for event in plan.events] == ["ErrResourceExists"]
+    why = {"type": "Unschedulable", "status": "True", "message": "cpu: needed 9, free 4"}
+    foreign["status"] = {"phase": "Pending", "conditions": [why]}
+    plan = plan_of(job, options, {resource: [foreign]})
+    assert [event.reason for event in plan.events] == ["ErrResourceExists"], (
+        "what it waits for is not the job's"
+    )
 
 
 # The pods.
@@ -461,3 +467,11 @@ def test_a_gang_that_can_never_be_complete_warns(kind: str, least: int, warned: 
     job["spec"].setdefault("runPolicy", {})["schedulingPolicy"] = {"minAvailable": pods + least - 2}
     warnings = review(KINDS[kind], job, None, VOLCANO).warnings
     assert any("more than the" in warning for warning in warnings) is warned
+
+
+def test_an_elastic_gang_may_have_more_pods_later() -> None:
+    elastic = {"minReplicas": 1, "maxReplicas": 4}
+    job = make_job(workers=1, spec={"elasticPolicy": elastic}, schedulingPolicy={"minAvailable": 2})
+    assert review(KINDS["PyTorchJob"], job, None, VOLCANO).warnings == ()
+    del job["spec"]["elasticPolicy"]
+    assert len(review(KINDS["PyTorchJob"], job, None, VOLCANO).warnings) == 1
