@@ -73,8 +73,10 @@ def test_as_many_as_fit_get_a_node_where_enough_do() -> None:
     assert decision.nodes == ("a", "a", None) and not decision.why and not decision.incomplete
 
 
-def test_a_replaced_pod_needs_only_its_own_place() -> None:
-    assert judged(make_group(3), make_pods("2"), [make_node("a")], placed=2).nodes == ("a",)
+@pytest.mark.parametrize("needs", [{}, {"cpu": Decimal(6)}], ids=["nothing", "more than is free"])
+def test_a_replaced_pod_needs_only_its_own_place(needs: dict[str, Decimal]) -> None:
+    group = make_group(3, min_resources=needs)
+    assert judged(group, make_pods("2"), [make_node("a")], placed=2).nodes == ("a",)
 
 
 @pytest.mark.parametrize(("placed", "waiting"), [(0, 0), (0, 2), (1, 1)])
