@@ -132,32 +132,33 @@ async def test_the_group_with_the_more_important_pods_goes_first(world: World, r
 
 async def test_volcano_lets_groups_in_by_priority_before_they_have_pods(world: World) -> None:
     """Both would fit; neither has pods. The better one keeps its place until its pods are there."""
-    await world.client.create(PRIORITYCLASSES, {"metadata": {"name": "high"}, "value": 100})
+    await world.client.create(PRIORITYCLASSES, {"metadata": {"name": "important"}, "value": 100})
     await world.client.patch(NODES, "laptop", None, {"spec": {"unschedulable": True}})
     needs = {"minResources": {"cpu": "8"}}
-    for name, priority in (("low", {}), ("high", {"priorityClassName": "high"})):
+    for name, priority in (("low", {}), ("top", {"priorityClassName": "important"})):
         await world.client.create(
             VOLCANO_PODGROUPS, make_group(VOLCANO_PODGROUPS, name, 2, **needs, **priority)
         )
     why = "its minResources are not free: cpu: needed 8, free 0"
-    for name in ("low", "high"):
+    for name in ("low", "top"):
         await world.until(
             f"{name} says why", lambda name=name: ("Unschedulable", why) in said(world, "PodGroup", name)
         )
         assert phase_of(world, VOLCANO_PODGROUPS, name) == "Pending"
     await world.client.patch(NODES, "laptop", None, {"spec": {"unschedulable": None}})
-    await world.until("high is let in", lambda: phase_of(world, VOLCANO_PODGROUPS, "high") == "Inqueue")
+    await world.until("top is let in", lambda: phase_of(world, VOLCANO_PODGROUPS, "top") == "Inqueue")
     await world.settle()
     assert phase_of(world, VOLCANO_PODGROUPS, "low") == "Pending"
     for number in range(2):
-        await world.client.create(PODS, member(VOLCANO_PODGROUPS, "high", number))
-    await world.until("high runs", lambda: phase_of(world, VOLCANO_PODGROUPS, "high") == "Running")
+        await world.client.create(PODS, member(VOLCANO_PODGROUPS, "top", number))
+    await world.until("top runs", lambda: phase_of(world, VOLCANO_PODGROUPS, "top") == "Running")
     for number in range(2):
-        await world.client.delete(PODS, f"high-{number}", "default")
+        await world.client.delete(PODS, f"top-{number}", "default")
     await world.until("low is let in", lambda: phase_of(world, VOLCANO_PODGROUPS, "low") == "Inqueue")
 
 
 async def test_queues_have_an_order_and_a_capability(world: World) -> None:
+    """The group of the better queue came later, and its name is later, too."""
     for name, spec in (("first", {"priority": 5}), ("small", {"capability": {"cpu": "4"}})):
         queue = {
             "apiVersion": VOLCANO_QUEUES.api_version,
@@ -168,18 +169,18 @@ async def test_queues_have_an_order_and_a_capability(world: World) -> None:
         await world.client.create(VOLCANO_QUEUES, queue)
     await world.client.patch(NODES, "laptop", None, {"spec": {"unschedulable": True}})
     await create(world, VOLCANO_PODGROUPS, "slow", pods=2, least=2)
-    await create(world, VOLCANO_PODGROUPS, "quick", pods=2, least=2, queue="first")
+    await create(world, VOLCANO_PODGROUPS, "urgent", pods=2, least=2, queue="first")
     await create(world, VOLCANO_PODGROUPS, "wide", pods=2, least=2, queue="small")
-    for name in ("slow", "quick"):
+    for name in ("slow", "urgent"):
         await world.until(f"{name} waits", lambda name=name: waits(world, f"{name}-1", "unschedulable"))
     why = 'queue "small" has reached its capability: cpu: needed 8, free 4'
     await world.until("too wide", lambda: waits(world, "wide-0", why))
     await world.client.patch(NODES, "laptop", None, {"spec": {"unschedulable": None}})
-    await world.until("the first queue goes first", lambda: placed(world, "quick") == 2)
+    await world.until("the first queue goes first", lambda: placed(world, "urgent") == 2)
     assert placed(world, "slow") == 0
     await world.client.patch(VOLCANO_QUEUES, "small", None, {"spec": {"capability": {"cpu": "8"}}})
     for number in range(2):
-        await world.client.delete(PODS, f"quick-{number}", "default")
+        await world.client.delete(PODS, f"urgent-{number}", "default")
     await world.until("then one of the others", lambda: placed(world, "slow") + placed(world, "wide") == 2)
 
 
