@@ -49,6 +49,12 @@ AtOnce = Annotated[
         "--at-once", metavar="N", min=1, help="Steps that run at the same time here; 4 unless told."
     ),
 ]
+Prepare = Annotated[
+    bool,
+    typer.Option(
+        "--prepare/--no-prepare", help="Start the pods of the next steps here before their turn; they wait."
+    ),
+]
 Cpu = Annotated[bool, typer.Option("--cpu", help="Ask for no GPUs and other devices, whatever tags say.")]
 WorkersAsTasks = Annotated[
     bool, typer.Option("--workers-as-tasks", help="Make each worker of a distributed step a task.")
@@ -66,6 +72,7 @@ def run_pipeline(
     image: str | None = None,
     start_at: str | None = None,
     at_once: int | None = None,
+    prepare: bool = True,
     detach: bool = False,
     as_json: bool = False,
     service_account: str | None = None,
@@ -81,6 +88,7 @@ def run_pipeline(
         service_account=service_account,
         parameters=parameters,
         at_once=at_once,
+        prepare=prepare,
         workers_as_tasks=workers_as_tasks,
     )
     objects = emitted(pipeline, target, options, notebook)

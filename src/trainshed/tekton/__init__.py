@@ -2,6 +2,7 @@
 
     pipelinerun    a run's tasks: which may start, which are skipped, how the run stands
     pipelinetasks  the tasks of a pipeline as a graph
+    ahead          tasks whose pods start before their turn, and wait for it
     tasksof        what a task becomes when it starts: TaskRuns and CustomRuns
     taskrun        a task's pod: made, watched, tried again
     taskpod        a task's steps as containers of one pod

@@ -4,6 +4,7 @@
     facts        how each task stands (`facts`)
     stop         cancelled or out of time (`limits`): its children are asked to end, then the run is over
     start        tasks that may start become TaskRuns and CustomRuns (`tasksof`)
+    ahead        tasks that come next are prepared (`ahead`)
     status       counts, skipped tasks, child references, results (`pipelinestatus`)
 
 Children have deterministic names, so whatever is repeated makes nothing twice.
@@ -26,10 +27,10 @@ from trainshed.kube.meta.objects import (
     status_of,
     texts,
 )
-from trainshed.kube.meta.plan import Action, Create, Event, Patch, Plan
+from trainshed.kube.meta.plan import Action, Create, Delete, Event, Patch, Plan
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
 from trainshed.kube.meta.times import format_time
-from trainshed.tekton import conditions
+from trainshed.tekton import ahead, conditions
 from trainshed.tekton.conditions import Refused
 from trainshed.tekton.durations import go
 from trainshed.tekton.facts import Circumstances, Facts
@@ -37,7 +38,7 @@ from trainshed.tekton.limits import Limits
 from trainshed.tekton.matrix import is_fanned_out
 from trainshed.tekton.pipelinespec import resolved
 from trainshed.tekton.pipelinestatus import by_task, describe, judged, over
-from trainshed.tekton.pipelinetasks import graph, reference_of
+from trainshed.tekton.pipelinetasks import Node, graph, reference_of
 from trainshed.tekton.resources import AT_ONCE_ANNOTATION, CUSTOMRUNS, TASKRUNS
 from trainshed.tekton.tasksof import Making, children
 from trainshed.tekton.whens import WhenError
@@ -65,8 +66,10 @@ class Observed(msgspec.Struct, frozen=True):
 def decide(observed: Observed) -> Plan:
     """Return what to do about the run now."""
     run, now = observed.run, observed.now
-    if is_terminating(run) or conditions.is_done(run):
+    if is_terminating(run):
         return Plan()
+    if conditions.is_done(run):
+        return Plan(actions=tuple(_dropped([c for c in observed.children if ahead.is_prepared(c)])))
     status: Object = copy_tree(status_of(run))
     spec: Object = copy_tree(spec_of(run))
     if spec.get("status") == PENDING and not status.get("startTime"):
@@ -105,7 +108,9 @@ def _advance(observed: Observed, spec: Object, status: Object, events: list[Even
         limits.tasks_over(now),
         limits.finally_over(now),
     )
-    facts = Facts(nodes, by_task(observed.children, nodes), held)
+    prepared = [child for child in observed.children if ahead.is_prepared(child)]
+    begun = [child for child in observed.children if not ahead.is_prepared(child)]
+    facts = Facts(nodes, by_task(begun, nodes), held)
     try:
         facts.check()
     except WhenError as error:
@@ -124,10 +129,13 @@ def _advance(observed: Observed, spec: Object, status: Object, events: list[Even
         describe(status, facts)
         text = f'PipelineRun "{name_of(run)}" failed to finish within "{go(limits.pipeline or 0)}"'
         return over(run, status, events, "False", "PipelineRunTimeout", text, now)
-    actions = _creations(observed, spec, pipeline, facts)
-    made = [a.object for a in actions if isinstance(a, Create) and a.resource is not PERSISTENTVOLUMECLAIMS]
-    describe(status, facts, made)
-    return judged(run, status, facts, limits, actions, events, held, now)
+    start = _started(observed, spec, pipeline, facts, begun, prepared)
+    describe(status, facts, start.children)
+    plan = judged(run, status, facts, limits, list(start.actions), events, held, now)
+    if conditions.is_done({"status": status}) or start.look_again is None:
+        return plan
+    after = [t for t in (plan.requeue_after, start.look_again) if t is not None]
+    return msgspec.structs.replace(plan, requeue_after=min(after))
 
 
 def _asked_to_end(observed: Observed, facts: Facts, held: Circumstances) -> list[Action]:
@@ -154,34 +162,99 @@ def _asked_to_end(observed: Observed, facts: Facts, held: Circumstances) -> list
     return out
 
 
-def _creations(observed: Observed, spec: Object, pipeline: Object, facts: Facts) -> list[Action]:
+class _Start(msgspec.Struct, frozen=True):
+    """What starts now. `children` are the runs whose turn it is."""
+
+    actions: tuple[Action, ...]
+    children: tuple[Object, ...]
+    look_again: float | None
+
+
+def _started(
+    observed: Observed,
+    spec: Object,
+    pipeline: Object,
+    facts: Facts,
+    begun: Sequence[Object],
+    prepared: Sequence[Object],
+) -> _Start:
+    """Return the actions that start tasks, and prepare those that come next."""
     run = observed.run
+    making = Making(run, spec, pipeline, observed.tasks)
+    on = [child for child in begun if not conditions.is_done(child)]
+    limit = _limit(run)
+    free = None if limit is None else max(limit - len(on) - len(prepared), 0)
+    waiting = ahead.by_task(prepared)
     actions: list[Action] = [
         Create(resource=PERSISTENTVOLUMECLAIMS, given=claim)
         for claim in claims(run, objects(spec, "workspaces"))
         if name_of(claim) not in observed.claims
     ]
-    making = Making(run, spec, pipeline, observed.tasks)
-    free = _free(observed)
+    made: list[Object] = []
+    turns: list[Action] = []
+    lacking = 0
     for node in facts.ready():
-        if free == 0:
+        if free == 0 and not waiting:
             break
         if facts.runs(node.name) and not is_fanned_out(node.task):
             continue
-        try:
-            wanted = children(making, node, facts.scope(node))
-        except WorkspaceError as error:
-            raise Refused("InvalidWorkspaceBindings", str(error)) from error
+        own = waiting.get(node.name)
+        if own is not None and is_terminating(own):
+            continue  # it is made anew once it is gone
+        if own is not None:
+            waiting.pop(node.name)
+            turns.append(Patch(resource=TASKRUNS, object=own, patch={"spec": {"status": None}}))
+            made.append({key: value for key, value in own.items() if key != "status"})
+            continue
+        if free == 0:
+            lacking += 1
+            continue
+        wanted = _children(making, node, facts)
         there = {name_of(child) for child in facts.runs(node.name)}
-        new = [child for child in wanted if name_of(child) not in there][:free]
+        new = [child for child in wanted if name_of(child) not in there]
+        lacking += 0 if free is None else max(len(new) - free, 0)
+        new = new[:free]
         free = None if free is None else free - len(new)
+        made += new
         actions += [Create(resource=_CHILD[str(child["kind"])], given=child) for child in new]
-    return actions
+    look_again = None
+    if limit is not None:
+        places = ahead.Places(limit, on, waiting, starting=len(made), lacking=lacking)
+        planned = ahead.plan(facts, places, observed.now)
+        actions += _prepared(making, facts, planned.make, places.free)
+        turns += _dropped(planned.drop)
+        look_again = planned.look_again
+    return _Start((*actions, *turns), tuple(made), look_again)
 
 
-def _free(observed: Observed) -> int | None:
-    """Return how many children may start now; None without a limit."""
-    text = texts(section(observed.run, "metadata"), "annotations").get(AT_ONCE_ANNOTATION, "")
-    if not text.isdigit():
-        return None
-    return max(int(text) - sum(not conditions.is_done(child) for child in observed.children), 0)
+def _children(making: Making, node: Node, facts: Facts) -> list[Object]:
+    try:
+        return children(making, node, facts.scope(node))
+    except WorkspaceError as error:
+        raise Refused("InvalidWorkspaceBindings", str(error)) from error
+
+
+def _prepared(making: Making, facts: Facts, nodes: Sequence[Node], free: int) -> list[Action]:
+    """Return the creations of TaskRuns that wait for their turn."""
+    out: list[Action] = []
+    for node in nodes:
+        if len(out) >= free:
+            break
+        if node.is_custom or is_fanned_out(node.task):
+            continue
+        [child] = _children(making, node, facts)
+        if ahead.may_be_prepared(node, child):
+            child["spec"]["status"] = ahead.PENDING
+            out.append(Create(resource=TASKRUNS, given=child))
+    return out
+
+
+def _dropped(prepared: Sequence[Object]) -> list[Action]:
+    """Return the deletions of TaskRuns that wait in vain; each keeps its place until its pod is gone."""
+    return [Delete.of(TASKRUNS, run, propagation="Foreground") for run in prepared if not is_terminating(run)]
+
+
+def _limit(run: Object) -> int | None:
+    """Return how many tasks may run at the same time; None without a limit."""
+    text = texts(section(run, "metadata"), "annotations").get(AT_ONCE_ANNOTATION, "")
+    return int(text) if text.isdigit() else None

@@ -31,6 +31,12 @@ ON_ERROR_ANNOTATION = "pipeline.tekton.dev/pipeline-task-on-error"
 AT_ONCE_ANNOTATION = "trainshed.dev/tasks-at-once"
 """Of a PipelineRun: how many of its tasks run at the same time on the embedded cluster; a real Tekton starts all."""
 
+READY_ANNOTATION = f"{GROUP}/ready"
+"""Of a pod: its steps' turn has come."""
+READY = "READY"
+WAITS_ANNOTATION = "trainshed.dev/waits-for-ready"
+"""Of a task: its program does nothing that others see until its pod has `READY_ANNOTATION`, and then begins."""
+
 _LONGEST = 63
 _DIGEST = 32
 

@@ -13,7 +13,7 @@ from trainshed.kube.meta.objects import Object, labels_of, name_of, objects, sec
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.patch.types import merge_patch
 from trainshed.tekton.durations import seconds
-from trainshed.tekton.resources import LABEL_TASK_RUN, LABEL_TASK_RUN_UID, MANAGED_BY
+from trainshed.tekton.resources import LABEL_TASK_RUN, LABEL_TASK_RUN_UID, MANAGED_BY, READY, READY_ANNOTATION
 from trainshed.tekton.workspaces import Mounted, named_in
 
 ROOT = "/tekton"
@@ -121,10 +121,12 @@ def pod(
     name: str,
     entrypoint: Entrypoint,
     images: Mapping[str, Sequence[str]],
+    *,
+    ready: bool = True,
 ) -> Object:
     """Return the pod of a TaskRun.
 
-    `images` has the command of each image that is known to have one.
+    `images` has the command of each image that is known to have one. Without `ready` its turn is still to come.
     """
     steps = merged_steps(task.spec, run_spec)
     declared = [str(r["name"]) for r in objects(task.spec, "results") if not r.get("value")]
@@ -164,7 +166,7 @@ def pod(
         LABEL_TASK_RUN: name_of(run),
         LABEL_TASK_RUN_UID: uid_of(run),
     }
-    annotations = {**texts(metadata, "annotations"), "tekton.dev/ready": "READY"}
+    annotations = {**texts(metadata, "annotations"), **({READY_ANNOTATION: READY} if ready else {})}
     annotations.pop("kubectl.kubernetes.io/last-applied-configuration", None)
     return {
         "apiVersion": "v1",

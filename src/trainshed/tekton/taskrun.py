@@ -1,6 +1,7 @@
 """What a TaskRun needs next: its pod, its status, another attempt. Pure.
 
     resolve   once: the task with parameters filled in goes into the status
+    prepare   before its turn, where the task may be prepared: the pod starts, and waits (`ahead`)
     pod       one per attempt, with a deterministic name
     watch     what the containers say becomes steps and results
     end       done, failed, cancelled, out of time; with retries left, all over again
@@ -29,15 +30,15 @@ from trainshed.kube.meta.objects import (
     texts,
     uid_of,
 )
-from trainshed.kube.meta.plan import Action, Create, Delete, Event, Plan
+from trainshed.kube.meta.plan import Action, Create, Delete, Event, Patch, Plan
 from trainshed.kube.meta.pods import phase
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.kube.meta.times import format_time, parse_time
-from trainshed.tekton import conditions, steps
+from trainshed.tekton import ahead, conditions, steps
 from trainshed.tekton.conditions import Refused
 from trainshed.tekton.durations import go, seconds
 from trainshed.tekton.params import ParamError, declared_in, resolve, values_of
-from trainshed.tekton.resources import LABEL_TASK, ON_ERROR_ANNOTATION, child_name
+from trainshed.tekton.resources import LABEL_TASK, ON_ERROR_ANNOTATION, READY, READY_ANNOTATION, child_name
 from trainshed.tekton.stepactions import StepActionError, with_actions
 from trainshed.tekton.steps import Failure
 from trainshed.tekton.taskpod import RESULTS, ROOT, Entrypoint, Task, merged_steps, pod, propagated, step_name
@@ -88,7 +89,7 @@ def decide(observed: Observed) -> Plan:
     events: list[Event] = []
     if spec.get("status") == "TaskRunPending" and not status.get("startTime"):
         conditions.mark(status, "Unknown", "TaskRunPending", f'TaskRun "{name_of(run)}" is pending', now)
-        return Plan(status=status)
+        return Plan(status=status, actions=tuple(_prepared(observed, spec, status)))
     if not status.get("startTime"):
         status["startTime"] = format_time(now)
         conditions.mark(status, "Unknown", "Started", "", now)
@@ -117,7 +118,31 @@ def decide(observed: Observed) -> Plan:
             status["steps"] = steps.ended_steps(objects(status, "steps"), "PodDeleted", 137, format_time(now))
             return _failed(observed, spec, status, gone, events)
         return _begun(observed, spec, status, task, events, left)
-    return _watched(observed, spec, status, task, found, events, left)
+    turn: list[Action] = []
+    if texts(section(found, "metadata"), "annotations").get(READY_ANNOTATION) != READY:
+        if status.get("podName") != name_of(found):
+            # Nothing was begun in it yet: where it is no more, another takes its place.
+            if is_terminating(found):
+                return Plan(status=status, events=tuple(events), requeue_after=left)
+            if steps.is_complete(found) or steps.hopeless(found):
+                again = (Delete.of(PODS, found),)
+                return Plan(status=status, actions=again, events=tuple(events), requeue_after=left)
+        patch = {"metadata": {"annotations": {READY_ANNOTATION: READY}}}
+        turn.append(Patch(resource=PODS, object=found, patch=patch))
+    plan = _watched(observed, spec, status, task, found, events, left)
+    return msgspec.structs.replace(plan, actions=(*turn, *plan.actions))
+
+
+def _prepared(observed: Observed, spec: Object, status: Object) -> list[Action]:
+    """Return the pod that waits for the run's turn, if the run is prepared and has none."""
+    run = observed.run
+    if not ahead.is_prepared(run) or observed.pods:
+        return []
+    try:
+        task = _task(observed, spec, copy_tree(status))
+    except Refused:
+        return []  # its turn says so
+    return [Create(resource=PODS, given=_pod(observed, spec, task, "0", ready=False))]
 
 
 def _leftover(pods: Sequence[Object]) -> list[Action]:
@@ -230,19 +255,21 @@ def _begun(
     """Make the pod of this attempt, and the claims that it needs."""
     run = observed.run
     attempt = str(len(objects(status, "retriesStatus")))
-    now_spec = replace(task.spec, {"context.task.retry-count": attempt})
     actions: list[Action] = [
         Create(resource=PERSISTENTVOLUMECLAIMS, given=claim)
         for claim in claims(run, objects(spec, "workspaces"))
         if name_of(claim) not in observed.claims
     ]
-    made = pod(
-        run, spec, Task(now_spec, task.workspaces), pod_name(run), observed.entrypoint, observed.images
-    )
-    actions.append(Create(resource=PODS, given=made))
+    actions.append(Create(resource=PODS, given=_pod(observed, spec, task, attempt)))
     if conditions.mark(status, "Unknown", "Pending", "Pending", observed.now):
         events.append(Event("Normal", "Pending", "Pending"))
     return Plan(actions=tuple(actions), status=status, events=tuple(events), requeue_after=left)
+
+
+def _pod(observed: Observed, spec: Object, task: Task, attempt: str, *, ready: bool = True) -> Object:
+    filled = Task(replace(task.spec, {"context.task.retry-count": attempt}), task.workspaces)
+    run, images = observed.run, observed.images
+    return pod(run, spec, filled, pod_name(run), observed.entrypoint, images, ready=ready)
 
 
 def _watched(
@@ -257,6 +284,7 @@ def _watched(
     now = observed.now
     try:
         status.update(steps.describe(found, task.spec))
+        _begin_with_turn(status)
         if steps.is_complete(found):
             failed = steps.failure(found)
             results = steps.results(found, task.spec)
@@ -289,6 +317,14 @@ def _watched(
     if conditions.mark(status, "Unknown", reason, text, now):
         events.append(Event("Normal", reason, text))
     return Plan(status=status, events=tuple(events), requeue_after=left)
+
+
+def _begin_with_turn(status: Object) -> None:
+    """Make no step begin before the attempt: that of a prepared pod has been waiting for its turn."""
+    for step in objects(status, "steps"):
+        for state in (section(step, "running"), section(step, "terminated")):
+            if state.get("startedAt"):
+                state["startedAt"] = max(str(state["startedAt"]), str(status["startTime"]))
 
 
 def _cut_short(

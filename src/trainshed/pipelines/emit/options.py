@@ -28,5 +28,7 @@ class Options(msgspec.Struct, frozen=True):
     parameters: dict[str, str] = {}
     at_once: int | None = None
     """How many steps run at the same time on the local cluster; elsewhere as many as may."""
+    prepare: bool = True
+    """Whether pods of the next steps start before their turn on the local cluster, and wait."""
     directory: str | None = None
     """Directory of the node in which the steps run, and which they share; otherwise one of the run's own."""

@@ -11,6 +11,7 @@ the environment; nothing else imports it.
     inside     the part that runs in the kernel
     kernel     a Jupyter kernel as a fork of the runner
     execution  the kernel, seen from outside: block by block, up to the first error
+    turn       waits for a file to be filled
     outputs    what it puts out: shown as it comes, and kept
     report     the HTML page
     rendezvous workers that run as tasks of their own find one another

@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--executor-output", help="file in which a container describes its artifacts")
     made.add_argument("--report", help="file for the HTML page")
     made.add_argument("--work", help="directory in which the step's code runs; made if absent")
+    made.add_argument("--ready", help="file that is filled when the step's turn has come; otherwise it has")
     made.add_argument("--shared", help="directory in which code leaves files for later steps")
     made.add_argument("--shared-first", help="where the first worker has that directory")
     made.add_argument("--trust-data", action="store_true", help="load pickles of other runs")
@@ -127,12 +128,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else None,
         saves=own == 0,
         trusted=given.trust_data,
+        work=given.work,
     )
     if given.debug:
         from trainshed.pipelines.runner.console import console
 
         return console(Job(program, circumstances))
-    failure = _run(Job(program, circumstances), given.report, meeting, given.worker, started_in)
+    failure = _run(Job(program, circumstances), given, meeting, started_in)
     if failure is None:
         return 0
     if given.worker is not None:
@@ -141,12 +143,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _run(job: Job, report: str | None, meeting: Path, worker: int | None, started_in: str) -> str | None:
+def _run(job: Job, given: argparse.Namespace, meeting: Path, started_in: str) -> str | None:
     from trainshed.pipelines.runner.execution import execute
     from trainshed.pipelines.runner.report import render
 
+    worker, report = given.worker, given.report
     peers = (lambda: rendezvous.failure_of_peer(meeting, worker)) if worker is not None else None
-    outcome = execute(job, peers, started_in)
+    outcome = execute(job, peers, started_in, Path(given.ready) if given.ready else None)
     if report is not None and job.circumstances.saves and job.program.report:
         file = Path(report)
         file.parent.mkdir(parents=True, exist_ok=True)

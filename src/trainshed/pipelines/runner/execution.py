@@ -17,6 +17,7 @@ from jupyter_client.manager import AsyncKernelManager
 from trainshed.pipelines.runner.kernel import ended, fork
 from trainshed.pipelines.runner.outputs import Output, Outputs
 from trainshed.pipelines.runner.program import Block, Job
+from trainshed.pipelines.runner.turn import filled
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LINE = re.compile(r"Cell In\[\d+\], line (\d+)|File .*<ipython-input.*>.*line (\d+)")
@@ -40,12 +41,18 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-def execute(job: Job, alongside: Callable[[], Awaitable[str]] | None = None, started_in: str = "") -> Outcome:
+def execute(
+    job: Job,
+    alongside: Callable[[], Awaitable[str]] | None = None,
+    started_in: str = "",
+    ready: Path | None = None,
+) -> Outcome:
     """Run a step's program in a kernel of its own. The process has no event loop and no thread yet.
 
     The kernel imports nothing from the directory `started_in`, unless it is the current one.
 
-    `alongside` runs beside it and returns only when the step must stop, with the reason.
+    `alongside` runs beside it and returns only when the step must stop, with the reason. Nothing of the program is run
+    before the file `ready` has something in it.
     """
     program = job.program
     before = [b for b in program.blocks if b.role != "step"]
@@ -63,7 +70,7 @@ def execute(job: Job, alongside: Callable[[], Awaitable[str]] | None = None, sta
             (f"{call}.finish()", None),
         ]
         kept: list[list[Output]] = []
-        error = asyncio.run(_run(plan, kept, manager, program.step, alongside))
+        error = asyncio.run(_run(plan, kept, manager, program.step, alongside, ready))
     kept += [[] for _ in plan[len(kept) :]]
     ran = tuple(
         Ran(block, outputs)
@@ -79,6 +86,7 @@ async def _run(
     manager: AsyncKernelManager,
     step: str,
     alongside: Callable[[], Awaitable[str]] | None,
+    ready: Path | None,
 ) -> str | None:
     """Run the plan; add what each block put out to `kept`, and return the message for the user if one failed."""
     client: AsyncKernelClient = manager.client()
@@ -90,6 +98,12 @@ async def _run(
     reasons = {leaving, over, *({watching} if watching is not None else ())}
     try:
         await client.wait_for_ready(_STARTUP_SECONDS)
+        if ready is not None:
+            turn = asyncio.ensure_future(filled(ready))
+            await asyncio.wait({turn, *reasons}, return_when=asyncio.FIRST_COMPLETED)
+            turn.cancel()
+            if leaving.done():
+                return f"step {step} stops: {leaving.result()}"
         for source, block in plan:
             kept.append(outputs.begin())
             running = asyncio.ensure_future(client.execute_interactive(source, output_hook=outputs.take))

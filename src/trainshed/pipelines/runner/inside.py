@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import numbers
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ class Session:
         self._everywhere: frozenset[str] = frozenset()
 
     def begin(self) -> None:
-        """Set the parameters."""
+        """Go to the working directory, which may be another since the kernel started, and set the parameters."""
+        if self._circumstances.work is not None:
+            Path(self._circumstances.work).mkdir(parents=True, exist_ok=True)
+            os.chdir(self._circumstances.work)
         for parameter in self._program.parameters:
             text = self._circumstances.parameters.get(parameter.name)
             self._names[parameter.name] = parameter_value(parameter, text)

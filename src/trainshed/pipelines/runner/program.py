@@ -96,6 +96,8 @@ class Circumstances(msgspec.Struct, frozen=True):
     metrics_artifact: MetricsArtifact | None = None
     saves: bool = True
     trusted: bool = False
+    work: str | None = None
+    """Directory in which the step's code runs, made if absent."""
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from trainshed.kube.meta.times import parse_time
 from trainshed.pipelines.ir import Pipeline
 from trainshed.pipelines.notebook.steps import resource_name
 from trainshed.tekton import conditions
+from trainshed.tekton.ahead import is_prepared
 from trainshed.tekton.resources import LABEL_PIPELINE_TASK
 
 State = Literal["waiting", "pending", "running", "succeeded", "failed", "cancelled", "skipped"]
@@ -49,7 +50,7 @@ def states(pipeline: Pipeline, run: Object | None, children: Sequence[Object]) -
         str(s["name"]): str(s.get("reason", "")) for s in objects(status_of(run or {}), "skippedTasks")
     }
     by_task: dict[str, list[Object]] = defaultdict(list)
-    for child in children:
+    for child in (c for c in children if not is_prepared(c)):
         by_task[labels_of(child).get(LABEL_PIPELINE_TASK, "")].append(child)
     out = []
     for step in pipeline.steps:

@@ -208,10 +208,16 @@ class PodStarter:
         )
         return container_spec(pod, container, parts)
 
-    async def update_volumes(self, pod: Object) -> None:
-        """Bring changed ConfigMaps, Secrets and tokens into the running pod."""
+    async def update_volumes(self, pod: Object, *, read_again: bool = True) -> None:
+        """Bring what has changed into the volumes of the running pod.
+
+        Without `read_again` that are fields of the pod, and its ConfigMaps and Secrets are as they were.
+        """
         async with self._preparing:
-            references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
+            if read_again or self._prepared is None:
+                references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
+            else:
+                references = self._prepared.references
             await self.volumes.update(pod, references)
             if self._prepared is not None:
                 self._prepared = Prepared(references, self._prepared.volumes)

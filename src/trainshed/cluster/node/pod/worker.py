@@ -32,7 +32,7 @@ from trainshed.cluster.sandbox.api import (
     StartError,
 )
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, name_of, namespace_of, status_of, uid_of
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, section, status_of, uid_of
 from trainshed.kube.meta.pods import find_container, is_finished
 from trainshed.kube.meta.resources import PODS
 
@@ -66,6 +66,7 @@ class PodWorker:
         )
         self._references = needed(pod)
         self._volumes_stale = False
+        self._fields_stale = found is not None
         self.record.recall(pod)
         allocation = gpu.load(context.paths.devices(self.uid))
         if allocation:
@@ -78,6 +79,11 @@ class PodWorker:
 
     def update(self, pod: Object) -> None:
         """Take the pod's newest object."""
+        # What volumes show of it and may change (downwardAPI).
+        if any(
+            section(pod["metadata"], f) != section(self.pod["metadata"], f) for f in ("annotations", "labels")
+        ):
+            self._fields_stale = True
         self.pod = pod
         self._wake.set()
 
@@ -169,12 +175,15 @@ class PodWorker:
             self._volumes_stale = True
 
     async def _keep_volumes(self) -> None:
-        """Follow changes of ConfigMaps, Secrets and ageing tokens while the pod runs."""
-        stale, self._volumes_stale = self._volumes_stale, False
-        if not stale or self.record.ip is None or self.record.stopped:
+        """Follow changes of the pod, of ConfigMaps, Secrets and ageing tokens while it runs."""
+        if self.record.ip is None or self.record.stopped:
+            return
+        objects, fields = self._volumes_stale, self._fields_stale
+        self._volumes_stale = self._fields_stale = False
+        if not (objects or fields):
             return
         try:
-            await self._starter.update_volumes(self.pod)
+            await self._starter.update_volumes(self.pod, read_again=objects)
         except (ApiError, TransportError, OSError) as error:
             log.warning("volumes not updated", extra={"pod": self.uid, "error": str(error)})
 
