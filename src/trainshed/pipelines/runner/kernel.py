@@ -59,6 +59,7 @@ def fork(folder: Path, started_in: str) -> AsyncKernelManager:
     Call it before the process has an event loop, a thread or a socket of ZeroMQ. Modules of `started_in`, the directory
     where the process was started, are not the step's.
     """
+    gc.disable()  # of what is imported nothing becomes garbage
     _load()
     manager = _Manager(
         transport="ipc", ip=str(folder / "kernel"), connection_file=str(folder / "kernel.json")
@@ -66,6 +67,7 @@ def fork(folder: Path, started_in: str) -> AsyncKernelManager:
     manager.write_connection_file()
     gc.freeze()  # what is there now stays, and would otherwise be copied by the first collection
     pid = os.fork()
+    gc.enable()
     if pid == 0:
         _become_kernel(manager.connection_file, started_in)
     manager.provisioner = _Forked(parent=manager, pid=pid, connection_info=manager.get_connection_info())
