@@ -91,7 +91,12 @@ class PipelineWorld:
                     self.children[name] = stored(action.object, f"uid-{name}")
             elif isinstance(action, Patch):
                 child = self.children[name_of(action.object)]
-                child["spec"] = {**child["spec"], **action.patch["spec"]}
+                spec = {**child["spec"], **action.patch["spec"]}
+                child["spec"] = {key: value for key, value in spec.items() if value is not None}
+            elif isinstance(action, Delete):
+                child = self.children[action.name]
+                assert action.uid == uid_of(child)
+                child["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         return plan
 
     def settle(self) -> None:
@@ -164,6 +169,12 @@ class TaskWorld:
                     self.pods[name_of(obj)] = stored(obj, f"uid-{name_of(obj)}")
                 else:
                     self.claims.append(obj)
+            elif isinstance(action, Patch):
+                metadata = self.pods[name_of(action.object)]["metadata"]
+                metadata["annotations"] = {
+                    **metadata["annotations"],
+                    **action.patch["metadata"]["annotations"],
+                }
             elif isinstance(action, Delete):
                 assert action.uid == uid_of(self.pods[action.name])
                 self.pods[action.name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
