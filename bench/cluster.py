@@ -19,6 +19,7 @@ TRAINSHED = str(Path(sys.executable).with_name("trainshed"))
 def trainshed(home: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a command against the cluster of `home`."""
     environment = {**os.environ, "TRAINSHED_HOME": str(home)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has its byte code
     return subprocess.run(
         [TRAINSHED, *arguments], env=environment, capture_output=True, text=True, check=check, timeout=300
     )

@@ -1,8 +1,9 @@
 """How long a notebook's run takes on a warm cluster, and what a step costs beside its own code.
 
 The candies notebook has four steps one after another, whose own code takes no time. What it takes longer than a
-notebook of one step is three steps, from one's end to the next one's. A notebook of 50 steps that wait for none is run
-as users run it: four at a time. Alone, with the compiler's figures: `python -m bench.pipelines [REPETITIONS]`.
+notebook of one step is three steps, from one's end to the next one's. Runs in which the pods of the next steps start
+before their turn alternate with runs in which they do not. A notebook of 50 steps that wait for none is run as users
+run it: four at a time. Alone, with the compiler's figures: `python -m bench.pipelines [REPETITIONS]`, a minute for five.
 """
 
 from __future__ import annotations
@@ -28,36 +29,41 @@ INDEPENDENT = 50
 AT_ONCE = 4
 
 
+_FORMS = {"prepared": "--prepare", "not prepared": "--no-prepare"}
+
+
 def measure(repetitions: int) -> list[Figure]:
-    """Return the figures of so many runs, after one that warms up the files."""
-    whole: list[float] = []
-    step: list[float] = []
+    """Return the figures of so many runs of each form, after one of each that warms up the files."""
+    whole: dict[str, list[float]] = {form: [] for form in _FORMS}
+    step: dict[str, list[float]] = {form: [] for form in _FORMS}
     with cluster() as home, tempfile.TemporaryDirectory(prefix="trainshed-bench-") as folder:
         one = _independent(Path(folder), 1)
         for number in range(repetitions + 1):
-            four_steps, one_step = _seconds(home, NOTEBOOK), _seconds(home, one)
-            if number:
-                whole.append(four_steps)
-                step.append((four_steps - one_step) / (STEPS - 1))
+            one_step = _seconds(home, one)
+            for form, option in _FORMS.items():
+                four_steps = _seconds(home, NOTEBOOK, option)
+                if number:
+                    whole[form].append(four_steps)
+                    step[form].append((four_steps - one_step) / (STEPS - 1))
         outcome = _run(home, _independent(Path(folder), INDEPENDENT))
         assert outcome["succeeded"], outcome
         many, at_once = outcome["seconds"], _at_once(outcome["steps"])
     return [
-        Figure("candies notebook, 4 steps, end to end", "s", whole, 2.0),
-        Figure("a step of a notebook: pod, kernel, load, save", "s", step, 0.7),
+        *(Figure(f"candies notebook, 4 steps, {form}", "s", whole[form], 2.0) for form in _FORMS),
+        *(Figure(f"a step: pod, kernel, load, save; {form}", "s", step[form], 0.7) for form in _FORMS),
         Figure("processor time of a step's runner and kernel", "s", _processor(repetitions), 0.6),
         Figure(f"{INDEPENDENT} independent steps", "s", [many], 60.0),
         Figure("most of them at once", "steps", [at_once], AT_ONCE),
     ]
 
 
-def _run(home: Path, notebook: Path) -> Any:
-    return json.loads(trainshed(home, "notebook", "run", str(notebook), "-o", "json").stdout)
+def _run(home: Path, notebook: Path, *options: str) -> Any:
+    return json.loads(trainshed(home, "notebook", "run", str(notebook), "-o", "json", *options).stdout)
 
 
-def _seconds(home: Path, notebook: Path) -> float:
+def _seconds(home: Path, notebook: Path, *options: str) -> float:
     started = time.perf_counter()
-    outcome = _run(home, notebook)
+    outcome = _run(home, notebook, *options)
     assert outcome["succeeded"], outcome
     return time.perf_counter() - started
 
@@ -92,9 +98,10 @@ def _processor(repetitions: int) -> list[float]:
         program.write_text(program_text(pipeline, pipeline.steps[0]))
         command = [sys.executable, "-m", "trainshed.pipelines.runner", "--program", str(program)]
         command += ["--data", f"{folder}/data", "--run-name", "bench", "--report", f"{folder}/report.html"]
+        environment = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         for number in range(repetitions + 1):
             before = os.times()
-            subprocess.run(command, check=True, capture_output=True)
+            subprocess.run(command, check=True, capture_output=True, env=environment)
             after = os.times()
             if number:
                 used = after.children_user + after.children_system

@@ -185,6 +185,83 @@ async def test_steps_that_wait_for_none_run_four_at_a_time_unless_asked(
     assert sorted(kubelet.started) == sorted(f"run-s{i}-pod" for i in range(steps))
 
 
+def chained(*names: str, **options: Any) -> Object:
+    """Return a run of a notebook's steps one after another."""
+    cells = [(f"step:{n}" + (f" prev:{p}" if p else ""), f"{n} = 1") for p, n in zip(("", *names), names)]
+    (run,) = local.emit(compiled(*cells).checked(), Options(run_name="run", **options))
+    run["spec"]["workspaces"] = [{"name": "data", "emptyDir": {}}]  # nothing here makes volumes
+    return run
+
+
+def has_its_turn(pod: Object | None) -> bool:
+    return pod is not None and pod["metadata"]["annotations"].get("tekton.dev/ready") == "READY"
+
+
+async def test_prepared_pods_have_their_turn_once_and_in_order_whatever_dies(tekton: TektonWorld) -> None:
+    """The controllers die at every turn, two pods before theirs; told from every state that the store went through."""
+    names = ("a", "b", "c", "d", "e", "f")
+    world, kubelet = tekton.world, tekton.world.kubelet
+    kubelet.exits = lambda pod: ""
+    watch = world.store.watch("/core/pods/", world.store.revision)
+    await world.client.create(PIPELINERUNS, chained(*names), namespace="default")
+
+    async def running(name: str, *, turn: bool) -> Object:
+        def found() -> Object | None:
+            pod = world.stored(PODS, f"run-{name}-pod")
+            there = pod is not None and pod["status"].get("phase") == "Running" and has_its_turn(pod) == turn
+            return pod if there else None
+
+        pod = await world.until(f"{name} {'has its turn' if turn else 'waits'}", found)
+        assert isinstance(pod, dict)
+        return pod
+
+    for name in names:
+        pod = await running(name, turn=True)
+        if name in ("a", "d"):
+            early = [await running(other, turn=False) for other in ("bcd" if name == "a" else "ef")]
+            await kubelet.report(early[0], "Failed", code=137)
+        await tekton.stop()
+        tekton.start()
+        await kubelet.report(pod, "Succeeded")
+    run = await tekton.over()
+    assert conditions.reason(run) == "Succeeded"
+    assert [c["pipelineTaskName"] for c in run["status"]["childReferences"]] == list(names)
+    unfinished: set[str] = set()
+    turns: list[tuple[str, str]] = []
+    most = 0
+    for event in watch.drain():
+        pod = event.stored.obj
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        over = event.type == "DELETED" or pod["status"].get("phase") in ("Succeeded", "Failed")
+        (unfinished.discard if over else unfinished.add)(uid)
+        most = max(most, len(unfinished))
+        if has_its_turn(pod) and (name, uid) not in turns:
+            turns.append((name, uid))
+    watch.close()
+    assert (most, unfinished) == (4, set())
+    assert [name for name, _ in turns] == [f"run-{name}-pod" for name in names]
+    assert sorted(kubelet.started) == sorted([*(f"run-{n}-pod" for n in names), "run-b-pod", "run-e-pod"])
+
+
+async def test_after_a_failure_nothing_is_left_of_what_was_prepared(tekton: TektonWorld) -> None:
+    world, kubelet = tekton.world, tekton.world.kubelet
+    kubelet.exits = lambda pod: ""
+    await world.client.create(PIPELINERUNS, chained("a", "b", "c"), namespace="default")
+    await world.until("the others wait", lambda: len(kubelet.started) == 3)
+    await tekton.stop()
+    pod = world.stored(PODS, "run-a-pod")
+    assert pod is not None
+    await kubelet.report(pod, "Failed", code=1)
+    tekton.start()
+    run = await tekton.over()
+    assert conditions.reason(run) == "Failed"
+    assert {s["name"]: s["reason"] for s in run["status"]["skippedTasks"]} == dict.fromkeys(
+        ("b", "c"), "PipelineRun was stopping"
+    )
+    await world.until("only the first is left", lambda: len(world.all(TASKRUNS)) == len(world.all(PODS)) == 1)
+    assert [c["name"] for c in run["status"]["childReferences"]] == ["run-a"]
+
+
 async def test_controllers_that_are_killed_at_any_time_make_nothing_twice(tekton: TektonWorld) -> None:
     names = ("a", "b", "c", "d")
     await tekton.create({"pipelineSpec": {"tasks": tasks(*names)}})

@@ -160,6 +160,21 @@ async def test_a_missing_configmap_holds_the_pod_until_it_is_there(world):
         await world.until(lambda: file.read_text() == "2", "the running pod sees the change")
 
 
+async def test_a_running_pod_sees_its_annotations_change_also_while_no_agent_was_there(world):
+    field = {"fieldPath": "metadata.annotations['a']"}
+    volume = {"name": "v", "downwardAPI": {"items": [{"path": "a", "fieldRef": field}]}}
+    await world.api.apply_pod(make_pod(volumes=[volume], metadata={"annotations": {"a": "1"}}))
+    file = world.paths.volumes("u1") / "v" / "a"
+    async with world.node():
+        await world.until_phase("web", "Running")
+        assert file.read_text() == "1"
+        await world.api.apply_pod(make_pod(volumes=[volume], metadata={"annotations": {"a": "2"}}))
+        await world.until(lambda: file.read_text() == "2", "the running pod sees the change")
+    await world.api.apply_pod(make_pod(volumes=[volume], metadata={"annotations": {"a": "3"}}))
+    async with world.node():
+        await world.until(lambda: file.read_text() == "3", "the change is caught up with")
+
+
 async def test_a_missing_key_is_a_config_error(world):
     env = [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
     async with world.node():

@@ -114,7 +114,8 @@ class Cluster:
 
     def get(self, what: str, name: str = "", namespace: str = "") -> Any:
         """Return an object, None when there is none, or the items of a list. By plain HTTPS: cheap to repeat."""
-        group = {"pytorchjobs": "/apis/kubeflow.org/v1", "jobs": "/apis/batch/v1"}.get(what, "/api/v1")
+        groups = {"pytorchjobs": "kubeflow.org/v1", "jobs": "batch/v1", "taskruns": "tekton.dev/v1"}
+        group = f"/apis/{groups[what]}" if what in groups else "/api/v1"
         path = f"{group}/namespaces/{namespace or self.namespace}/{what}" + (f"/{name}" if name else "")
         status, _, body = self.api("GET", path)
         if status == 404:

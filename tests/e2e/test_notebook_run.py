@@ -161,6 +161,64 @@ def test_what_is_killed_runs_once_in_each_attempt(cluster: Cluster, tmp_path: Pa
     assert effects(tmp_path) == ["one", "two", "two", "three"]
 
 
+def test_steps_wait_with_their_kernels_started_and_leave_nothing_if_they_are_not_needed(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The pods of the next steps run; one is killed, and so is the control plane; then a step fails."""
+    wait = "import time, os\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+    file = notebook(
+        tmp_path / "ahead.ipynb",
+        "ahead",
+        ("step:one", WRITE.format("one") + wait + "a = 1"),
+        ("step:two prev:one", WRITE.format("two") + "b = a + 1"),
+        ("step:three prev:two", WRITE.format("three") + "assert b == 3"),
+        ("step:four prev:three", WRITE.format("four")),
+        ("step:five prev:four", WRITE.format("five")),
+    )
+    cluster.trainshed("notebook", "run", file, "--detach", "--namespace", cluster.namespace).ok()
+
+    def pods() -> dict[str, str]:
+        return {p["metadata"]["name"]: p["metadata"]["uid"] for p in cluster.get("pods") if _runs(p)}
+
+    wanted = {f"ahead-{name}-pod" for name in ("one", "two", "three", "four")}
+    until(lambda: set(pods()) == wanted, "the pods of four steps run", SECONDS)
+    assert _runs_of(cluster) == {"ahead-one": "Running"} | dict.fromkeys(
+        ("ahead-two", "ahead-three", "ahead-four"), "TaskRunPending"
+    )
+    first = pods()
+    cluster.kubectl("delete", "pod", "ahead-two-pod", "--grace-period=0", "--force").ok()
+    cluster.kill_control_plane()
+    cluster.up()
+    until(lambda: set(pods()) == wanted, "the pod that was deleted is made again", SECONDS)
+    assert {name for name, uid in pods().items() if first[name] != uid} == {"ahead-two-pod"}
+    until(lambda: (tmp_path / "log").exists() and effects(tmp_path), "step one writes", SECONDS)
+    assert effects(tmp_path) == ["one"]
+    (tmp_path / "go").touch()
+    assert until_over(cluster, "ahead")["reason"] == "Failed"
+    until(
+        lambda: set(_runs_of(cluster)) == {"ahead-one", "ahead-two", "ahead-three"}, "the others go", SECONDS
+    )
+    until(
+        lambda: "ahead-four-pod" not in {p["metadata"]["name"] for p in cluster.get("pods")}, "its pod goes"
+    )
+    assert effects(tmp_path) == ["one", "two", "three"]
+    for run in cluster.get("taskruns"):
+        (step,) = run["status"]["steps"]
+        assert (
+            run["status"]["startTime"] <= step["terminated"]["startedAt"] <= run["status"]["completionTime"]
+        )
+
+
+def _runs(pod: Any) -> bool:
+    return bool((pod.get("status") or {}).get("phase") == "Running")
+
+
+def _runs_of(cluster: Cluster) -> dict[str, str]:
+    """Return the reason of each TaskRun's condition."""
+    found = cluster.get("taskruns")
+    return {r["metadata"]["name"]: r["status"]["conditions"][0]["reason"] for r in found if r.get("status")}
+
+
 RANK = """import os, signal, time
 rank = os.environ['WORKER_INDEX']
 with open('log', 'a') as f: print(f'train-{rank}', file=f, flush=True)

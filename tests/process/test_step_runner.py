@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +18,11 @@ import pytest
 from tests.fakes.preloaded import Preloaded, preloaded
 from tests.unit.notebook_builder import Cell, compiled
 from tests.unit.test_pipelines_baselines import ROOT, example
+from trainshed.cluster.node.volumes import atomic
+from trainshed.cluster.node.volumes.files import File
 from trainshed.pipelines.ir import Pipeline, Step, program
 from trainshed.pipelines.runner import rendezvous
+from trainshed.testing import until
 
 DEADLINE = 240
 RUNNER = ("-m", "trainshed.pipelines.runner")
@@ -167,6 +171,46 @@ def test_a_step_that_is_told_to_end_says_so(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     code, _, stderr = finish(process)
     assert (code, stderr) == (1, "error: step a stops: it was told to end\n")
+
+
+def waiting(folder: Path) -> tuple[subprocess.Popen[str], Path]:
+    """Start the runner of a step whose turn is to come; return it once it waits, and the volume that tells it."""
+    volume = folder / "program-volume"
+    atomic.write(volume, {"ready": File(b"")})
+    pipeline = compiled(("step:a", "print('begun')\nopen('effect', 'w').close()")).checked()
+    more = ["--ready", str(volume / "ready")]
+    process = start([*RUNNER, *arguments(folder, pipeline, pipeline.steps[0], *more)])
+    until(lambda: is_watched(process.pid), "the runner waits", 60)
+    return process, volume
+
+
+def is_watched(pid: int) -> bool:
+    """Return whether a process is told of changes of files."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if "inotify" in str(link.readlink()):
+                return True
+        except FileNotFoundError:
+            continue  # closed since it was listed
+    return False
+
+
+def test_a_step_begins_when_its_turn_has_come(tmp_path: Path) -> None:
+    process, volume = waiting(tmp_path)
+    assert not list((tmp_path / "files").iterdir())
+    shutil.rmtree(tmp_path / "files")  # the step before it may make its directory anew
+    (tmp_path / "files").mkdir()
+    atomic.write(volume, {"ready": File(b"READY")})
+    assert finish(process) == (0, "begun\n", "")
+    assert (tmp_path / "files/effect").exists()
+
+
+def test_a_step_whose_turn_never_comes_leaves_nothing(tmp_path: Path) -> None:
+    process, _ = waiting(tmp_path)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process) == (1, "", "error: step a stops before its turn: it was told to end\n")
+    assert not list((tmp_path / "files").iterdir())
+    assert not (tmp_path / "a.html").exists()
 
 
 KERNEL = """import atexit, mine, sys

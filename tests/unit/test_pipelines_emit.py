@@ -50,10 +50,29 @@ def test_the_same_notebook_gives_the_same_bytes(name: str, options: Options) -> 
 
 
 def test_here_a_run_is_that_of_tekton_with_a_limit_of_steps_and_none_of_time() -> None:
-    (here,), (there,) = (e.emit(pipeline("candies.ipynb"), Options()) for e in (local, tekton))
+    (here,), (there,) = (e.emit(pipeline("candies.ipynb"), Options(prepare=False)) for e in (local, tekton))
     assert here["metadata"]["annotations"].pop("trainshed.dev/tasks-at-once") == "4"
     assert here["spec"].pop("timeouts") == {"pipeline": "0"}
     assert here == there
+
+
+def test_here_steps_may_start_before_their_turn_and_wait_for_it() -> None:
+    """The task says so to the cluster, an argument to the runner, and a file is filled when the turn comes."""
+    (here,) = local.emit(pipeline("candies.ipynb"), Options())
+    spec = tasks(here)["kid1"]["taskSpec"]
+    assert spec["metadata"]["annotations"]["trainshed.dev/waits-for-ready"] == "true"
+    assert spec["steps"][0]["args"][-2:] == ["--ready", "/trainshed/program/ready"]
+    (program,) = [v for v in spec["volumes"] if v["name"] == "program"]
+    field = {"fieldPath": "metadata.annotations['tekton.dev/ready']"}
+    assert {"path": "ready", "fieldRef": field} in program["downwardAPI"]["items"]
+
+
+@pytest.mark.parametrize("tags", ["limit:nvidia.com/gpu:1", "distribute:JAX numWorkers:2"])
+def test_steps_that_keep_something_from_others_or_meet_begin_with_their_pods(tags: str) -> None:
+    made = compiled((f"step:a {tags}", "x = 1")).checked()
+    for options in (Options(), Options(workers_as_tasks=True)):
+        (found,) = local.emit(made, options)
+        assert all("waits-for-ready" not in str(task) for task in tasks(found).values())
 
 
 def test_a_run_of_tekton() -> None:

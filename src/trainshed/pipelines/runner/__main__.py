@@ -150,7 +150,7 @@ def _run(job: Job, given: argparse.Namespace, meeting: Path, started_in: str) ->
     worker, report = given.worker, given.report
     peers = (lambda: rendezvous.failure_of_peer(meeting, worker)) if worker is not None else None
     outcome = execute(job, peers, started_in, Path(given.ready) if given.ready else None)
-    if report is not None and job.circumstances.saves and job.program.report:
+    if report is not None and outcome.begun and job.circumstances.saves and job.program.report:
         file = Path(report)
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(f".{file.name}.partial")

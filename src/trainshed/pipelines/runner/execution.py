@@ -35,10 +35,14 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How it went. `error` is the message for the user, None when all blocks ran."""
+    """How it went. `error` is the message for the user, None when all blocks ran.
+
+    A step that was told to end before its turn has not `begun`.
+    """
 
     ran: tuple[Ran, ...]
     error: str | None = None
+    begun: bool = True
 
 
 def execute(
@@ -71,13 +75,14 @@ def execute(
         ]
         kept: list[list[Output]] = []
         error = asyncio.run(_run(plan, kept, manager, program.step, alongside, ready))
+    begun = bool(kept)
     kept += [[] for _ in plan[len(kept) :]]
     ran = tuple(
         Ran(block, outputs)
         for (_, block), outputs in zip(plan, kept, strict=True)
         if block is not None or outputs
     )
-    return Outcome(ran, error)
+    return Outcome(ran, error, begun)
 
 
 async def _run(
@@ -101,9 +106,10 @@ async def _run(
         if ready is not None:
             turn = asyncio.ensure_future(filled(ready))
             await asyncio.wait({turn, *reasons}, return_when=asyncio.FIRST_COMPLETED)
-            turn.cancel()
-            if leaving.done():
-                return f"step {step} stops: {leaving.result()}"
+            if not turn.done():
+                turn.cancel()
+                told = leaving.result() if leaving.done() else "the kernel died"
+                return f"step {step} stops before its turn: {told}"
         for source, block in plan:
             kept.append(outputs.begin())
             running = asyncio.ensure_future(client.execute_interactive(source, output_hook=outputs.take))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import compileall
 import logging
+import sys
+from pathlib import Path
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
@@ -15,6 +18,8 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.tekton.resources import CUSTOMRUNS, PIPELINERUNS, PIPELINES, STEPACTIONS, TASKRUNS, TASKS
 
 log = logging.getLogger(__name__)
+
+_RUNNER = Path(__file__).parents[3] / "pipelines" / "runner"
 
 _LOOK_AGAIN_SECONDS = 0.1
 _LONGEST_SECONDS = 5.0
@@ -38,6 +43,8 @@ class Tekton:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        if not sys.dont_write_bytecode:
+            await asyncio.to_thread(_compile, _RUNNER)
         await self._served()
         await self._shared.wait_synced()
         async with asyncio.TaskGroup() as group:
@@ -58,3 +65,12 @@ class Tekton:
                 wait = min(wait * 1.5, _LONGEST_SECONDS)
                 continue
             missing.pop(0)
+
+
+def _compile(package: Path) -> None:
+    """Write the byte code of a package's modules beside them where it is missing, as most installers do.
+
+    Only steps import them, in pods whose writes are lost: each would compile them again. Where this user may not write
+    there, that is what they do.
+    """
+    compileall.compile_dir(package, quiet=2)
