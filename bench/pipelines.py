@@ -3,7 +3,7 @@
 The candies notebook has four steps one after another, whose own code takes no time. What it takes longer than a
 notebook of one step is three steps, from one's end to the next one's. Runs in which the pods of the next steps start
 before their turn alternate with runs in which they do not. A notebook of 50 steps that wait for none is run as users
-run it: four at a time. Alone, with the compiler's figures: `python -m bench.pipelines [REPETITIONS]`, a minute for five.
+run it: four at a time. Alone, with the compiler's figures: `python -m bench.pipelines [REPETITIONS]`, about a minute.
 """
 
 from __future__ import annotations
