@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
+from pathlib import Path
+
+import pytest
 
 from trainshed.cluster.node.volumes import atomic
 from trainshed.cluster.node.volumes.files import File
+from trainshed.pipelines.runner.turn import filled
 
 
 def test_a_reader_never_sees_half_an_update(tmp_path):
@@ -44,3 +49,19 @@ def test_a_reader_never_sees_half_an_update(tmp_path):
     stop.set()
     reader.join()
     assert torn == []
+
+
+@pytest.mark.parametrize("updates", [1, 3])
+async def test_who_waits_for_a_file_to_be_filled_is_told(updates: int, tmp_path: Path) -> None:
+    """Whatever updates come before and how many at once; again and again, since they come at any moment of the wait."""
+
+    def write(volume: Path) -> None:
+        for number in range(1, updates):
+            atomic.write(volume, {"ready": File(b""), "x": File(str(number).encode())})
+        atomic.write(volume, {"ready": File(b"READY")})
+
+    for number in range(100):
+        volume = tmp_path / str(number)
+        atomic.write(volume, {"ready": File(b"")})
+        waiting = asyncio.ensure_future(filled(volume / "ready"))
+        await asyncio.gather(asyncio.to_thread(write, volume), asyncio.wait_for(waiting, 20))

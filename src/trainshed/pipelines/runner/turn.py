@@ -20,8 +20,16 @@ async def filled(file: Path) -> None:
     """Return once the file has something in it. On systems without inotify it is looked at every second."""
     descriptor = _watch(file.parent)
     loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+    def take(descriptor: int) -> None:
+        try:
+            os.read(descriptor, _EVENTS_BYTES)
+        except BlockingIOError:
+            return  # taken before, and reported twice
+        changed.set()
+
     if descriptor is not None:
-        loop.add_reader(descriptor, changed.set)
+        loop.add_reader(descriptor, take, descriptor)
     try:
         while not _has_something(file):
             if descriptor is None:
@@ -29,7 +37,6 @@ async def filled(file: Path) -> None:
                 continue
             await changed.wait()
             changed.clear()
-            os.read(descriptor, _EVENTS_BYTES)
     finally:
         if descriptor is not None:
             loop.remove_reader(descriptor)
