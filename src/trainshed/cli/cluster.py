@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -62,6 +63,22 @@ def up(
             show_default=False,
         ),
     ] = None,
+    audit_policy: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write down requests as this audit.k8s.io/v1 Policy says, for as long as the cluster is up.",
+            show_default=False,
+        ),
+    ] = None,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where to, one JSON object a line; log/audit.log of the state directory by default.",
+            show_default=False,
+        ),
+    ] = None,
     merge: Annotated[
         bool,
         typer.Option(
@@ -71,14 +88,18 @@ def up(
 ) -> None:
     """Start the local cluster, if it is not up. Prints the line that points kubectl at it."""
     with user_errors():
+        if audit_log is not None and audit_policy is None:
+            raise UserError("--audit-log without --audit-policy writes nothing", "add --audit-policy FILE")
         started = ensure_up(
             nodes=nodes,
             port=port,
             allow_privileged=allow_privileged,
             gang_scheduler=gang_scheduler_name,
             images=images or "",
+            audit_policy=audit_policy,
+            audit_log=audit_log,
         )
-        asked = nodes or allow_privileged or gang_scheduler_name or images
+        asked = nodes or allow_privileged or gang_scheduler_name or images or audit_policy
         if started.already and (asked or port not in (0, started.info.port)):
             note("the cluster runs already: options are for the next start, after trainshed down")
         if merge:
@@ -94,6 +115,8 @@ def ensure_up(
     allow_privileged: bool = False,
     gang_scheduler: str = "",
     images: str = "",
+    audit_policy: Path | None = None,
+    audit_log: Path | None = None,
 ) -> Started:
     """Return the running cluster, starting it if need be. Raises StartFailed or StateError."""
     paths = StatePaths.default()
@@ -108,6 +131,8 @@ def ensure_up(
                 allow_privileged=allow_privileged,
                 gang_scheduler=gang_scheduler,
                 images=images,
+                audit_policy=audit_policy,
+                audit_log=audit_log,
                 progress=lambda step: spinner.update(f"starting the cluster: {step}"),
             )
     if started.mended:

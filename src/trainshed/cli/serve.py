@@ -32,6 +32,9 @@ from trainshed.kube.meta.causes import forbidden
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS, Resource
+from trainshed.kube.policy import audit
+from trainshed.kube.policy.audit import Policy
+from trainshed.kube.wire.body import decode_value
 from trainshed.operator.install import AUTO, embedded_objects, embedded_options
 from trainshed.tekton import crds
 
@@ -49,6 +52,8 @@ def main() -> None:
     parser.add_argument("--allow-privileged", action="store_true")
     parser.add_argument("--gang-scheduler-name", default="")
     parser.add_argument("--images", choices=MODES, default="machine")
+    parser.add_argument("--audit-policy", type=Path)
+    parser.add_argument("--audit-log", type=Path)
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     report = _reporter(args.report_fd)
@@ -66,6 +71,7 @@ def main() -> None:
             scheduler_names=(operator.gang_scheduler,),
             provided=init_containers(operator),
             images=args.images,
+            audit=_audit(args.audit_policy, args.audit_log or paths.audit_log),
         )
         _run(run(paths, options, report))
     except CannotStart as error:
@@ -82,6 +88,20 @@ def main() -> None:
             )
         )
         sys.exit(1)
+
+
+def _audit(policy: Path | None, log: Path) -> tuple[Policy, Path] | None:
+    """Return the policy in a file, and where it writes. Raises CannotStart for one that cannot be read."""
+    if policy is None:
+        return None
+    try:
+        document = decode_value(policy.read_bytes(), "application/yaml")
+        return audit.read(document), log
+    except (OSError, ValueError, ApiError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise CannotStart(
+            f"cannot use the audit policy {policy}: {why}", "docs/how-to/audit.md has an example"
+        ) from error
 
 
 def _run(main: object) -> None:

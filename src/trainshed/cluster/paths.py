@@ -106,6 +106,10 @@ class StatePaths(msgspec.Struct, frozen=True):
     def log(self) -> Path:
         return self.root / "log"
 
+    @property
+    def audit_log(self) -> Path:
+        return self.log / "audit.log"
+
     def prepare(self) -> StatePaths:
         """Create the directories with mode 0700; return self.
 

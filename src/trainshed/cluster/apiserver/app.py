@@ -14,6 +14,7 @@ from typing import Any
 from trainshed.cluster.apiserver import streams
 from trainshed.cluster.apiserver.access import ADMIN, Authenticator, Authorizer, RbacAuthorizer
 from trainshed.cluster.apiserver.aggregation import Aggregation, Credentials
+from trainshed.cluster.apiserver.audit import AuditLog, Trail
 from trainshed.cluster.apiserver.core import AdmissionCheck, Call, Core
 from trainshed.cluster.apiserver.definitions import Definitions
 from trainshed.cluster.apiserver.dispatch import Dispatcher
@@ -44,7 +45,7 @@ from trainshed.cluster.store import Damaged, Store, Stored, StoreError, StoreFul
 from trainshed.kube.builtin.kind import View
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
-from trainshed.kube.wire.asgi import Header, Receive, Scope, Send
+from trainshed.kube.wire.asgi import Header, Message, Receive, Scope, Send
 from trainshed.kube.wire.options import DeleteOptions
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,8 @@ class ApiServer:
         nonresource = NonResource(self.core, dict(health_checks or {}))
         self._dispatcher = Dispatcher(self.core, nonresource, self.aggregation)
         self.bodies = self._dispatcher.bodies
+        self.audit_log: AuditLog | None = None
+        """Where requests are written down, if anywhere."""
         self._streams: set[asyncio.Future[None]] = set()
 
     @classmethod
@@ -180,6 +183,25 @@ class ApiServer:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Incoming(scope, receive)
+        if self.audit_log is None:
+            await self._serve(request, scope, receive, send)
+            return
+        request.trail = trail = Trail(self.audit_log, scope, request.method, request.path)
+        codes: list[int] = []
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                codes.append(message["status"])
+                trail.started(message["status"])
+            await send(message)
+
+        try:
+            await self._serve(request, scope, receive, noted)
+        finally:
+            # Who leaves HTTP was answered 101.
+            trail.complete(codes[-1] if codes else 101)
+
+    async def _serve(self, request: Incoming, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             self._sync()
             routed = await self._dispatcher.admit(request)
@@ -205,11 +227,29 @@ class ApiServer:
             if not await self._run_stream(_send_stream(request, result, receive, send)):
                 await send(_LAST_CHUNK)
         else:
+            if request.trail is not None:
+                request.trail.answered(result.status, result.body, result.content_type)
             with contextlib.suppress(OSError):  # the client went away
                 await _send_answer(request, result, send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Incoming(scope, receive)
+        if self.audit_log is None:
+            await self._serve_websocket(request, scope, receive, send)
+            return
+        request.trail = trail = Trail(self.audit_log, scope, request.method, request.path)
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "websocket.accept":
+                trail.started(101)
+            await send(message)
+
+        try:
+            await self._serve_websocket(request, scope, receive, noted)
+        finally:
+            trail.complete(101)
+
+    async def _serve_websocket(self, request: Incoming, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             self._sync()
             routed = await self._dispatcher.admit(request)
@@ -230,12 +270,18 @@ class ApiServer:
         except Disconnected:
             return
         except Unreachable as error:
-            await streams.reject(scope, send, ApiError(503, "ServiceUnavailable", str(error)))
+            await _reject(request, send, ApiError(503, "ServiceUnavailable", str(error)))
         except (ApiError, StoreError, Damaged) as error:
-            await streams.reject(scope, send, _as_api_error(error))
+            await _reject(request, send, _as_api_error(error))
         except Exception as error:
             log.exception("stream failed: %s", request.path)
-            await streams.reject(scope, send, internal(f"{type(error).__name__}: {error}"))
+            await _reject(request, send, internal(f"{type(error).__name__}: {error}"))
+
+
+async def _reject(request: Incoming, send: Send, error: ApiError) -> None:
+    if request.trail is not None:
+        request.trail.failed(error)
+    await streams.reject(request.scope, send, error)
 
 
 def _leaves_http(call: Call) -> bool:
@@ -289,7 +335,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 def _headers(request: Incoming, content_type: str, extra: Sequence[Header]) -> list[Header]:
     headers: list[Header] = [
         (b"content-type", content_type.encode()),
-        (b"audit-id", os.urandom(16).hex().encode()),
+        (b"audit-id", (os.urandom(16).hex() if request.trail is None else request.trail.id).encode()),
         *extra,
     ]
     if not any(name == b"cache-control" for name, _ in extra):

@@ -78,10 +78,17 @@ class Dispatcher:
         """
         core, now = self._core, self._core.clock()
         authorization = request.headers.get("authorization", "")
-        user = core.authenticator.authenticate(request.scope, authorization, now)
+        try:
+            user = core.authenticator.authenticate(request.scope, authorization, now)
+        except ApiError:
+            if request.trail is not None:
+                request.trail.refused(authorization.partition(" ")[0].lower())
+            raise
         request.charge(self.bodies, user.username)
-        user = self._impersonated(request, user)
         found = route.parse(request.method, request.path, watch=flag(request.query, "watch"))
+        if request.trail is not None:
+            request.trail.known(user, found)
+        user = self._impersonated(request, user)
         remote = self._aggregation.serving(request.path)
         if found is None:
             self._check_path(user, request)
@@ -90,7 +97,7 @@ class Dispatcher:
             if request.method not in ("GET", "HEAD"):
                 raise method_not_allowed()
             return self._nonresource.get(request)
-        self._check(user, found)
+        self._check(user, found, request)
         if remote is not None:
             return Forwarded(request, remote, user)
         return self._call(request, found, user, now)
@@ -151,7 +158,7 @@ class Dispatcher:
             )
         return await handler(self._core, call)
 
-    def _check(self, user: User, found: Route) -> None:
+    def _check(self, user: User, found: Route, request: Incoming) -> None:
         """Raise 403 unless the user may do this."""
         allowed, why = self._core.authorizer.authorize(
             Attributes(
@@ -165,6 +172,8 @@ class Dispatcher:
                 name=found.name,
             )
         )
+        if request.trail is not None:
+            request.trail.decided(allowed, why)
         if allowed:
             return
         resource = f"{found.plural}/{found.subresource}" if found.subresource else found.plural
@@ -178,7 +187,10 @@ class Dispatcher:
     def _check_path(self, user: User, request: Incoming) -> None:
         verb = {"GET": "get", "HEAD": "head"}.get(request.method, request.method.lower())
         attributes = Attributes(user=user.username, groups=user.groups, verb=verb, path=request.path)
-        if not self._core.authorizer.authorize(attributes)[0]:
+        allowed, why = self._core.authorizer.authorize(attributes)
+        if request.trail is not None:
+            request.trail.decided(allowed, why)
+        if not allowed:
             text = f'forbidden: User "{user.username}" cannot {verb} path "{request.path}"'
             raise ApiError(403, "Forbidden", text)
 
@@ -214,6 +226,9 @@ class Dispatcher:
                     f'User "{user.username}" cannot impersonate resource "{resource}" in API group "" {where}'
                 )
                 raise forbidden(resource, "", who, why)
-        if name == NOBODY.username:
-            return NOBODY
-        return User(name, tuple(dict.fromkeys([*groups, AUTHENTICATED])))
+        acting = (
+            NOBODY if name == NOBODY.username else User(name, tuple(dict.fromkeys([*groups, AUTHENTICATED])))
+        )
+        if request.trail is not None:
+            request.trail.impersonated(acting)
+        return acting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -12,6 +12,9 @@ import msgspec
 from trainshed.kube.meta.errors import ApiError, too_large, too_many_requests
 from trainshed.kube.wire.asgi import Header, Receive, Scope
 from trainshed.kube.wire.request import Query, parse_query
+
+if TYPE_CHECKING:
+    from trainshed.cluster.apiserver.audit import Trail
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's limit: 3 MiB (`--max-resource-write-bytes`, etcd's request limit doubled)."""
@@ -89,6 +92,7 @@ class Incoming:
         "path",
         "receive",
         "scope",
+        "trail",
     )
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
@@ -103,6 +107,12 @@ class Incoming:
         self._user = ""
         self._size = 0
         self._length = 0
+        self.trail: Trail | None = None
+
+    def annotate(self, key: str, value: str) -> None:
+        """Add an annotation to what the audit log has of this request."""
+        if self.trail is not None:
+            self.trail.annotate(key, value)
 
     def charge(self, bodies: Bodies, user: str) -> None:
         """Have the body counted for `user` until `close`."""
@@ -170,10 +180,13 @@ class Incoming:
             raise too_large(MAX_BODY_BYTES)
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                return await self._received()
+                body = await self._received()
         except TimeoutError:
             text = "Timeout: request did not complete within the allotted timeout"
             raise ApiError(504, "Timeout", text) from None
+        if self.trail is not None:
+            self.trail.asked_for(body, self.headers.get("content-type", ""))
+        return body
 
     async def _received(self) -> bytes:
         chunks: list[bytes] = []

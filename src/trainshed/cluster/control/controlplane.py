@@ -24,6 +24,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -33,6 +34,7 @@ from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.apiserver.app import ApiServer
+from trainshed.cluster.apiserver.audit import AuditLog
 from trainshed.cluster.apiserver.bootstrap import bootstrap, publish_authentication
 from trainshed.cluster.apiserver.core import AdmissionCheck
 from trainshed.cluster.apiserver.serve import serve
@@ -82,6 +84,7 @@ from trainshed.cluster.store import Store, StoreError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, labels_of, name_of
 from trainshed.kube.meta.resources import PODS, Resource
+from trainshed.kube.policy.audit import Policy
 from trainshed.tekton.crds import STAND_IN
 from trainshed.tekton.versions import CONVERSIONS
 
@@ -122,7 +125,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
     by step, and forgotten; the objects of one step, as JSON, go together. `scheduler_names`: further ones that the
     scheduler answers to. `provided`: init containers that an operator adds to pods (`Capabilities.provided`).
-    `images`: what containers run in whose image is not in the store."""
+    `images`: what containers run in whose image is not in the store. `audit`: a policy, and the log that it writes."""
 
     nodes: int = 0
     port: int = 0
@@ -131,6 +134,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_names: Sequence[str] = ()
     provided: Sequence[Object] = ()
     images: Mode = "machine"
+    audit: tuple[Policy, Path] | None = None
 
 
 async def run(paths: StatePaths, options: Options, report: Callable[[Report], None]) -> None:
@@ -157,6 +161,9 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             api = ApiServer.secured(
                 store, pki, nodes=nodes, admission=options.admission, conversions=CONVERSIONS
             )
+            if options.audit is not None:
+                api.audit_log = _audit_log(*options.audit)
+                stack.callback(api.audit_log.close)
             client = Client(
                 AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane"
             )
@@ -185,6 +192,14 @@ async def _end_daemons(runtime: Runtime, kind: object, error: BaseException | No
     """Leave no daemon behind a start that failed, unless pods of an earlier one live."""
     if isinstance(error, CannotStart) and not any(state.alive for state in await runtime.list()):
         await runtime.stop_all()
+
+
+def _audit_log(policy: Policy, path: Path) -> AuditLog:
+    try:
+        return AuditLog(policy, path, time.time)
+    except OSError as error:
+        detail = error.strerror or repr(error)
+        raise CannotStart(f"cannot write the audit log {path}: {detail}", "name another file") from error
 
 
 async def _first_objects(client: Client, pki: Pki) -> None:

@@ -30,6 +30,15 @@ class Violation(msgspec.Struct, frozen=True):
         """Return the text of a refusal."""
         return f"ValidatingAdmissionPolicy '{self.policy}' with binding '{self.binding}' denied request: {self.message}"
 
+    def record(self) -> Object:
+        """Return the entry of an audit log."""
+        return {
+            "message": self.message,
+            "policy": self.policy,
+            "binding": self.binding,
+            "validationActions": list(self.actions),
+        }
+
     def warning(self) -> str:
         """Return the text of a warning."""
         who = f"ValidatingAdmissionPolicy '{self.policy}' with binding '{self.binding}'"

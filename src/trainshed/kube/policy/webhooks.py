@@ -183,6 +183,7 @@ class Verdict(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
     refusal: ApiError | None
     patch: Any = None
+    annotations: Mapping[str, str] = {}
 
 
 def verdict(hook: Hook, body: bytes, uid: str) -> Verdict:
@@ -203,15 +204,18 @@ def verdict(hook: Hook, body: bytes, uid: str) -> Verdict:
     warnings = tuple(str(text) for text in response.get("warnings") or ())
     if response.get("allowed") is not True:
         return Verdict(warnings, _refusal(hook, section(response, "status")))
+    said = section(response, "auditAnnotations")
+    annotations = {f"{hook.name}/{key}": str(value) for key, value in said.items()}
     encoded = response.get("patch")
     if not encoded:
-        return Verdict(warnings, None)
+        return Verdict(warnings, None, annotations=annotations)
     if response.get("patchType") != "JSONPatch":
         raise ValueError(
             f"webhook returned response.patchType={response.get('patchType')!r}, which is unsupported"
         )
     try:
-        return Verdict(warnings, None, msgspec.json.decode(base64.b64decode(encoded, validate=True)))
+        patch = msgspec.json.decode(base64.b64decode(encoded, validate=True))
+        return Verdict(warnings, None, patch, annotations)
     except (binascii.Error, msgspec.DecodeError) as error:
         raise ValueError(f"the patch cannot be decoded: {error}") from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from trainshed.cluster.apiserver.conversion import viewed, viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import keys
@@ -16,6 +18,8 @@ from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.policy.admissionpolicies import CODES, Violation, applies, violations
 from trainshed.kube.policy.webhooks import Admitted
 
+_FAILURE = "validation.policy.admission.k8s.io/validation_failure"
+"""What the audit log has of violations whose bindings say `Audit`."""
 _BINDINGS = keys.under(VALIDATINGADMISSIONPOLICYBINDINGS)
 
 
@@ -33,7 +37,11 @@ async def check(core: Core, call: Call, request: Admitted) -> None:
         )
         if found is None or not applies(found.obj, binding, request):
             continue
-        for violation in await _violations(core, found.obj, binding, request):
+        broken = await _violations(core, found.obj, binding, request)
+        audited = [violation.record() for violation in broken if "Audit" in violation.actions]
+        if audited:
+            call.request.annotate(_FAILURE, msgspec.json.encode(audited).decode())
+        for violation in broken:
             if "Warn" in violation.actions:
                 call.request.warn(violation.warning())
             if "Deny" in violation.actions:

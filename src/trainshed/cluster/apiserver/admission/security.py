@@ -1,10 +1,11 @@
 """PodSecurity: pods of a namespace keep to the standard that its labels name.
 
-`enforce` refuses pods; `warn` tells whoever writes a pod or what makes pods; `audit` is for an audit log, which this
-server does not write.
+`enforce` refuses pods; `warn` tells whoever writes a pod or what makes pods, `audit` the audit log.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import keys
@@ -12,6 +13,8 @@ from trainshed.kube.meta.errors import forbidden, invalid
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import NAMESPACES, PODS
 from trainshed.kube.policy import security
+
+_VIOLATIONS = "pod-security.kubernetes.io/audit-violations"
 
 
 def check(core: Core, call: Call, new: Object, old: Object | None, subresource: str) -> None:
@@ -52,6 +55,7 @@ def _changed(new: Object, old: Object) -> bool:
 def _check_pod(core: Core, call: Call, pod: Object) -> None:
     namespace = _namespace(core, call)
     wanted = security.standard(namespace, "enforce")
+    call.request.annotate("pod-security.kubernetes.io/enforce-policy", str(wanted))
     found = security.violations(wanted, metadata_of(pod), spec_of(pod))
     if found:
         why = f'violates PodSecurity "{wanted}": {security.described(found)}'
@@ -60,10 +64,13 @@ def _check_pod(core: Core, call: Call, pod: Object) -> None:
 
 
 def _warn(call: Call, namespace: Object, pod: Object) -> None:
-    wanted = security.standard(namespace, "warn")
-    found = security.violations(wanted, metadata_of(pod), spec_of(pod))
-    if found:
-        call.request.warn(f'would violate PodSecurity "{wanted}": {security.described(found)}')
+    for mode, tell in (("warn", call.request.warn), ("audit", partial(call.request.annotate, _VIOLATIONS))):
+        wanted = security.standard(namespace, mode)
+        if mode == "audit" and call.request.trail is None:
+            continue
+        found = security.violations(wanted, metadata_of(pod), spec_of(pod))
+        if found:
+            tell(f'would violate PodSecurity "{wanted}": {security.described(found)}')
 
 
 def _check_namespace(core: Core, call: Call, new: Object, old: Object | None) -> None:

@@ -117,6 +117,8 @@ async def _ask(core: Core, call: Call, hook: Hook, request: Admitted) -> Verdict
         raise webhooks.unreachable(hook, f"failed to call webhook: {error}") from error
     for text in answer.warnings:
         call.request.warn(text)
+    for key, value in answer.annotations.items():
+        call.request.annotate(key, value)
     if answer.refusal is not None:
         raise answer.refusal
     return answer
