@@ -8,20 +8,19 @@ import pytest
 
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.policy import audit
-from trainshed.kube.policy.audit import Wanted
-from trainshed.kube.served.rbac import Attributes
+from trainshed.kube.policy.audit import Asked, Wanted
 
 
 def policy(*rules: Object, **fields: Any) -> audit.Policy:
     return audit.read({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": list(rules), **fields})
 
 
-def asked(resource: str = "pods", **fields: Any) -> Attributes:
+def asked(resource: str = "pods", **fields: Any) -> Asked:
     wanted = {"user": "anna", "groups": ("devs",), "verb": "get", "namespace": "default", **fields}
-    return Attributes(resource=resource, **wanted)
+    return Asked(resource=resource, **wanted)
 
 
-def level(rule: Object, request: Attributes) -> str:
+def level(rule: Object, request: Asked) -> str:
     return audit.wanted(policy({"level": "Metadata", **rule}), request).level
 
 
@@ -53,7 +52,7 @@ def level(rule: Object, request: Attributes) -> str:
         ({"resources": [{"group": ""}]}, asked("", path="/version"), False),
     ],
 )
-def test_a_rule_fits_as_upstreams_does(rule: Object, request_: Attributes, fits: bool) -> None:
+def test_a_rule_fits_as_upstreams_does(rule: Object, request_: Asked, fits: bool) -> None:
     assert level(rule, request_) == ("Metadata" if fits else "None")
 
 

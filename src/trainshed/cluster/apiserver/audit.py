@@ -19,8 +19,7 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_micro_time
 from trainshed.kube.policy import audit
-from trainshed.kube.policy.audit import Policy, Wanted
-from trainshed.kube.served.rbac import Attributes
+from trainshed.kube.policy.audit import Asked, Policy, Wanted
 from trainshed.kube.wire.asgi import Scope, headers_of
 from trainshed.kube.wire.protobuf import decode as decode_protobuf
 from trainshed.kube.wire.route import Route
@@ -102,9 +101,9 @@ class Trail:
     def known(self, user: User, route: Route | None) -> None:
         """Note who asks for what; the policy decides."""
         verb = route.verb if route is not None else self._method.lower()
-        attributes = Attributes(user=user.username, groups=user.groups, verb=verb, path=self._path)
+        asked = Asked(user=user.username, groups=user.groups, verb=verb, path=self._path)
         if route is not None:
-            attributes = Attributes(
+            asked = Asked(
                 user=user.username,
                 groups=user.groups,
                 verb=verb,
@@ -115,7 +114,7 @@ class Trail:
                 name=route.name,
             )
             self._long_running = verb == "watch" or route.subresource in _LONG_RUNNING
-        self._wanted = audit.wanted(self._log.policy, attributes)
+        self._wanted = audit.wanted(self._log.policy, asked)
         query = self._scope.get("query_string", b"").decode("latin-1")
         self._event = {
             "kind": "Event",
