@@ -30,7 +30,6 @@ from trainshed.kube.meta.times import format_time
 
 log = logging.getLogger(__name__)
 
-NORMAL = "Normal"
 WARNING = "Warning"
 GATHER_SECONDS = 0.2
 """After a quiet time, the first event waits this long: what it tells of is often the first step of something

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainshed.kube.meta.objects import Object, objects, section, status_of
+from trainshed.kube.meta.objects import Object, objects, status_of
 from trainshed.tekton import conditions
 from trainshed.tekton.matrix import combinations, is_fanned_out
 from trainshed.tekton.params import as_value, type_of
 from trainshed.tekton.pipelinetasks import Node
-from trainshed.tekton.variables import Scope, Value
+from trainshed.tekton.variables import Value
 from trainshed.tekton.whens import WhenError, holds, resolved
 
 WHEN = "When Expressions evaluated to false"
@@ -243,9 +243,3 @@ def results_of(run: Object) -> dict[str, Value]:
 def described(name: str, value: Any) -> Object:
     """Return a result as a run's status lists it."""
     return {"name": name, "type": type_of(value), "value": value}
-
-
-def scope_of_combination(scope: Scope, run: Object) -> dict[str, Value]:
-    """Return a scope with the parameters of one run of a matrix."""
-    params = objects(section(run, "spec"), "params")
-    return {**scope, **{f"params.{p['name']}": as_value(p.get("value")) for p in params}}

@@ -117,12 +117,12 @@ def _expected(
     spec = spec_of(budget)
     most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
     if most is not None:
-        expected = _scale(budget, pods, scales, events)
+        expected = _scale(pods, scales, events)
         return expected, max(expected - _amount(most, expected), 0)
     if isinstance(least, int):
         return len(pods), least
     if least is not None:
-        expected = _scale(budget, pods, scales, events)
+        expected = _scale(pods, scales, events)
         return expected, _amount(least, expected)
     return len(pods), 0
 
@@ -131,9 +131,7 @@ def _amount(value: Any, total: int) -> int:
     return value if isinstance(value, int) else math.ceil(total * int(str(value).rstrip("%")) / 100)
 
 
-def _scale(
-    budget: Object, pods: Sequence[Object], scales: Mapping[str, int | str], events: list[Event]
-) -> int:
+def _scale(pods: Sequence[Object], scales: Mapping[str, int | str], events: list[Event]) -> int:
     counts: dict[str, int] = {}
     unmanaged = 0
     for pod in pods:

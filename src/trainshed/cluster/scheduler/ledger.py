@@ -7,8 +7,6 @@ from decimal import Decimal
 
 from trainshed.kube.meta.amounts import Amounts, add
 
-_NOTHING: Amounts = {}
-
 
 class Ledger:
     """Amounts by node; each holder counts once, on one node."""

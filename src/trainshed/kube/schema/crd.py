@@ -23,7 +23,6 @@ from trainshed.kube.schema.webhookclient import client_causes
 if TYPE_CHECKING:
     from trainshed.kube.meta.resourceinfo import ResourceInfo
 
-CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """Held by a CRD until its custom resources are gone."""
 
 _SCOPES = ("Cluster", "Namespaced")

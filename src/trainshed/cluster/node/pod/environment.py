@@ -151,7 +151,7 @@ def container_environment(pod: Object, container: Object, around: Surroundings) 
     services = service_environment(pod, around)
     declared: dict[str, str] = {}
     for source in container.get("envFrom") or ():
-        declared.update(_env_from(pod, source, around))
+        declared.update(_env_from(source, around))
     for variable in container.get("env") or ():
         name = variable["name"]
         if variable.get("value"):
@@ -183,7 +183,7 @@ def _named(holder: Object, configmap_key: str, secret_key: str) -> Iterator[Refe
         yield "secrets", holder[secret_key].get("name", "")
 
 
-def _env_from(pod: Object, source: Object, around: Surroundings) -> dict[str, str]:
+def _env_from(source: Object, around: Surroundings) -> dict[str, str]:
     values = _source_bytes(source, around.references)
     if values is None:
         reference = source.get("configMapRef") or source.get("secretRef") or {}

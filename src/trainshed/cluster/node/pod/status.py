@@ -125,7 +125,7 @@ def _state(
 ) -> Object:
     newest = known.newest
     if newest is None:
-        return {"waiting": _never_started(pod, seen, known, init)}
+        return {"waiting": _never_started(pod, known)}
     if newest.running:
         return {"running": {"startedAt": format_time(newest.started_at)}}
     spec_policy = pod["spec"].get("restartPolicy", "Always")
@@ -155,7 +155,7 @@ def _state(
     return {"terminated": terminated(pod, container["name"], newest)}
 
 
-def _never_started(pod: Object, seen: SeenPod, known: SeenContainer, init: bool) -> Object:
+def _never_started(pod: Object, known: SeenContainer) -> Object:
     if known.problem is not None:
         return {"reason": known.problem.reason, "message": known.problem.message}
     if init_containers(pod):

@@ -171,7 +171,7 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
     if spec.get("hostNetwork") and spec.get("dnsPolicy") == "ClusterFirstWithHostNet":
         yield "spec.dnsPolicy", HOST_DNS
     context = section(spec, "securityContext")
-    yield from _security(context, "spec.securityContext", context, capabilities)
+    yield from _security(context, "spec.securityContext", capabilities)
     for field in ("fsGroup", "fsGroupChangePolicy"):
         if context.get(field) is not None:
             yield f"spec.securityContext.{field}", GROUP
@@ -187,7 +187,7 @@ def _container_fields(path: str, container: Object, capabilities: Capabilities) 
             if name in ("cpu", "ephemeral-storage") or name.startswith("hugepages-"):
                 yield f"{path}.resources.limits.{name}", LIMITS
     context = section(container, "securityContext")
-    yield from _security(context, f"{path}.securityContext", context, capabilities)
+    yield from _security(context, f"{path}.securityContext", capabilities)
     if (
         path.startswith("spec.initContainers")
         and container.get("restartPolicy")
@@ -225,7 +225,7 @@ def _network_fields(path: str, container: Object, *, host_network: bool) -> Iter
                 yield f"{path}.{name}.{kind}.host", PROBED_HOST
 
 
-def _security(context: Object, path: str, own: Object, capabilities: Capabilities) -> Iterator[Finding]:
+def _security(context: Object, path: str, capabilities: Capabilities) -> Iterator[Finding]:
     if not capabilities.user_mapping:
         for field in ("runAsUser", "runAsGroup"):
             if context.get(field):
