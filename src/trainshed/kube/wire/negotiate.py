@@ -6,6 +6,7 @@ The Accept list is walked in order and the first clause that can be served wins;
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -80,19 +81,7 @@ def for_objects(accept: str | None) -> Representation:
     Raises:
         ApiError: 406 when every clause names a format that is never produced (protobuf, CBOR, HTML).
     """
-    for clause in parse_accept(accept):
-        kind = clause.parameters.get("as")
-        if clause.name == _YAML and kind is None:
-            return YAML
-        if clause.name not in _JSON_RANGES:
-            continue
-        if kind is None:
-            return JSON
-        form = _META_FORMS.get(kind)
-        version = clause.parameters.get("v", "")
-        if form and clause.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
-            return Representation(form, version)
-    raise not_acceptable()
+    return _chosen(accept, _object_form)
 
 
 def for_discovery(accept: str | None) -> Representation:
@@ -101,19 +90,36 @@ def for_discovery(accept: str | None) -> Representation:
     Raises:
         ApiError: 406 as `for_objects`.
     """
+    return _chosen(accept, _discovery_form)
+
+
+def _chosen(accept: str | None, form: Callable[[Mapping[str, str]], Representation | None]) -> Representation:
+    """Return the first representation that is produced; `form` names those with the parameter `as`."""
     for clause in parse_accept(accept):
-        kind = clause.parameters.get("as")
-        if clause.name == _YAML and kind is None:
+        plain = "as" not in clause.parameters
+        if clause.name == _YAML and plain:
             return YAML
         if clause.name not in _JSON_RANGES:
             continue
-        if kind is None:
+        if plain:
             return JSON
-        version = clause.parameters.get("v", "")
-        named = kind == "APIGroupDiscoveryList" and clause.parameters.get("g") == "apidiscovery.k8s.io"
-        if named and version in ("v2", "v2beta1"):
-            return Representation("discovery", version)
+        found = form(clause.parameters)
+        if found is not None:
+            return found
     raise not_acceptable()
+
+
+def _object_form(parameters: Mapping[str, str]) -> Representation | None:
+    form, version = _META_FORMS.get(parameters["as"]), parameters.get("v", "")
+    if form and parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
+        return Representation(form, version)
+    return None
+
+
+def _discovery_form(parameters: Mapping[str, str]) -> Representation | None:
+    version = parameters.get("v", "")
+    named = parameters["as"] == "APIGroupDiscoveryList" and parameters.get("g") == "apidiscovery.k8s.io"
+    return Representation("discovery", version) if named and version in ("v2", "v2beta1") else None
 
 
 def wants_openapi_v2_protobuf(accept: str | None) -> bool:
