@@ -6,7 +6,6 @@ Source of rules and texts: `apiextensions-apiserver/pkg/apis/apiextensions/valid
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import msgspec
 from trainshed.kube.meta import causes, jsonpath, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, is_true, metadata_of, section, spec_of, status_of
+from trainshed.kube.meta.objects import Object, copy_tree, is_true, metadata_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.crd_schema import schema_causes
 from trainshed.kube.schema.webhookclient import client_causes
@@ -23,7 +22,6 @@ from trainshed.kube.schema.webhookclient import client_causes
 if TYPE_CHECKING:
     from trainshed.kube.meta.resourceinfo import ResourceInfo
 
-"""Held by a CRD until its custom resources are gone."""
 
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -292,7 +290,7 @@ def established(obj: Object, now: str, *, names_conflict: str = "") -> Object:
         now: RFC 3339 time of conditions that change.
         names_conflict: why its names cannot be accepted, e.g. `"wd" is already in use`; then it is not served.
     """
-    out = copy.deepcopy(obj)
+    out: Object = copy_tree(obj)
     crd_defaults(out)
     spec = out["spec"]
     status = out.setdefault("status", {})

@@ -6,7 +6,6 @@ users search for them. CEL rules are in `kube.schema.cel`.
 
 from __future__ import annotations
 
-import copy
 import ipaddress
 import math
 import re
@@ -17,7 +16,7 @@ from msgspec import UNSET
 
 from trainshed.kube.meta.causes import duplicate, invalid, required, shown, too_long, too_many, unsupported
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, copy_tree
 from trainshed.kube.meta.times import instant, is_duration, parse_date
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.re2 import compile_re2
@@ -49,7 +48,7 @@ def _defaulted(value: Any, node: SchemaNode) -> Any:
             if child.default is UNSET:
                 continue
             if key not in out or (out[key] is None and not child.nullable):
-                out[key] = copy.deepcopy(child.default)
+                out[key] = copy_tree(child.default)
         for key, item in out.items():
             below = node.properties.get(key) or node.additional
             if below is not None and below.with_defaults:
@@ -57,7 +56,7 @@ def _defaulted(value: Any, node: SchemaNode) -> Any:
         return out
     if isinstance(value, list) and node.items is not None:
         items = node.items
-        filled = copy.deepcopy(items.default) if items.default is not UNSET and not items.nullable else None
+        filled = copy_tree(items.default) if items.default is not UNSET and not items.nullable else None
         return [_defaulted(filled if item is None else item, items) for item in value]
     return value
 
