@@ -7,6 +7,7 @@ import sys
 import pytest
 import yaml
 
+from trainshed.api.registry import KINDS
 from trainshed.jobs.registry import needed
 from trainshed.operator import install, manifests, objects
 from trainshed.operator.flags import parse
@@ -41,6 +42,16 @@ def test_on_kubernetes_it_meets_the_restricted_pod_security_standard() -> None:
             "seccompProfile": {"type": "RuntimeDefault"},
         }
     assert "volumes" not in pod and "hostNetwork" not in pod
+
+
+def test_definitions_are_made_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes MiB while it is a tree, and what is taken at once is not given back."""
+    made: list[str] = []
+    monkeypatch.setattr(objects, "crd", lambda kind: {"kind": made.append(kind.name) or kind.name})
+    found = install.embedded_objects()
+    assert next(found)["kind"] == "Namespace" and made == []
+    for number, kind in enumerate(KINDS, 1):
+        assert next(found) == {"kind": kind} and len(made) == number
 
 
 def test_on_kubernetes_and_embedded_only_the_command_the_user_and_the_first_probes_differ() -> None:
