@@ -274,13 +274,14 @@ def test_check_of_bad_manifests(cluster: Cluster) -> None:
 
 
 def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
-    demanding = job("demanding", replica("exit 0", resources={"limits": {"cpu": "1"}}))
+    unmasked = {"securityContext": {"procMount": "Unmasked"}}
+    demanding = job("demanding", replica("exit 0", **unmasked))
     spec = demanding["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     spec["topologySpreadConstraints"] = [
         {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     ]
     spec["securityContext"] = {"fsGroup": 5}
-    bare = pod("bare", "exit 0", resources={"limits": {"cpu": 1}})
+    bare = pod("bare", "exit 0", **unmasked)
     cron = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -292,13 +293,15 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
     found = re.findall(r"^! (\S+): (.+)$", done.out, re.MULTILINE)
     template = "spec.pytorchReplicaSpecs[Master].template.spec"
     assert sorted(path for path, _ in found) == [
-        "spec.containers[0].resources.limits.cpu",
-        "spec.jobTemplate.spec.template.spec.containers[0].resources.limits.cpu",
-        f"{template}.containers[0].resources.limits.cpu",
+        "spec.containers[0].securityContext.procMount",
+        "spec.jobTemplate.spec.template.spec.containers[0].securityContext.procMount",
+        f"{template}.containers[0].securityContext.procMount",
         f"{template}.securityContext.fsGroup",
         f"{template}.topologySpreadConstraints",
     ]
-    assert dict(found)[f"{template}.containers[0].resources.limits.cpu"].startswith("limits are not enforced")
+    assert (
+        dict(found)[f"{template}.containers[0].securityContext.procMount"] == "/proc is mounted the usual way"
+    )
 
 
 # Several nodes.

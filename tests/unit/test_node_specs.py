@@ -23,11 +23,6 @@ from trainshed.cluster.node.pod.sandboxspec import (
 )
 from trainshed.cluster.node.pod.unsupported import Capabilities, dangerous_fields, unsupported_fields
 from trainshed.cluster.sandbox.model import Layer
-from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.registry import init_containers
-from trainshed.kube.meta.objects import section
-from trainshed.sdk.render import render_all
-from trainshed.testing.builders import make_job
 
 NETWORK = ClusterNetwork(host_searches=("corp.example",))
 
@@ -44,7 +39,7 @@ def test_a_plain_pod_is_honoured_whole():
     "container, spec, expected",
     [
         ({"resources": {"limits": {"memory": "1Gi"}}}, {}, None),
-        ({"resources": {"limits": {"cpu": "1"}}}, {}, "spec.containers[0].resources.limits.cpu"),
+        ({"resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi"}}}, {}, None),
         ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, {}, None),
         ({"securityContext": {"runAsUser": 1000}}, {}, None),
         ({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}, {}, None),
@@ -140,32 +135,8 @@ def test_capabilities_decide():
     pod = make_pod(
         make_container(securityContext={"runAsUser": 1000}, resources={"limits": {"cpu": "1"}}),
     )
-    assert paths(pod, user_mapping=False, enforces_limits=True) == [
-        "spec.containers[0].securityContext.runAsUser"
-    ]
-
-
-def test_nobody_is_told_of_the_limits_of_what_an_operator_adds():
-    own = {"name": "init-pytorch", "image": "alpine", "resources": {"limits": {"cpu": "100m"}}}
-    limit = "spec.initContainers[0].resources.limits.cpu"
-
-    def told(container, provided):
-        return paths(make_pod(make_container(), initContainers=[container]), provided=provided)
-
-    assert told(own, ()) == [limit]
-    assert told(own, (own,)) == []
-    assert told({**own, "resources": {"limits": {"cpu": "2"}}}, (own,)) == [limit], (
-        "somebody's own of that name"
-    )
-    assert paths(make_pod(own), provided=(own,)) == ["spec.containers[0].resources.limits.cpu"]
-
-
-@pytest.mark.parametrize("kind", ["PyTorchJob", "MPIJob"])
-def test_what_operators_add_is_known_by_name_and_resources(kind):
-    (rendered,) = render_all([make_job("train", 1, 1, kind=kind)])
-    (pod,) = (each for each in rendered.objects if section(each, "spec").get("initContainers"))
-    assert unsupported_fields(pod, Capabilities()) != []
-    assert unsupported_fields(pod, Capabilities(provided=init_containers(OperatorOptions()))) == []
+    assert paths(pod, user_mapping=False) == ["spec.containers[0].securityContext.runAsUser"]
+    assert paths(pod, user_mapping=True) == []
 
 
 def test_a_user_who_cannot_run_the_nodes_python_is_told():

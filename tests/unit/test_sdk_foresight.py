@@ -233,10 +233,10 @@ TEMPLATE = "spec.pytorchReplicaSpecs[Worker].template."
             "",
         ),
         (
-            job({"resources": {"limits": {"cpu": "1"}}}),
+            job({"securityContext": {"procMount": "Unmasked"}}),
             "TS501",
-            "spec.containers[0].resources.limits.cpu",
-            "limits are not enforced",
+            "spec.containers[0].securityContext.procMount",
+            "/proc is mounted the usual way",
             "",
         ),
     ],

@@ -217,6 +217,8 @@ def _print(found: ClusterStatus) -> None:
     table.add_row("state", found.state)
     for text in found.damaged or ():
         table.add_row("[red]damaged[/]", escape(text))
+    for name, keeper in (found.limits or {}).items():
+        table.add_row(f"limits of {name}", escape(keeper))
     for process in found.processes:
         table.add_row(process.role, f"pid {process.pid}, {process.rss_bytes / 2**20:.0f} MiB")
     if found.processes:

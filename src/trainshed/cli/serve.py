@@ -26,7 +26,7 @@ from trainshed.cluster.node.pod.unsupported import privileged_containers
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.cluster.sandbox import files
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.registry import init_containers, review
+from trainshed.jobs.registry import review
 from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta.causes import forbidden
 from trainshed.kube.meta.errors import ApiError, Cause
@@ -69,7 +69,6 @@ def main() -> None:
             install=_steps(itertools.chain(crds.crds(), embedded_objects(gang=gang))),
             admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
             scheduler_names=(operator.gang_scheduler,),
-            provided=init_containers(operator),
             images=args.images,
             audit=_audit(args.audit_policy, args.audit_log or paths.audit_log),
         )

@@ -45,11 +45,6 @@ def all_grants() -> tuple[Grant, ...]:
     return tuple(dict.fromkeys(grant for generation in GENERATIONS for grant in generation.grants()))
 
 
-def init_containers(options: OperatorOptions) -> tuple[Object, ...]:
-    """Return the init containers that an operator with these options adds to pods, with name and resources."""
-    return tuple(one for generation in GENERATIONS for one in generation.init_containers(options))
-
-
 def flags() -> Iterator[Flag]:
     """Yield the flags of the operator that belong to kinds."""
     for generation in GENERATIONS:

@@ -54,6 +54,8 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     processes: tuple[Process, ...] = ()
     damaged: tuple[str, ...] | None = None
     """What the disk did to the store since the cluster was last started, a sentence each."""
+    limits: dict[str, str] | None = None
+    """What keeps limits of cpu, memory, pids and ephemeral-storage, in a few words each."""
 
     @property
     def rss_bytes(self) -> int:
@@ -216,7 +218,15 @@ def status(paths: StatePaths) -> ClusterStatus:
         uptime_seconds=round(time.time() - info.started_at, 1),
         processes=processes,
         damaged=damaged,
+        limits=_limits(paths),
     )
+
+
+def _limits(paths: StatePaths) -> dict[str, str] | None:
+    from trainshed.cluster.sandbox.client.keepers import keepers
+
+    found = keepers(paths.root / "run")
+    return None if found is None else msgspec.to_builtins(found)
 
 
 def store_damage(paths: StatePaths) -> list[str]:

@@ -124,15 +124,14 @@ class CannotStart(Exception):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
     by step, and forgotten; the objects of one step, as JSON, go together. `scheduler_names`: further ones that the
-    scheduler answers to. `provided`: init containers that an operator adds to pods (`Capabilities.provided`).
-    `images`: what containers run in whose image is not in the store. `audit`: a policy, and the log that it writes."""
+    scheduler answers to. `images`: what containers run in whose image is not in the store. `audit`: a policy, and the
+    log that it writes."""
 
     nodes: int = 0
     port: int = 0
     install: Iterator[Sequence[tuple[Resource, bytes]]] = iter(())
     admission: Mapping[str, AdmissionCheck] = {}
     scheduler_names: Sequence[str] = ()
-    provided: Sequence[Object] = ()
     images: Mode = "machine"
     audit: tuple[Policy, Path] | None = None
 
@@ -270,7 +269,7 @@ async def _serve(
     ]
     names = await settle_nodes(client, socket.gethostname(), options.nodes)
     pulls = options.images != "machine"
-    capabilities = msgspec.structs.replace(local_capabilities(tuple(options.provided)), pulls=pulls)
+    capabilities = msgspec.structs.replace(local_capabilities(), pulls=pulls)
     parts.append(machine_of(client, runtime, informers, paths, names, nodes, capabilities, options.images))
     inside = await runtime.cluster_listener(API_ADDRESS, API_PORT)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))

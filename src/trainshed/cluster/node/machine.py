@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable
 
@@ -30,6 +31,7 @@ from trainshed.cluster.node.hardware import capacity
 from trainshed.cluster.node.network import NetworkController
 from trainshed.cluster.node.node import Node, persist
 from trainshed.cluster.node.paths import NodePaths, remove_pod
+from trainshed.cluster.node.pod.cores import Cores
 from trainshed.cluster.node.pod.environment import search_path
 from trainshed.cluster.node.pod.images import Images
 from trainshed.cluster.node.pod.nodecontext import MachineOptions, NodeContext
@@ -89,6 +91,7 @@ class Machine:
         registry, store = ImageRegistry(paths.images), ImageStore(paths.image_store)
         self._images = Images(registry, store, self._options.images, now)
         self._tools = tools_directory()
+        self._cores = Cores(sorted(os.sched_getaffinity(0)))
         self._nodes: dict[str, Node] = {}
         self._found: dict[str, SandboxState] = {}
         """Sandboxes of before, while the pods that they belong to get their workers."""
@@ -118,6 +121,7 @@ class Machine:
             search_path=search_path(python_prefix(), TOOLS_PATH if self._tools else ""),
             tools=self._tools,
             gpus=gpus,
+            cores=self._cores,
             now=self._now,
         )
         registration = Registration(

@@ -40,10 +40,22 @@ class Layer(msgspec.Struct, frozen=True):
     path: str
 
 
+class MemoryVolume(msgspec.Struct, frozen=True):
+    """A file system in memory at the host's directory `path`, for one pod only to see; `size` in bytes.
+
+    What is in it counts as memory of its `writers`, containers that may write to it, in equal parts.
+    """
+
+    path: str
+    size: int
+    writers: int = 1
+
+
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One pod: what its containers share. `hosts` adds lines to /etc/hosts: (IP, names).
 
-    Without `nameservers` the pod's /etc/resolv.conf is a copy of the host's.
+    Without `nameservers` the pod's /etc/resolv.conf is a copy of the host's. `pids_limit` is how many processes and
+    threads there may be, 0 for any number; where the kernel does not keep it, a pod with more processes is killed.
     """
 
     uid: str
@@ -55,6 +67,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     nameservers: tuple[str, ...] = ()
     dns_options: tuple[str, ...] = ()
     hosts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    pids_limit: int = 0
+    memory_volumes: tuple[MemoryVolume, ...] = ()
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +82,9 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `unconfined` lifts the filter of system calls, which refuses what container runtimes refuse.
     `note_writes` leaves in the attempt's directory where what the container wrote is (`written.json`).
     `memory_limit` is in bytes, 0 for none: a container that holds more is killed, as a whole.
+    `cpu_limit` and `cpu_request` are in thousandths of a core, 0 for none. Where the kernel does not keep them by a
+    cgroup, the container stays on the cores `cpus`, all if empty, and smaller requests are nicer to others.
+    `oom_score` is how readily the kernel ends it when the machine's memory runs out (`oom_score_adj`).
     With `root`, host directories with the topmost first, they alone are the root, and nothing of the host's is in it;
     `layers` are not looked at then. There `user` (`name|uid[:group|gid]`, as images have it) counts where `uid` and
     `gid` are None, its groups are taken from the root's /etc/group, and HOME from its /etc/passwd unless `env` has it.
@@ -100,6 +117,10 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     note_writes: bool = False
     termination_message_path: str = "/dev/termination-log"
     memory_limit: int = 0
+    cpu_limit: int = 0
+    cpu_request: int = 0
+    cpus: tuple[int, ...] = ()
+    oom_score: int = 1000
 
 
 class ExecSpec(msgspec.Struct, frozen=True, kw_only=True, rename={"container": "name"}):
@@ -183,6 +204,15 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     def place(self) -> Place:
         """What no two routes share."""
         return self.protocol, self.ip, self.port
+
+
+class Keepers(msgspec.Struct, frozen=True, rename="kebab"):
+    """What keeps each limit of containers on this machine, in a few words for people."""
+
+    cpu: str
+    memory: str
+    pids: str
+    ephemeral_storage: str
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -47,10 +47,6 @@ class Generation(ABC):
         """Return what its jobs may hand on."""
         return ()
 
-    def init_containers(self, options: OperatorOptions) -> Iterable[Object]:
-        """Return the init containers that the operator adds to pods, with name and resources."""
-        return ()
-
     def flags(self) -> Iterable[Flag]:
         """Return the flags of the operator that belong to its kinds."""
         return ()

@@ -43,9 +43,6 @@ class V1(Generation):
         parts: list[Phase] = [*FRAMEWORKS.values(), *COMMON]
         return (grant for part in parts for grant in part.grants)
 
-    def init_containers(self, options: OperatorOptions) -> Iterable[Object]:
-        return (one for part in _parts(options) for one in part.init_containers(options))
-
     def flags(self) -> Iterable[Flag]:
         return (flag for framework in FRAMEWORKS.values() for flag in framework.flags)
 

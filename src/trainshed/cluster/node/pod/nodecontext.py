@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import msgspec
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.node.paths import NodePaths
+from trainshed.cluster.node.pod.amounts import pids_limit
+from trainshed.cluster.node.pod.cores import Cores
 from trainshed.cluster.node.pod.environment import Egress
 from trainshed.cluster.node.pod.images import Images, Mode
 from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork
@@ -22,11 +25,20 @@ from trainshed.kube.meta.objects import Object
 PublishPod = Callable[[Object], Awaitable[None]]
 
 
+def local_pids_limit() -> int:
+    """Return how many processes and threads a pod may have on this machine (`podPidsLimit` of a kubelet)."""
+    try:
+        most = int(Path("/proc/sys/kernel/pid_max").read_text())
+    except (OSError, ValueError):
+        most = 32768
+    return pids_limit(os.cpu_count() or 1, most)
+
+
 class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every pod of this machine; everything has a default that suits one machine.
 
     `masked` are host paths hidden from containers beside the state directory. `images`: what containers run in whose
-    image is not in the store.
+    image is not in the store. `pids`: how many processes and threads a pod may have.
     """
 
     host_ip: str = GATEWAY
@@ -37,6 +49,7 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: Capabilities = msgspec.field(default_factory=local_capabilities)
     masked: tuple[str, ...] = ()
     images: Mode = "machine"
+    pids: int = msgspec.field(default_factory=local_pids_limit)
 
 
 class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -60,6 +73,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     search_path: str
     tools: Path | None
     gpus: tuple[int, ...]
+    cores: Cores
     now: Callable[[], float]
     allocated: dict[str, dict[str, tuple[int, ...]]] = {}
     """GPU indexes by pod uid and container; a pod that ended gives its own back."""

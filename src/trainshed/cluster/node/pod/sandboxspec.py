@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from trainshed.cluster.node.pod.amounts import in_bytes, in_milli, limits_of, requests_of
 from trainshed.cluster.node.pod.images import RunImage
 from trainshed.cluster.sandbox.addresses import DOMAIN, GATEWAY
-from trainshed.cluster.sandbox.model import ContainerSpec, Mount, SandboxSpec
+from trainshed.cluster.sandbox.model import ContainerSpec, MemoryVolume, Mount, SandboxSpec
 from trainshed.kube.meta.objects import Object, section
-from trainshed.kube.meta.quantity import parse
 
 HOSTNAME_LIMIT = 63
 DEFAULT_WORKDIR = "/"
@@ -47,8 +47,13 @@ def hostname(pod: Object) -> str:
     return str(name)[:HOSTNAME_LIMIT].rstrip("-.")
 
 
-def sandbox_spec(pod: Object, network: ClusterNetwork) -> SandboxSpec:
-    """Return the sandbox: names, resolver (dnsPolicy, dnsConfig) and /etc/hosts additions."""
+def sandbox_spec(
+    pod: Object, network: ClusterNetwork, *, pids: int = 0, memory: Sequence[MemoryVolume] = ()
+) -> SandboxSpec:
+    """Return the sandbox: names, resolver (dnsPolicy, dnsConfig) and /etc/hosts additions.
+
+    `pids`: how many processes it may have; `memory`: its volumes there.
+    """
     metadata, spec = pod["metadata"], pod["spec"]
     host_network = bool(spec.get("hostNetwork"))
     policy = spec.get("dnsPolicy", "ClusterFirst")
@@ -81,6 +86,8 @@ def sandbox_spec(pod: Object, network: ClusterNetwork) -> SandboxSpec:
         nameservers=tuple(nameservers),
         dns_options=tuple(options),
         hosts=tuple((a["ip"], tuple(a.get("hostnames") or ())) for a in spec.get("hostAliases") or ()),
+        pids_limit=pids,
+        memory_volumes=tuple(memory),
     )
 
 
@@ -95,6 +102,8 @@ class ContainerParts(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...]
     log_path: Path
     masked: tuple[str, ...]
+    cpus: tuple[int, ...] = ()
+    oom_score: int = 1000
 
 
 def container_spec(pod: Object, container: Object, parts: ContainerParts) -> ContainerSpec:
@@ -136,12 +145,12 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         log_path=str(parts.log_path),
         masked=parts.masked,
         termination_message_path=container.get("terminationMessagePath") or "/dev/termination-log",
-        memory_limit=_bytes(section(container, "resources", "limits").get("memory")),
+        memory_limit=in_bytes(limits_of(container).get("memory")),
+        cpu_limit=in_milli(limits_of(container).get("cpu")),
+        cpu_request=in_milli(requests_of(container).get("cpu")),
+        cpus=parts.cpus,
+        oom_score=parts.oom_score,
     )
-
-
-def _bytes(limit: str | int | None) -> int:
-    return 0 if limit is None else int(parse(limit))
 
 
 def user_of(shared: Object, own: Object) -> int | None:

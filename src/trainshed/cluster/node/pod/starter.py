@@ -20,6 +20,7 @@ import msgspec
 
 from trainshed.cluster.images.directories import ImageProblem, command_line
 from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.pod.amounts import in_bytes, in_milli, limits_of, oom_score
 from trainshed.cluster.node.pod.environment import (
     SYSTEM_PATH,
     ConfigError,
@@ -139,8 +140,10 @@ class PodStarter:
         self.refresh()
         self._allocate_gpus(pod)
         await self._prepare(pod)
+        options = self._context.options
+        spec = sandbox_spec(pod, options.network, pids=options.pids)
         try:
-            return await self._context.runtime.run_sandbox(sandbox_spec(pod, self._context.options.network))
+            return await self._context.runtime.run_sandbox(spec)
         except (RuntimeLost, OSError) as error:
             raise SetupError("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}") from error
 
@@ -205,6 +208,8 @@ class PodStarter:
             devices=gpu.device_files(indexes),
             log_path=log,
             masked=() if image.root else (str(context.paths.home), *context.options.masked),
+            cpus=context.cores.take(self._uid, container["name"], in_milli(limits_of(container).get("cpu"))),
+            oom_score=oom_score(pod, container, in_bytes(context.facts.allocatable.get("memory"))),
         )
         return container_spec(pod, container, parts)
 

@@ -22,40 +22,34 @@ from trainshed.kube.meta.objects import Object, section, spec_of
 from trainshed.kube.meta.pods import is_sidecar
 
 Finding: TypeAlias = tuple[str, str]
-"""(field path, why), e.g. `("spec.containers[0].resources.limits.cpu", "limits are not enforced")`."""
+"""(field path, why), e.g. `("spec.hostPID", "sandboxes have their own namespace of this kind")`."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
     """What sandboxes of this machine can do.
 
     `user_mapping`: other users than root exist inside (the node runs as root, or newuidmap and subordinate
-    ids are set up). `enforces_limits`: limits of other resources than memory hold. `of_root`: the cluster is
-    run by the machine's root, who is root in pods, too. `python_of`: the node's Python environment where only its
-    owner may enter it, else empty. `provided`: init containers that no user wrote but an operator of this machine adds
-    to pods, with name and resources: nobody needs to be told of their limits. `pulls`: images that the store lacks are
+    ids are set up). `of_root`: the cluster is run by the machine's root, who is root in pods, too. `python_of`: the
+    node's Python environment where only its owner may enter it, else empty. `pulls`: images that the store lacks are
     pulled from registries.
     """
 
     user_mapping: bool = True
-    enforces_limits: bool = False
     of_root: bool = False
     python_of: str = ""
-    provided: tuple[Object, ...] = ()
     pulls: bool = False
 
 
-def local_capabilities(provided: tuple[Object, ...] = ()) -> Capabilities:
+def local_capabilities() -> Capabilities:
     """Return what this machine can do: looks at the user and at the tools that map ids for others."""
     if os.geteuid() == 0:
         prefix = Path(sys.prefix)
         closed = any(not place.stat().st_mode & stat.S_IXOTH for place in (prefix, *prefix.parents))
-        return Capabilities(
-            user_mapping=True, of_root=True, python_of=str(prefix) if closed else "", provided=provided
-        )
+        return Capabilities(user_mapping=True, of_root=True, python_of=str(prefix) if closed else "")
     name = getpass.getuser()
     tools = all(shutil.which(tool) for tool in ("newuidmap", "newgidmap"))
     ranges = all(_has_subordinate_ids(Path(path), name) for path in ("/etc/subuid", "/etc/subgid"))
-    return Capabilities(user_mapping=tools and ranges, provided=provided)
+    return Capabilities(user_mapping=tools and ranges)
 
 
 def _has_subordinate_ids(path: Path, name: str) -> bool:
@@ -66,7 +60,6 @@ def _has_subordinate_ids(path: Path, name: str) -> bool:
     return bool(owners & {name, str(os.geteuid())})
 
 
-LIMITS = "limits are not enforced on this node: the process may use more"
 NO_USERS = (
     "every user of a pod stands for you here: the process sees this id, but cannot chown or setgroups to others; "
     "install uidmap and subordinate ids to change that"
@@ -182,10 +175,6 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
 
 
 def _container_fields(path: str, container: Object, capabilities: Capabilities) -> Iterator[Finding]:
-    if not capabilities.enforces_limits and not _is_provided(path, container, capabilities):
-        for name in section(container, "resources", "limits"):
-            if name in ("cpu", "ephemeral-storage") or name.startswith("hugepages-"):
-                yield f"{path}.resources.limits.{name}", LIMITS
     context = section(container, "securityContext")
     yield from _security(context, f"{path}.securityContext", capabilities)
     if (
@@ -199,13 +188,6 @@ def _container_fields(path: str, container: Object, capabilities: Capabilities) 
             yield f"{path}.volumeMounts[{index}].mountPropagation", "mounts made later are not propagated"
     if container.get("volumeDevices"):
         yield f"{path}.volumeDevices", "block devices are not offered"
-
-
-def _is_provided(path: str, container: Object, capabilities: Capabilities) -> bool:
-    return path.startswith("spec.initContainers") and any(
-        all(container.get(field) == one.get(field) for field in ("name", "resources"))
-        for one in capabilities.provided
-    )
 
 
 def _network_fields(path: str, container: Object, *, host_network: bool) -> Iterator[Finding]:

@@ -74,6 +74,9 @@ class PodWorker:
         if found is not None:
             self.record.take_sandbox(found, context.options.host_ip, context.now())
             self._supervisor.adopt()
+            for state in found.containers:
+                if found.alive and state.pid is not None:
+                    context.cores.note(self.uid, state.name, state.pid)
         else:
             self.record.lose_sandbox(context.now())
 
@@ -102,6 +105,7 @@ class PodWorker:
         if record.newest is not None and record.newest.number > state.attempt:
             self.record.take_container(state)
             return
+        self._context.cores.release(self.uid, state.name)
         self._supervisor.ended(state)
         self._starter.refresh()
         self._wake.set()
@@ -309,6 +313,7 @@ class PodWorker:
     async def _stop_sandbox(self) -> None:
         await self._context.runtime.stop_sandbox(self.uid)
         self.record.stopped = True
+        self._context.cores.release(self.uid)
         self._context.allocated.pop(self.uid, None)
         self._context.paths.devices(self.uid).unlink(missing_ok=True)
 
@@ -347,6 +352,7 @@ class PodWorker:
         self._supervisor.stop()
         self._writer.close()
         self._context.forget(self.uid)
+        self._context.cores.release(self.uid)
         self._context.allocated.pop(self.uid, None)
         self._flush_events()
         await remove_pod(self._context.runtime, self._context.paths, self.uid)

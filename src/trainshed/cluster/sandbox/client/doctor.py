@@ -14,10 +14,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from trainshed.cluster.sandbox import bootstrap
+from trainshed.cluster.sandbox.client import scope
 from trainshed.cluster.sandbox.model import RuntimeUnavailable
 from trainshed.cluster.sandbox.net import egress
 
@@ -74,6 +76,7 @@ def diagnose(state: Path | None = None) -> list[Check]:
         else:
             message, remedy = explain(step, detail)
             checks.append(Check(name=title, ok=False, detail=message, remedy=remedy))
+    checks += _limits(results.get("keepers"))
     checks.append(_subordinate_ids())
     checks.append(_egress())
     return checks
@@ -155,7 +158,17 @@ def _kernel() -> Check:
     return Check(name="kernel", ok=ok, detail=release, remedy=remedy)
 
 
-def _probe(directory: str) -> dict[str, str]:
+def _limits(found: dict[str, str] | None) -> list[Check]:
+    """Return what keeps each limit. All of them work; without cgroups some more roughly."""
+    remedy = scope.remedy()
+    checks = []
+    for name, keeper in (found or {}).items():
+        hint = "" if keeper.startswith("cgroup") or not remedy else f"; `{remedy}` lets the kernel keep it"
+        checks.append(Check(name=f"limits of {name}", ok=True, detail=keeper + hint))
+    return checks
+
+
+def _probe(directory: str) -> dict[str, Any]:
     command = [
         sys.executable,
         "-I",
@@ -165,8 +178,12 @@ def _probe(directory: str) -> dict[str, str]:
         directory,
     ]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
-        results: dict[str, str] = json.loads(done.stdout)
+        scoped = scope.scoped(command)
+        env = {**os.environ, **scope.environment()} if scoped is not command else None
+        done = subprocess.run(scoped, capture_output=True, timeout=_TIMEOUT, check=False, env=env)
+        if done.returncode and scoped is not command:
+            done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
+        results: dict[str, Any] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return {"user": f"the probe failed: {error}"}
     return results

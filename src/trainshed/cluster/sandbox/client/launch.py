@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainshed.cluster.sandbox import bootstrap
+from trainshed.cluster.sandbox.client import scope
 from trainshed.cluster.sandbox.model import RuntimeLost
 
 if TYPE_CHECKING:
@@ -39,9 +40,18 @@ async def launch(module: str, arguments: list[str], log: Path) -> Message:
 
 
 def _launch(module: str, arguments: list[str], log: Path) -> Message:
+    command = [sys.executable, "-I", "-S", bootstrap.__file__, module, *arguments]
+    scoped = scope.scoped(command) if module == SANDBOXD else command
+    answer = _run(scoped, log, scope.environment()) if scoped is not command else None
+    answer = answer or _run(command, log, {})  # where systemd refused
+    if answer is None:
+        raise RuntimeLost(f"{module} did not start; see {log}")
+    return answer
+
+
+def _run(command: list[str], log: Path, more: dict[str, str]) -> Message | None:
     # Not by asyncio: uvloop lets the child inherit its copies of the pipe ends, so a daemon would hold open the
     # very pipe whose end is waited for.
-    command = [sys.executable, "-I", "-S", bootstrap.__file__, module, *arguments]
     try:
         with log.open("ab") as errors:
             output = subprocess.run(
@@ -50,14 +60,14 @@ def _launch(module: str, arguments: list[str], log: Path) -> Message:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd="/",
-                env={name: os.environ[name] for name in _KEPT if name in os.environ},
+                env={name: os.environ[name] for name in _KEPT if name in os.environ} | more,
                 start_new_session=True,
                 timeout=_TIMEOUT,
             ).stdout
     except subprocess.TimeoutExpired:
-        raise RuntimeLost(f"{module} did not start within {_TIMEOUT:.0f} s; see {log}") from None
+        raise RuntimeLost(f"a daemon did not start within {_TIMEOUT:.0f} s; see {log}") from None
     try:
         answer: Message = json.loads(output)
     except ValueError:
-        raise RuntimeLost(f"{module} did not start; see {log}") from None
+        return None
     return answer

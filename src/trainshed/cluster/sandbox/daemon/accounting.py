@@ -1,4 +1,4 @@
-"""What a pod's processes use, from /proc: an unprivileged user has no cgroups to ask."""
+"""What a pod's processes use, from /proc, where there are no cgroups to ask."""
 
 from __future__ import annotations
 
@@ -24,21 +24,26 @@ def pod_usage(roots: list[int], shim: int) -> tuple[float, int]:
     return cpu, anonymous + shared
 
 
-def held_bytes(root: int, limit: int) -> int:
-    """Return the memory that the process and its descendants cannot give back: anonymous and shared.
+def held_bytes(roots: list[int], limit: int) -> int:
+    """Return the memory that processes and their descendants cannot give back: anonymous and shared.
 
     Workers that were forked share pages. What their kernel counts for each is cheap to read and too much, so it only
     says that they stay below `limit`; above, each page is divided among those that have it.
     """
-    pids = _descendants({root})
+    pids = _descendants(set(roots))
     found = [_memory(pid) for pid in pids]
     most = sum(private for private, _ in found) + max((common for _, common in found), default=0)
     return most if most <= limit else sum(map(_share, pids))
 
 
-def _descendants(pids: set[int]) -> set[int]:
+def crowd(roots: list[int], most: int) -> int:
+    """Return how many processes and descendants of them there are; counted up to a few more than `most`."""
+    return len(_descendants(set(roots), most))
+
+
+def _descendants(pids: set[int], most: float = float("inf")) -> set[int]:
     found, queue = set(pids), list(pids)
-    while queue:
+    while queue and len(found) <= most:
         for child in _children(queue.pop()):
             if child not in found:
                 found.add(child)

@@ -12,7 +12,7 @@ import time
 from trainshed.cluster.sandbox import files, pids, wire
 from trainshed.cluster.sandbox.daemon import accounting
 from trainshed.cluster.sandbox.daemon.crilog import CriLog
-from trainshed.cluster.sandbox.linux import process, syscalls
+from trainshed.cluster.sandbox.linux import cgroups, memory, process, syscalls
 from trainshed.cluster.sandbox.loop import READ
 
 TYPE_CHECKING = False
@@ -38,7 +38,8 @@ class Container:
 
     `failure` is the report of a process that could not become the command, with `errno` where that was no fault of
     the command's and the attempt may be made again. `directory` is the attempt's private one. `pod` is what
-    `process.run_first` wants to know.
+    `process.run_first` wants to know, with
+    `kept`, the limits that a cgroup keeps, and `memory_volumes`.
     """
 
     def __init__(
@@ -54,6 +55,9 @@ class Container:
         self.directory = directory
         self.pid = 0
         """The number of process 1 of the container in /proc."""
+        self.cgroup: str = pod["cgroup"]
+        self.joined: set[int] = set()
+        """Processes beside the first and its descendants: what `exec` started, by their numbers in /proc."""
         self.running = False
         self.attached: list[Peer] = []
         self._early: list[tuple[int, bytes]] | None = [] if spec["stdin_once"] else None
@@ -69,6 +73,7 @@ class Container:
         self._exit_code: int | None = None
         self._signal: int | None = None
         self._message = ""
+        self._why = ""
         self._held_bytes = 0
         self._streams: dict[int, tuple[bytes, int]] = {}
         self.failure: Message | None = None
@@ -77,6 +82,7 @@ class Container:
         self._retrying = False
         self._log = CriLog(spec["log_path"])
         self._recorded = False
+        self.pod = pod
         self.pidfd = -1
         self._start(pod)
 
@@ -192,7 +198,7 @@ class Container:
             if not self._recorded:
                 self._started_at = time.time()
                 self._write_state()
-            if self.spec["memory_limit"]:
+            if self.spec["memory_limit"] and "memory" not in self.pod["kept"]:
                 self._look_at_memory()
             self._on_started(self)
         elif self._recorded:
@@ -211,12 +217,23 @@ class Container:
         if self.pidfd < 0:
             return
         limit = self.spec["memory_limit"]
-        held = accounting.held_bytes(self.pid, limit)
+        held = accounting.held_bytes([self.pid, *self.joined], limit) + self._in_volumes()
         if held > limit:
             self._held_bytes = held
             self.kill(signal.SIGKILL)
         else:
             self._loop.later(_LOOK_SECONDS, self._look_at_memory)
+
+    def _in_volumes(self) -> int:
+        """Return this container's part of what is in the pod's volumes in memory."""
+        written = {mount["source"] for mount in self.spec["mounts"] if not mount["read_only"]}
+        volumes = [one for one in self.pod["memory_volumes"] if one["path"] in written]
+        return sum(memory.used_bytes(one["path"]) // max(1, one["writers"]) for one in volumes)
+
+    def over(self, reason: str) -> None:
+        """Kill the container, and tell why in its message."""
+        self._why = reason
+        self.kill(signal.SIGKILL)
 
     # Output.
 
@@ -287,6 +304,9 @@ class Container:
         self.pidfd = -1
         _, status = os.waitpid(self._child, 0)
         self._sync_ready(READ)  # the end of `sync` may be in the same round of the loop
+        if self.cgroup:
+            self._held_bytes = cgroups.killed_for_memory(self.cgroup)
+            cgroups.remove(self.cgroup)
         self._finished_at = time.time()
         self._exit_code = os.waitstatus_to_exitcode(status)
         if self._exit_code < 0:
@@ -311,7 +331,7 @@ class Container:
         self.stdin = self.terminal = -1
         if self.running:
             self.running = False
-            self._message = self._read_message()
+            self._message = self._why or self._read_message()
             self._write_state()
         for peer in self.attached:
             peer.on_close = None

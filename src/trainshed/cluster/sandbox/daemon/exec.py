@@ -7,8 +7,8 @@ import os
 import signal
 import socket
 
-from trainshed.cluster.sandbox import wire
-from trainshed.cluster.sandbox.linux import process, syscalls
+from trainshed.cluster.sandbox import pids, wire
+from trainshed.cluster.sandbox.linux import cgroups, limits, process, syscalls
 from trainshed.cluster.sandbox.loop import READ
 
 TYPE_CHECKING = False
@@ -37,6 +37,8 @@ class ExecProcess:
         self._report: Message | None = None
         self._settled = False
         self._pidfd = -1
+        self._number = 0
+        self._container = container
         env = {**dict(container.spec["env"]), **dict(request["env"])}
         spec = {
             **container.spec,
@@ -63,6 +65,8 @@ class ExecProcess:
         loop.watch(self._sync.fileno(), READ, self._sync_ready)
         if self.pid:
             self._pidfd = os.pidfd_open(self.pid)
+            self._number = pids.pid_of(self._pidfd)
+            container.joined.add(self._number)
             loop.watch(self._pidfd, READ, self._exited)
         peer.on_close = self.hang_up
 
@@ -106,6 +110,7 @@ class ExecProcess:
             return
         os.close(self._pidfd)
         self._pidfd = -1
+        self._container.joined.discard(self._number)
         self._sync_ready(READ)
         code = os.waitstatus_to_exitcode(status)
         self._peer.on_close = None
@@ -158,7 +163,12 @@ def _enter_and_clone(
     theirs = os.stat(f"/proc/{target.pid}/ns/user")
     if (own.st_dev, own.st_ino) != (theirs.st_dev, theirs.st_ino):
         user = os.open(f"/proc/{target.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    process.prefer_for_oom()  # here, for the next process may not write to its own /proc
+    # Here, for the next process may not write to its own /proc, nor see the machine's cgroups.
+    limits.prefer_for_oom(spec["oom_score"])
+    if target.cgroup:
+        cgroups.enter(target.cgroup)
+    if "cpu" not in target.pod["kept"]:
+        limits.share_cpu(spec)
     syscalls.setns(target.pidfd, syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     pid = syscalls.clone(syscalls.CLONE_PARENT)

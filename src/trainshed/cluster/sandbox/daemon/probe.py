@@ -6,7 +6,7 @@ the rest depends on are left out.
     user      a user namespace             map       ids in it
     mount     a mount namespace            overlay   overlayfs with its upper on the state directory
     proc      /proc of a pid namespace     network   a network namespace
-    bridge    a bridge and a veth in it
+    bridge    a bridge and a veth in it    keepers   what keeps limits, in words
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import socket
 
 from trainshed.cluster.sandbox import files, wire
 from trainshed.cluster.sandbox.addresses import FIRST_POD, pod_address
-from trainshed.cluster.sandbox.linux import syscalls, userns
+from trainshed.cluster.sandbox.daemon import keepers
+from trainshed.cluster.sandbox.linux import cgroups, syscalls, userns
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem
 from trainshed.cluster.sandbox.net import clusternet
 
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
 
     from trainshed.cluster.sandbox.wire import Message
 
+_NAME = "trainshed-doctor"
 STEPS = ("user", "map", "mount", "overlay", "proc", "network", "bridge")
 
 
 def main(argv: list[str]) -> int:
     """Print the results; `probe <state directory>`."""
     (directory,) = argv
-    print(json.dumps(run(directory)))  # noqa: T201 - read by `doctor`
+    print(json.dumps({**run(directory), "keepers": _keepers()}))  # noqa: T201 - read by `doctor`
     return 0
 
 
@@ -65,6 +67,24 @@ def run(directory: str) -> Message:
                 results |= json.loads(reader() or b"{}")
     os.waitpid(pid, 0)
     return results
+
+
+def _keepers() -> Message:
+    """Return what would keep the limits of containers. The cgroup that was made to see it is removed."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        hierarchy = cgroups.take(_NAME)
+        os.write(write, json.dumps([keepers.of(hierarchy), hierarchy and hierarchy.pods]).encode())
+        os._exit(0)
+    os.close(write)
+    with open(read) as answer:
+        found, pods = json.load(answer)
+    os.waitpid(pid, 0)
+    if pods and os.path.basename(os.path.dirname(pods)) == _NAME:
+        cgroups.remove(os.path.dirname(pods))
+    kept: Message = found
+    return kept
 
 
 def _inside(channel: socket.socket, directory: str) -> None:

@@ -16,11 +16,14 @@ import os
 import signal
 import socket
 import sys
+import zlib
 
 from trainshed.cluster.sandbox import bootstrap, files, logfile, wire
+from trainshed.cluster.sandbox.daemon import keepers
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.shim import SOCKET, Shim, claim
 from trainshed.cluster.sandbox.linux import (
+    cgroups,
     credentials,
     interpreter,
     keyring,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+    from trainshed.cluster.sandbox.linux.cgroups import Hierarchy
     from trainshed.cluster.sandbox.wire import Message
 
 NAME = "sandboxd.sock"
@@ -137,11 +141,14 @@ def _serve(run: str, pods: str, held: list[int]) -> NoReturn:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise LaunchError("lock", "another sandboxd runs but does not answer") from None
+        hierarchy = cgroups.take(
+            _name_of(run)
+        )  # outside the user namespace, as the user whose cgroups they are
         found = adopt(run, pods)
         user, cluster = _make_namespaces(mapped, report) if found is None else found
         os.close(mapped)
         userns.forbid_cgroup_namespaces()
-        daemon = Daemon(run, pods, user, cluster, lock)
+        daemon = Daemon(run, pods, user, cluster, lock, hierarchy)
         _tell(report, {"pid": os.getpid(), "adopted": found is not None})
         os.close(report)
         _detach_stdio()
@@ -154,6 +161,11 @@ def _serve(run: str, pods: str, held: list[int]) -> NoReturn:
         _tell(report, {"step": "start", "detail": str(error)})
     finally:
         os._exit(status)
+
+
+def _name_of(run: str) -> str:
+    """Return what this cluster's cgroup is called, where there may be others beside it."""
+    return f"trainshed-{zlib.crc32(run.encode()):08x}"
 
 
 def _leave_keyring() -> None:
@@ -244,7 +256,10 @@ def _make_cluster_network() -> int:
 class Daemon:
     """Serves `sandboxd.sock`. Whatever may block or fail happens in a forked child, which answers itself."""
 
-    def __init__(self, run: str, pods: str, user: int, cluster: int, lock: int) -> None:
+    def __init__(
+        self, run: str, pods: str, user: int, cluster: int, lock: int, hierarchy: Hierarchy | None
+    ) -> None:
+        self._hierarchy = hierarchy
         self._run = run
         self._lock = lock
         self._pid = os.getpid()
@@ -282,7 +297,9 @@ class Daemon:
     def _request(self, peer: Peer, message: Message) -> None:
         operation = message.get("op")
         if operation == "ping":
-            peer.answer({"pid": os.getpid(), "protocol": wire.PROTOCOL})
+            peer.answer(
+                {"pid": os.getpid(), "protocol": wire.PROTOCOL, "keepers": keepers.of(self._hierarchy)}
+            )
         elif operation == "namespaces":
             peer.answer({}, [os.dup(self._user), os.dup(self._cluster)])
         elif operation == "run":
@@ -429,7 +446,7 @@ class Daemon:
     def _be_shim(self, sock: socket.socket, spec: Message, pod: str, lock: int, ip: str) -> None:
         os.setsid()
         addresses = f"{self._run}/{ipam.DIRECTORY}"
-        shim = Shim(spec, pod, lock, ip, addresses, self._cluster, self._user)
+        shim = Shim(spec, pod, lock, ip, addresses, self._cluster, self._user, self._hierarchy)
         try:
             state = shim.prepare()
         except OSError as error:

@@ -16,11 +16,14 @@ import socket
 
 from trainshed.cluster.sandbox import files, pids
 from trainshed.cluster.sandbox.daemon import podfiles
-from trainshed.cluster.sandbox.daemon.accounting import pod_usage
+from trainshed.cluster.sandbox.daemon.accounting import crowd, pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
 from trainshed.cluster.sandbox.daemon.exec import ExecProcess
 from trainshed.cluster.sandbox.daemon.peers import Server
-from trainshed.cluster.sandbox.linux import keyring, syscalls
+from trainshed.cluster.sandbox.linux import keyring, memory, syscalls
+from trainshed.cluster.sandbox.linux.cgroups import Hierarchy, make_container, make_pod, usage
+from trainshed.cluster.sandbox.linux.cgroups import remove as remove_cgroup
+from trainshed.cluster.sandbox.linux.limits import bound_pids
 from trainshed.cluster.sandbox.loop import READ, WRITE, Loop
 from trainshed.cluster.sandbox.net import clusternet, ipam
 
@@ -31,14 +34,23 @@ if TYPE_CHECKING:
 
 SOCKET = "shim.sock"
 LOCK = "lock"
+_LOOK_SECONDS = 0.25  # between two looks at the processes of a pod
 
 
 class Shim:
     """Runs one pod. `lock` is what `claim` returned, held until this process ends; `cluster` and `user` are
-    descriptors of the namespaces that `sandboxd` made."""
+    descriptors of the namespaces that `sandboxd` made, `cgroups` where pods have theirs, if they have any."""
 
     def __init__(
-        self, spec: Message, pod: str, lock: int, ip: str, addresses: str, cluster: int, user: int
+        self,
+        spec: Message,
+        pod: str,
+        lock: int,
+        ip: str,
+        addresses: str,
+        cluster: int,
+        user: int,
+        cgroups: Hierarchy | None,
     ) -> None:
         self._spec = spec
         self._ip = ip
@@ -47,6 +59,9 @@ class Shim:
         self._directory = f"{pod}/sandbox"
         self._lock = lock
         self._namespaces = (user, cluster)
+        self._cgroups = cgroups
+        self._cgroup = ""
+        self._pids_kept = True
         self._loop = Loop()
         self._containers: dict[tuple[str, int], Container] = {}
         self._ended: dict[tuple[str, int], Message] = {}
@@ -63,6 +78,8 @@ class Shim:
         if not self._spec["host_network"]:
             clusternet.enter_new_pod_network(self._namespaces[1], self._ip)
         syscalls.unshare(syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS)
+        self._bound_pids()
+        self._mount_memory_volumes()
         socket.sethostname(self._spec["hostname"])
         self._files = podfiles.write(self._directory, self._spec, self._ip)
         self._read_ended()
@@ -72,7 +89,39 @@ class Shim:
 
     def run(self) -> None:
         """Serve until the pod is stopped."""
+        if not self._pids_kept:
+            self._look_at_processes()
         self._loop.run()
+
+    def _bound_pids(self) -> None:
+        """Let the kernel keep the number of processes, by a cgroup or by this process's pid namespace."""
+        most = self._spec["pids_limit"]
+        if self._cgroups is not None:
+            self._cgroup = make_pod(self._cgroups, self._spec["uid"], most)
+        kept = self._cgroups is not None and self._cgroups.has("pids")
+        self._pids_kept = kept or not most or bound_pids(most)
+
+    def _mount_memory_volumes(self) -> None:
+        """Mount them where this process and its containers see them, and nobody else."""
+        volumes = self._spec["memory_volumes"]
+        if volumes:
+            syscalls.unshare(syscalls.CLONE_NEWNS)
+        for volume in volumes:
+            memory.mount(volume["path"], volume["size"])
+
+    def _look_at_processes(self) -> None:
+        """Kill the largest container of a pod that has more processes than it may: the kernel does not refuse them."""
+        most = self._spec["pids_limit"]
+        sizes = {
+            one.key: crowd([one.pid, *one.joined], most) for one in self._containers.values() if one.running
+        }
+        if sum(sizes.values()) > most:
+            largest = self._containers[max(sizes, key=lambda key: sizes[key])]
+            try:
+                largest.over(f"the pod had more than {most} processes, its limit")
+            except ProcessLookupError:
+                pass  # it has ended by itself
+        self._loop.later(_LOOK_SECONDS, self._look_at_processes)
 
     def abandon(self) -> None:
         """Leave the pod as if it had been stopped. For a shim that has served nobody yet."""
@@ -153,7 +202,13 @@ class Shim:
         files.remove_tree(directory)
         files.make_directory(directory)
         self._discard_older(spec["name"])
-        pod = {"files": self._files, "host_network": self._spec["host_network"]}
+        pod = {
+            "files": self._files,
+            "host_network": self._spec["host_network"],
+            "cgroup": self._make_cgroup(spec),
+            "kept": self._cgroups.controllers if self._cgroups is not None else (),
+            "memory_volumes": self._spec["memory_volumes"],
+        }
         self._starting[key] = peer
         try:
             self._containers[key] = Container(
@@ -162,6 +217,16 @@ class Shim:
         except OSError:
             del self._starting[key]
             raise
+
+    def _make_cgroup(self, spec: Message) -> str:
+        if self._cgroups is None:
+            return ""
+        limits = {
+            "memory": spec["memory_limit"],
+            "cpu": spec["cpu_limit"],
+            "cpu_request": spec["cpu_request"],
+        }
+        return make_container(self._cgroups, self._cgroup, f"{spec['name']}-{spec['attempt']}", limits)
 
     def _discard_older(self, name: str) -> None:
         """Delete what ended attempts wrote, in a process of its own: it can be much."""
@@ -261,8 +326,13 @@ class Shim:
         self._loop.watch(sock.fileno(), WRITE, finish)
 
     def _on_usage(self, peer: Peer, message: Message) -> None:
-        cpu, memory = pod_usage([one.pid for one in self._containers.values()], pids.own_pid())
-        peer.answer({"cpu_seconds": cpu, "memory_bytes": memory})
+        kept = self._cgroups
+        if kept is not None and kept.has("cpu") and kept.has("memory"):
+            cpu, held = usage(self._cgroup)
+        else:
+            cpu, held = pod_usage([one.pid for one in self._containers.values()], pids.own_pid())
+            held += sum(memory.used_bytes(one["path"]) for one in self._spec["memory_volumes"])
+        peer.answer({"cpu_seconds": cpu, "memory_bytes": held})
 
     def _on_namespaces(self, peer: Peer, message: Message) -> None:
         """Hand out the user and cluster network namespaces: a new `sandboxd` goes on in them."""
@@ -283,6 +353,8 @@ class Shim:
         if self._containers or self._janitors:
             return
         self._write(stopped=True)
+        if self._cgroup:
+            remove_cgroup(self._cgroup)
         if self._ip:
             ipam.release(self._addresses, self._ip, self._spec["uid"])
         if self._server is not None:

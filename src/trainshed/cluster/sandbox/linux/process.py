@@ -18,7 +18,16 @@ import socket
 import stat
 import termios
 
-from trainshed.cluster.sandbox.linux import credentials, mountinfo, pseudofs, seccomp, syscalls, users
+from trainshed.cluster.sandbox.linux import (
+    cgroups,
+    credentials,
+    limits,
+    mountinfo,
+    pseudofs,
+    seccomp,
+    syscalls,
+    users,
+)
 from trainshed.cluster.sandbox.linux.beneath import open_beneath
 from trainshed.cluster.sandbox.linux.imageroot import ImageRoot
 from trainshed.cluster.sandbox.linux.rootfs import WRITTEN, RootFilesystem, by_fd
@@ -32,7 +41,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 READY, GO, STOP = b"ready", b"1", b"0"
-OOM_SCORE = 500  # the kernel ends pods before the control plane
 PROCESSES_KEPT = 512
 """How many of the user's processes (`ulimit -u`) pods leave to control plane, daemons and shims; a quarter if fewer."""
 _HOST = "/.host"
@@ -40,15 +48,23 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync: socket.socket) -> NoReturn:
-    """Be process 1: build the root below `private`, then exec. `pod` has `files` and `host_network`."""
+    """Be process 1: build the root below `private`, then exec.
+
+    `pod` has `files`, `host_network`, the `cgroup` to be in, empty for none, and which limits are
+    `kept` by it.
+    """
     try:
         if not spec["tty"]:
             _take_stdio(stdio)
         os.setsid()
+        if pod["cgroup"]:
+            cgroups.enter(pod["cgroup"])
         _build_root(spec, private, pod)
         if spec["tty"]:
             _take_terminal(_open_terminal(sync), console=True)
-        prefer_for_oom()
+        limits.prefer_for_oom(spec["oom_score"])
+        if "cpu" not in pod["kept"]:
+            limits.share_cpu(spec)
         user = users.of_container(spec)
         env = {"HOME": user.home, **dict(spec["env"])}
         _become(spec, user, -1)
@@ -148,7 +164,7 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
         filesystem.note_writes(f"{private}/{WRITTEN}")
     root = filesystem.root
     pseudofs.mount_dev(root, spec["devices"], spec["privileged"])
-    pseudofs.mount_sys(root, not pod["host_network"], spec["privileged"])
+    pseudofs.mount_sys(root, not pod["host_network"], spec["privileged"], pod["cgroup"])
     pseudofs.mount_proc(root, spec["privileged"])
     os.mkdir(root + _HOST, 0o700)
     syscalls.pivot_root(root, root + _HOST)
@@ -244,17 +260,6 @@ def _make_cwd(path: str) -> None:
         os.chdir(path)
     except OSError as error:
         raise CommandError(128, f"chdir to cwd ({path!r}): {_reason(error)}") from error
-
-
-def prefer_for_oom() -> None:
-    """Let the kernel end this process and what it forks before the control plane when memory runs out."""
-    try:
-        with open("/proc/self/oom_score_adj", "r+") as file:
-            if int(file.read()) < OOM_SCORE:
-                file.seek(0)
-                file.write(str(OOM_SCORE))
-    except OSError:
-        pass  # read-only /proc of an outer container
 
 
 def keep_processes_back() -> None:

@@ -70,8 +70,11 @@ def mask(path: str) -> None:
         syscalls.mount("/dev/null", path, "", MS_BIND)
 
 
-def mount_sys(root: str, own_network: bool, privileged: bool) -> None:
-    """Mount /sys read-only: of the pod's network namespace where it has one, else the host's."""
+def mount_sys(root: str, own_network: bool, privileged: bool, cgroup: str) -> None:
+    """Mount /sys read-only: of the pod's network namespace where it has one, else the host's.
+
+    Programs find `cgroup`, the container's own if it has one, where they look for their limits.
+    """
     target = f"{root}/sys"
     flags = 0 if privileged else MS_RDONLY
     try:
@@ -82,8 +85,9 @@ def mount_sys(root: str, own_network: bool, privileged: bool) -> None:
         syscalls.mount("/sys", target, "", MS_BIND | MS_REC)
         syscalls.make_read_only(target)
         return
-    if os.path.isdir("/sys/fs/cgroup"):  # programs read their limits there
-        syscalls.mount("/sys/fs/cgroup", f"{target}/fs/cgroup", "", MS_BIND | MS_REC)
+    source = cgroup or "/sys/fs/cgroup"
+    if os.path.isdir(source):
+        syscalls.mount(source, f"{target}/fs/cgroup", "", MS_BIND | MS_REC)
         syscalls.make_read_only(f"{target}/fs/cgroup")
     if not privileged:
         mask(f"{target}/firmware")

@@ -140,10 +140,6 @@ class Phase:
         """Return what is added to one pod."""
         return PodPatch()
 
-    def init_containers(self, options: OperatorOptions) -> tuple[Object, ...]:
-        """Return the init containers that `patch` adds: what is the same in every pod, name and resources at least."""
-        return ()
-
     def creation_events(self, job: Job, framework: Framework, options: OperatorOptions) -> tuple[Event, ...]:
         """Return what is said of every new pod, before its creation is."""
         return ()

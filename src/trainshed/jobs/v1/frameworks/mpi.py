@@ -81,10 +81,6 @@ class MPI(Framework):
 
     # Objects.
 
-    def init_containers(self, options: OperatorOptions) -> tuple[Object, ...]:
-        """What brings kubectl to the launcher."""
-        return (_DELIVERY,)
-
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
         """Only a job that runs needs its objects looked at; afterwards they stay until it goes."""
         conditions = objects(status_of(document), "conditions")

@@ -138,10 +138,6 @@ class PyTorch(Framework):
             else (),
         )
 
-    def init_containers(self, options: OperatorOptions) -> tuple[Object, ...]:
-        """What waits for the master."""
-        return tuple(_options(options).init_containers(""))
-
     def lookups(self, document: Object) -> tuple[tuple[Resource, str], ...]:
         """Only a job that is elastic, or was before an edit, has an autoscaler, so it is asked for, not watched."""
         edited = int(metadata_of(document).get("generation") or 0) > 1

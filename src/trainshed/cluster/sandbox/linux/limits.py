@@ -1,0 +1,75 @@
+"""What a process takes on before it becomes a container's, where there are no cgroups for it or beside them."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainshed.cluster.sandbox.wire import Message
+
+_SCHEDULE_ORDER = 5
+"""The highest nice value that a small request leads to: a third of the CPU time of one of a core and more."""
+_PIDS_PER_NAMESPACE = (6, 14)
+"""The first Linux that has `kernel.pid_max` for each pid namespace; before, it is the machine's."""
+_RESERVED_PIDS = 300
+"""Numbers that the kernel gives once only (RESERVED_PIDS in include/linux/pid.h)."""
+
+
+def nice_of(request: int) -> int:
+    """Return the nice value for a CPU request in thousandths of a core: 0 from a core on, else up to 5."""
+    for value in range(_SCHEDULE_ORDER):
+        if request >= 1000 / 2**value:
+            return value
+    return _SCHEDULE_ORDER
+
+
+def share_cpu(spec: Message) -> None:
+    """Stay on the cores of the container, and let those with larger requests go first.
+
+    Sessions compete as one where the kernel groups them (sched(7), "The autogroup feature"): the weight of that of
+    this process is set as well.
+    """
+    if spec["cpus"]:
+        try:
+            os.sched_setaffinity(0, spec["cpus"])
+        except OSError:
+            pass  # cores that were taken from this user meanwhile
+    value = nice_of(spec["cpu_request"] or spec["cpu_limit"])
+    if value:
+        try:
+            now = os.nice(value)
+            with open("/proc/self/autogroup", "w") as file:
+                file.write(str(now))
+        except OSError:
+            pass  # a kernel without, or more than one change within a tenth of a second
+
+
+def prefer_for_oom(score: int) -> None:
+    """Let the kernel end this process and what it forks before the control plane when memory runs out."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as file:
+            if int(file.read()) < score:
+                file.seek(0)
+                file.write(str(score))
+    except OSError:
+        pass  # read-only /proc of an outer container
+
+
+def bound_pids(most: int) -> bool:
+    """Let this process's pid namespace, and those below, have `most` processes and threads; return whether it holds."""
+    if not has_pids_per_namespace():
+        return False
+    try:
+        with open("/proc/sys/kernel/pid_max", "w") as file:
+            file.write(str(most + _RESERVED_PIDS))
+    except OSError:
+        return False
+    return True
+
+
+def has_pids_per_namespace(release: str = "") -> bool:
+    """Return whether this kernel has a `kernel.pid_max` for each pid namespace."""
+    numbers = (release or platform.release()).split("-")[0].split(".")[:2]
+    return tuple(int(part) for part in numbers if part.isdigit()) >= _PIDS_PER_NAMESPACE

@@ -1,0 +1,22 @@
+"""File systems in memory, for volumes: each as large as it may be, and gone with the last process that has it."""
+
+from __future__ import annotations
+
+import os
+
+from trainshed.cluster.sandbox.linux import syscalls
+from trainshed.cluster.sandbox.linux.syscalls import MS_NODEV, MS_NOSUID
+
+
+def mount(path: str, size: int) -> None:
+    """Mount an empty file system of `size` bytes at a directory, which any user may write to. Raises OSError."""
+    syscalls.mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"size={size},mode=0777")
+
+
+def used_bytes(path: str) -> int:
+    """Return how much memory the file system at `path` takes."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
