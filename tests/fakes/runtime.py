@@ -47,6 +47,8 @@ class MemoryRuntime:
         self.fail_start: dict[str, StartError | OSError] = {}
         self.ignores_term: set[str] = set()
         self.list_seconds = 0.0
+        self.sizes: dict[str, int] = {}
+        """Bytes on disk by path."""
         self.repeated: list[str] = []
         """What was asked for although it was there: living sandboxes and known attempts."""
         self._queue: asyncio.Queue[tuple[str, ContainerState]] = asyncio.Queue()
@@ -103,6 +105,9 @@ class MemoryRuntime:
 
     async def remove_tree(self, path: Path) -> None:
         await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+    async def measure(self, paths: Sequence[str]) -> dict[str, int]:
+        return {path: self.sizes.get(path, 0) for path in paths}
 
     async def list(self) -> list[SandboxState]:
         await asyncio.sleep(self.list_seconds)

@@ -10,7 +10,6 @@ may grow until the window of the store is full, and then by the events of the la
 from __future__ import annotations
 
 import dataclasses
-import os
 import subprocess
 import sys
 import time
@@ -61,7 +60,6 @@ class Footprint:
     mounts: int
     links: int
     pod_directories: int
-    memory_directories: int
     addresses: int
 
     def grown(self, before: Footprint) -> list[str]:
@@ -75,7 +73,6 @@ def footprint(cluster: Cluster) -> Footprint:
     pids = {role: found[0] for role, found in cluster.pids.items() if found}
     owned = processes_with(str(cluster.home))
     netd = pids["network daemon"]
-    memory = Path(f"/dev/shm/trainshed-{os.getuid()}")
     directories = list((cluster.home / "pods").iterdir())
     return Footprint(
         control_plane_descriptors=_descriptors(pids["control plane"]),
@@ -86,7 +83,6 @@ def footprint(cluster: Cluster) -> Footprint:
         mounts=len(_mounts(cluster.home)),
         links=_links(netd),
         pod_directories=len(directories),
-        memory_directories=len(list(memory.iterdir())) if memory.is_dir() else 0,
         addresses=len(list((cluster.home / "run" / "addresses").iterdir())),
     )
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.paths import StatePaths
 from trainshed.cluster.sandbox import files
 from trainshed.sdk import local
@@ -27,24 +26,16 @@ def paths(tmp_path: Path) -> StatePaths:
     for directory in (made.pods / uid / "volumes" / "data", made.volumes / "claim" / "deep"):
         directory.mkdir(parents=True)
         (directory / "file").write_text("x")
-    memory = NodePaths(made.root).memory(uid) / "scratch"
-    memory.parents[1].mkdir(mode=0o700, exist_ok=True)
-    memory.mkdir(parents=True)
-    (memory / "file").write_text("x")
     return made
 
 
 async def test_nothing_is_left(paths: StatePaths) -> None:
-    memory = NodePaths(paths.root).all_memory()
-    assert len(memory) == 1
     await local.purge(paths)
     assert not paths.root.exists()
-    assert not memory[0].exists()
 
 
 @needs_root
 async def test_what_is_left_is_named_and_all_else_is_gone(paths: StatePaths) -> None:
-    memory = NodePaths(paths.root).all_memory()
     mounted = paths.pods / "zz" / "mounted"
     mounted.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "none", str(mounted)], check=True)
@@ -53,7 +44,6 @@ async def test_what_is_left_is_named_and_all_else_is_gone(paths: StatePaths) -> 
             await local.purge(paths)
         left = [path for path in paths.root.rglob("*") if path.is_file()]
         assert left == []
-        assert not memory[0].exists()
     finally:
         subprocess.run(["umount", str(mounted)], check=True)
     await local.purge(paths)

@@ -98,8 +98,8 @@ def test_a_plain_pod_is_honoured_whole():
         ({}, {"volumes": [{"name": "n", "nfs": {}}]}, "spec.volumes[0].nfs"),
         (
             {},
-            {"volumes": [{"name": "n", "emptyDir": {"sizeLimit": "1Gi"}}]},
-            "spec.volumes[0].emptyDir.sizeLimit",
+            {"volumes": [{"name": "n", "emptyDir": {"medium": "HugePages"}}]},
+            "spec.volumes[0].emptyDir.medium",
         ),
         ({}, {"volumes": [{"name": "n", "emptyDir": {"medium": "Memory"}}]}, None),
         ({}, {"imagePullSecrets": [{"name": "x"}]}, "spec.imagePullSecrets"),

@@ -20,15 +20,15 @@ from trainshed.cluster.node.volumes import atomic, registry
 from trainshed.cluster.node.volumes.claim import claimed_directory
 from trainshed.cluster.node.volumes.configmap import ConfigMapVolume
 from trainshed.cluster.node.volumes.downward_api import downward_files
-from trainshed.cluster.node.volumes.empty_dir import EmptyDirVolume
+from trainshed.cluster.node.volumes.empty_dir import EmptyDirVolume, size_in_memory
 from trainshed.cluster.node.volumes.files import File
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.cluster.node.volumes.manager import VolumeManager
-from trainshed.cluster.node.volumes.mounts import container_mounts
+from trainshed.cluster.node.volumes.mounts import container_mounts, memory_volumes
 from trainshed.cluster.node.volumes.secret import SecretVolume
 from trainshed.cluster.node.volumes.tokens import Token
 from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Volume
-from trainshed.cluster.sandbox.model import Mount
+from trainshed.cluster.sandbox.model import MemoryVolume, Mount
 from trainshed.kube.schema.nodes import builtin_definition
 
 NODE = NodeFacts("node-a", "10.88.0.1", {"cpu": "4"})
@@ -47,7 +47,7 @@ REFERENCES = References(
 
 def setup(source, **fields):
     """Return what a type is given, with the fields that matter to the test."""
-    known = {"references": REFERENCES, "tokens": {}, "disk": Path("/none"), "memory": Path("/none")}
+    known = {"references": REFERENCES, "tokens": {}, "disk": Path("/none")}
     return Setup(**{"pod": make_pod(), "name": "v", "node": NODE, "source": source, **known, **fields})
 
 
@@ -222,14 +222,48 @@ def test_sub_paths(tmp_path):
 
 
 def test_empty_dirs(tmp_path):
-    disk, memory = tmp_path / "d", tmp_path / "all" / "u1" / "m"
+    disk = tmp_path / "d"
 
     def made(source):
-        return EmptyDirVolume().directory(setup(source, disk=disk, memory=memory)).source
+        return EmptyDirVolume().directory(setup(source, disk=disk))
 
-    assert made({}) == disk and stat.S_IMODE(disk.stat().st_mode) == 0o777
-    assert made({"medium": "Memory"}) == memory and stat.S_IMODE(memory.stat().st_mode) == 0o777
-    assert stat.S_IMODE((tmp_path / "all").stat().st_mode) == 0o700, "nobody else gets in"
+    assert made({}) == Volume(disk) and stat.S_IMODE(disk.stat().st_mode) == 0o777
+    assert made({"medium": "Memory", "sizeLimit": "1Mi"}) == Volume(disk, memory_bytes=1 << 20)
+
+
+@pytest.mark.parametrize(
+    "limits, size_limit, expected",
+    [
+        ([None], None, 8 << 30),
+        (["1Gi"], None, 1 << 30),
+        (["1Gi", "512Mi"], None, 1536 << 20),
+        (["1Gi", None], None, 8 << 30),
+        (["1Gi"], "64Mi", 64 << 20),
+        (["1Gi"], "2Gi", 1 << 30),
+        ([None], "64Mi", 64 << 20),
+    ],
+)
+def test_the_size_of_a_volume_in_memory(limits, size_limit, expected):
+    """As the kubelet's SizeMemoryBackedVolumes."""
+    containers = [
+        make_container(f"c{n}", **({"resources": {"limits": {"memory": one}}} if one else {}))
+        for n, one in enumerate(limits)
+    ]
+    source = {"medium": "Memory"} | ({"sizeLimit": size_limit} if size_limit else {})
+    assert size_in_memory(make_pod(*containers), source, "8Gi") == expected
+
+
+def test_who_may_write_to_a_volume_in_memory_shares_it(tmp_path):
+    mount = {"name": "m", "mountPath": "/m"}
+    pod = make_pod(
+        make_container("a", volumeMounts=[mount]),
+        make_container("b", volumeMounts=[{**mount, "readOnly": True}]),
+        make_container("c", volumeMounts=[mount]),
+    )
+    volumes = {"m": Volume(tmp_path, memory_bytes=5), "d": Volume(tmp_path / "d")}
+    assert memory_volumes(pod, volumes) == [MemoryVolume(str(tmp_path), 5, writers=2)]
+    (made,) = container_mounts({"volumeMounts": [{**mount, "subPath": "x/y"}]}, volumes, {})
+    assert made.make and not (tmp_path / "x").exists(), "made where it can be seen"
 
 
 async def test_a_pods_volumes_and_their_update(tmp_path):

@@ -157,19 +157,18 @@ async def unfinished_jobs(paths: StatePaths) -> list[str]:
 
 
 async def purge(paths: StatePaths) -> None:
-    """Delete the state directory of a cluster that is stopped, and what its pods had in memory.
+    """Delete the state directory of a cluster that is stopped.
 
     Raises:
         UserError: something cannot be deleted. The rest is, and the message says what is left.
     """
     from trainshed.cluster.images.building.sandbox import BuildSandbox
-    from trainshed.cluster.node.paths import NodePaths
     from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
     if not paths.root.is_dir():
         return
     runtime = Runtime(RuntimePaths.under(paths.root))
-    of_pods = [*NodePaths(paths.root).all_memory(), paths.pods, paths.volumes, paths.images]
+    of_pods = [paths.pods, paths.volumes, paths.images]
 
     async def remove(*directories: Path) -> None:
         """Delete all that can be deleted of each; raise what was in the way of the last."""

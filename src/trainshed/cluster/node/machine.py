@@ -27,6 +27,7 @@ from trainshed.client.informer import Informer
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.diskwatch import DiskWatch
 from trainshed.cluster.node.hardware import capacity
 from trainshed.cluster.node.network import NetworkController
 from trainshed.cluster.node.node import Node, persist
@@ -93,6 +94,7 @@ class Machine:
         self._tools = tools_directory()
         self._cores = Cores(sorted(os.sched_getaffinity(0)))
         self._nodes: dict[str, Node] = {}
+        self._disk = DiskWatch(runtime, paths, lambda: list(self._nodes.values()))
         self._found: dict[str, SandboxState] = {}
         """Sandboxes of before, while the pods that they belong to get their workers."""
         self._resync_wanted = asyncio.Event()
@@ -140,6 +142,7 @@ class Machine:
                 found = await self._adopt()
                 tasks.create_task(self._follow_ends())
                 tasks.create_task(self._resync())
+                tasks.create_task(self._disk.run())
                 await self._remove_orphans(found)
                 for informer in self._referenced:
                     self._watch(informer)

@@ -80,6 +80,18 @@ class Node:
         """Return the pods that should have a sandbox now."""
         return {uid for uid, worker in self._workers.items() if _sandboxed(worker)}
 
+    def running(self) -> list[PodWorker]:
+        """Return the workers of the pods that have a sandbox now."""
+        return [worker for worker in self._workers.values() if _sandboxed(worker)]
+
+    async def disk_pressure(self, short: bool) -> None:
+        """Say on the Node whether the disk is nearly full. Raises ApiError or TransportError."""
+        await self._registration.disk_pressure(short)
+        if short:
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "uid": self.name}}
+            text = "Attempting to reclaim ephemeral-storage"
+            self._context.recorder.event(node, "Warning", "EvictionThresholdMet", text)
+
     def compare(self, before: set[str], states: Mapping[str, SandboxState]) -> None:
         """Take what the runtime says of all its sandboxes. `before` is what `sandboxed` returned before it was
         asked: of a pod that came meanwhile it may know nothing yet."""

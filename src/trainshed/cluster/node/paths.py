@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
 import msgspec
@@ -11,8 +10,6 @@ import msgspec
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost
 
 log = logging.getLogger(__name__)
-
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the host's tmpfs, below a private directory
 
 
 class NodePaths(msgspec.Struct, frozen=True):
@@ -38,28 +35,27 @@ class NodePaths(msgspec.Struct, frozen=True):
     def volumes(self, uid: str) -> Path:
         return self.pod(uid) / "volumes"
 
-    def memory(self, uid: str) -> Path:
-        """Return where the pod's volumes in memory are; its parent is for all pods of this user."""
-        return SHARED_MEMORY / f"trainshed-{os.getuid()}" / uid
+    def volume(self, uid: str, name: str) -> Path:
+        return self.volumes(uid) / name
 
-    def all_memory(self) -> list[Path]:
-        """Return the directories in memory of all pods that have files here."""
-        pods = self.pod("")
-        uids = sorted(entry.name for entry in pods.iterdir()) if pods.is_dir() else []
-        return [path for uid in uids if (path := self.memory(uid)).is_dir()]
+    def container(self, uid: str, name: str) -> Path:
+        """Return where the runtime keeps what the attempts of a container wrote."""
+        return self.pod(uid) / "containers" / name
+
+    def logs(self, uid: str, container: str) -> Path:
+        return self.pod(uid) / "logs" / container
 
     def devices(self, uid: str) -> Path:
         return self.pod(uid) / "devices.json"
 
     def log(self, uid: str, container: str, attempt: int) -> Path:
-        return self.pod(uid) / "logs" / container / f"{attempt}.log"
+        return self.logs(uid, container) / f"{attempt}.log"
 
 
 async def remove_pod(runtime: Runtime, paths: NodePaths, uid: str) -> None:
     """Leave nothing of a pod on this machine. Raises RuntimeLost or OSError while its sandbox is there."""
     await runtime.remove_sandbox(uid)
-    for directory in (paths.memory(uid), paths.pod(uid)):
-        try:
-            await runtime.remove_tree(directory)
-        except (RuntimeLost, OSError) as error:
-            log.warning("files of a pod not removed", extra={"pod": uid, "error": str(error)})
+    try:
+        await runtime.remove_tree(paths.pod(uid))
+    except (RuntimeLost, OSError) as error:
+        log.warning("files of a pod not removed", extra={"pod": uid, "error": str(error)})

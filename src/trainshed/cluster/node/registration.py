@@ -25,10 +25,12 @@ RENEW_SECONDS = 10.0
 KUBELET_VERSION = "v1.33.2"
 KUBELET_PORT = 10250
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+DISK_PRESSURE_TAINT = "node.kubernetes.io/disk-pressure"
+_SHORT_OF_DISK = ("KubeletHasDiskPressure", "kubelet has disk pressure")
 _READY = ("KubeletReady", "the node runs pods as sandboxed processes")
 _HEALTHY: Mapping[str, tuple[str, str]] = {
     "MemoryPressure": ("KubeletHasSufficientMemory", "memory is not watched"),
-    "DiskPressure": ("KubeletHasNoDiskPressure", "disk space is not watched"),
+    "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     "PIDPressure": ("KubeletHasSufficientPID", "process ids are not watched"),
 }
 
@@ -61,12 +63,23 @@ def node_object(name: str, labels: Mapping[str, str]) -> Object:
 
 
 def node_status(
-    name: str, host_ip: str, amounts: Mapping[str, str], info: Mapping[str, str], old: Object, now: float
+    name: str,
+    host_ip: str,
+    amounts: Mapping[str, str],
+    info: Mapping[str, str],
+    old: Object,
+    now: float,
+    *,
+    short_of_disk: bool = False,
 ) -> Object:
     """Return the Node's status. Conditions of others are kept."""
     before = {c["type"]: c for c in old.get("conditions") or ()}
     conditions = [c for kind, c in before.items() if kind != "Ready" and kind not in _HEALTHY]
     rows = [(kind, "False", *text) for kind, text in _HEALTHY.items()] + [("Ready", "True", *_READY)]
+    if short_of_disk:
+        rows = [
+            ("DiskPressure", "True", *_SHORT_OF_DISK) if row[0] == "DiskPressure" else row for row in rows
+        ]
     for kind, status, reason, message in rows:
         same = before.get(kind, {}).get("status") == status
         conditions.append(
@@ -125,11 +138,34 @@ class Registration:
         )
         node = await self._client.patch(NODES, self._name, None, {"status": status}, subresource="status")
         taints = node["spec"].get("taints") or []
-        kept = [t for t in taints if t.get("key") != NOT_READY_TAINT]
+        kept = [t for t in taints if t.get("key") not in (NOT_READY_TAINT, DISK_PRESSURE_TAINT)]
         if kept != taints:
             node = await self._client.patch(NODES, self._name, None, {"spec": {"taints": kept or None}})
         await self._renew(node)
         return node
+
+    async def disk_pressure(self, short: bool) -> None:
+        """Write whether the disk is nearly full: the condition, and the taint that keeps further pods away.
+
+        Raises ApiError or TransportError.
+        """
+        node = await self._client.get(NODES, self._name)
+        status = node_status(
+            self._name,
+            self._host_ip,
+            self._amounts,
+            node_info(),
+            status_of(node),
+            self._now(),
+            short_of_disk=short,
+        )
+        conditions = {"status": {"conditions": status["conditions"]}}
+        await self._client.patch(NODES, self._name, None, conditions, subresource="status")
+        taints = [t for t in node["spec"].get("taints") or [] if t.get("key") != DISK_PRESSURE_TAINT]
+        if short:
+            since = format_time(self._now())
+            taints.append({"key": DISK_PRESSURE_TAINT, "effect": "NoSchedule", "timeAdded": since})
+        await self._client.patch(NODES, self._name, None, {"spec": {"taints": taints or None}})
 
     async def keep_alive(self, node: Object) -> None:
         """Renew the Lease every 10 s until cancelled."""

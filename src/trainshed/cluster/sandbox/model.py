@@ -20,7 +20,8 @@ Place: TypeAlias = tuple[str, str, int]
 class Mount(msgspec.Struct, frozen=True):
     """A recursive bind mount of the host's `source` (file or directory) at `path`.
 
-    With `sub_path` it is what is there below `source`, whose content may be a pod's: nothing leads out of it.
+    With `sub_path` it is what is there below `source`, whose content may be a pod's: nothing leads out of it. Its
+    directories are made if `make` says so.
     Parents of `path` are created in the container's private root.
     """
 
@@ -28,6 +29,7 @@ class Mount(msgspec.Struct, frozen=True):
     path: str
     read_only: bool = False
     sub_path: str = ""
+    make: bool = False
 
 
 class Layer(msgspec.Struct, frozen=True):

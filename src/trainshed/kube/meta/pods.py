@@ -114,6 +114,11 @@ def main_containers(pod: Object) -> list[Object]:
     return list(pod["spec"].get("containers") or ())
 
 
+def all_containers(pod: Object) -> list[Object]:
+    """Return the init containers, then the main ones."""
+    return [*init_containers(pod), *main_containers(pod)]
+
+
 def is_sidecar(container: Object) -> bool:
     """Return whether an init container keeps running beside the main ones (KEP-753)."""
     return container.get("restartPolicy") == "Always"

@@ -124,6 +124,8 @@ def next_steps(pod: Object, seen: SeenPod, now: float) -> PodPlan:
             draft.actions.append(DeleteObject())
         return draft.plan()
     grace = float(spec.get("terminationGracePeriodSeconds") or 0)
+    if seen.verdict is not None and seen.verdict.grace is not None:
+        grace = min(grace, seen.verdict.grace)
     if seen.verdict is not None or is_settled(pod, seen) or is_finished(pod):
         _end(draft, pod, seen, now, grace)
         return draft.plan()

@@ -93,10 +93,16 @@ class SeenContainer(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The node's decision to end the pod: becomes `status.reason` and `status.message` of a Failed pod."""
+    """The node's decision to end the pod: becomes `status.reason` and `status.message` of a Failed pod.
+
+    `grace` is in seconds; None: the pod's own. `disruption` is the reason of the condition `DisruptionTarget` of a pod
+    that could do nothing about its end, else empty.
+    """
 
     reason: str
     message: str
+    grace: float | None = None
+    disruption: str = ""
 
 
 class SeenPod(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ from trainshed.cluster.node.podfields import secret_bytes
 from trainshed.cluster.node.references import Reference, References, read
 from trainshed.cluster.node.volumes import registry
 from trainshed.cluster.node.volumes.manager import VolumeManager
-from trainshed.cluster.node.volumes.mounts import container_mounts
+from trainshed.cluster.node.volumes.mounts import container_mounts, memory_volumes
 from trainshed.cluster.node.volumes.tokens import token_issuer
 from trainshed.cluster.node.volumes.volume import ClaimPending, MountError, Volume
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
@@ -139,9 +139,11 @@ class PodStarter:
         """Return the pod's new sandbox. Raises SetupError, NotEnoughDevices, ApiError or TransportError."""
         self.refresh()
         self._allocate_gpus(pod)
-        await self._prepare(pod)
+        prepared = await self._prepare(pod)
         options = self._context.options
-        spec = sandbox_spec(pod, options.network, pids=options.pids)
+        spec = sandbox_spec(
+            pod, options.network, pids=options.pids, memory=memory_volumes(pod, prepared.volumes)
+        )
         try:
             return await self._context.runtime.run_sandbox(spec)
         except (RuntimeLost, OSError) as error:

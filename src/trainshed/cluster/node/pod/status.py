@@ -20,6 +20,7 @@ from trainshed.kube.meta.times import format_time
 RUNTIME = "trainshed"
 POD_INITIALIZING = "PodInitializing"
 CONTAINER_CREATING = "ContainerCreating"
+DISRUPTED = "DisruptionTarget"
 OWNED_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
@@ -228,6 +229,8 @@ def _conditions(
         ("ContainersReady", all_ready, reason, message),
         ("PodScheduled", True, "", ""),
     ]
+    if seen.verdict is not None and seen.verdict.disruption:
+        rows.append((DISRUPTED, True, seen.verdict.disruption, seen.verdict.message))
     out = []
     for kind, holds, why, text in rows:
         condition: Object = {"type": kind, "status": "True" if holds else "False", "lastProbeTime": None}
@@ -241,7 +244,8 @@ def _conditions(
         if text:
             condition["message"] = text
         out.append(condition)
-    return out + [c for kind, c in old.items() if kind not in OWNED_CONDITIONS]
+    written = {condition["type"] for condition in out}
+    return out + [c for kind, c in old.items() if kind not in (*OWNED_CONDITIONS, *written)]
 
 
 def _initialized(status: Object, container: Object) -> bool:

@@ -123,6 +123,14 @@ class PodWorker:
                 self.record.lose_sandbox(self._context.now())
         self._wake.set()
 
+    def evict(self, verdict: Verdict) -> None:
+        """End the pod for good, unless that is under way."""
+        if self.record.verdict is not None or self.record.gone or is_finished(self.pod):
+            return
+        self.record.verdict = verdict
+        self._emit("Warning", verdict.reason, verdict.message)
+        self._wake.set()
+
     def reference_changed(self, reference: Reference) -> None:
         """Note that an object that the pod may refer to has changed."""
         if reference in self._references:

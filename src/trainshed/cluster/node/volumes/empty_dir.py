@@ -1,20 +1,22 @@
 """emptyDir volumes: a directory that lives as long as the pod, on disk or in memory.
 
-Memory is a directory below the host's /dev/shm: it costs memory and is gone after a reboot, as a tmpfs of its
-own would be. The size limit is not enforced.
+Memory is a file system of its own, as large as the kubelet makes it: what the pod may have of memory, or `sizeLimit` if
+that is less (SizeMemoryBackedVolumes). On disk the node measures it, and evicts the pod that is over its `sizeLimit`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
+from decimal import Decimal
 
-from trainshed.cluster.node.paths import SHARED_MEMORY
 from trainshed.cluster.node.volumes.volume import DirectoryVolume, Setup, Source, Volume
+from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.pods import main_containers
+from trainshed.kube.meta.quantity import parse
 
 MODE = 0o777
 """As the kubelet: any user of the container may write. The directories above are private to us."""
+IN_MEMORY = "Memory"
 
 
 class EmptyDirVolume(DirectoryVolume):
@@ -23,24 +25,25 @@ class EmptyDirVolume(DirectoryVolume):
     field = "emptyDir"
 
     def unsupported(self, source: Source) -> Iterable[tuple[str, str]]:
-        if source.get("sizeLimit"):
-            yield "sizeLimit", "the size of an emptyDir is not limited"
         if str(source.get("medium", "")).startswith("HugePages"):
             yield "medium", "huge pages are not offered: the volume is on disk"
 
     def directory(self, setup: Setup) -> Volume:
-        in_memory = setup.source.get("medium") == "Memory" and SHARED_MEMORY.is_dir()
-        path = setup.memory if in_memory else setup.disk
-        if in_memory:
-            _make_private(path.parents[1])
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.chmod(MODE)
-        return Volume(path)
+        setup.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
+        setup.disk.chmod(MODE)
+        if setup.source.get("medium") != IN_MEMORY:
+            return Volume(setup.disk)
+        machine = setup.node.allocatable.get("memory")
+        return Volume(setup.disk, memory_bytes=size_in_memory(setup.pod, setup.source, machine))
 
 
-def _make_private(directory: Path) -> None:
-    """Make the directory of all pods of this user, which others may not enter. Raises PermissionError."""
-    directory.mkdir(mode=0o700, exist_ok=True)
-    if directory.stat().st_uid != os.getuid():
-        raise PermissionError(f"{directory} belongs to somebody else")
-    directory.chmod(0o700)
+def size_in_memory(pod: Object, source: Source, machine: str | None) -> int:
+    """Return how many bytes a volume in memory may have; `machine` is the node's allocatable memory."""
+    bounds = [parse(machine)] if machine else []
+    limits = [parse(section(each, "resources", "limits").get("memory") or 0) for each in main_containers(pod)]
+    if all(limits):
+        bounds.append(sum(limits, Decimal(0)))
+    if limit := source.get("sizeLimit"):
+        bounds.append(parse(limit))
+    positive = [int(each) for each in bounds if each >= 1]
+    return min(positive, default=1 << 30)

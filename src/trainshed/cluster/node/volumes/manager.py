@@ -92,7 +92,6 @@ class VolumeManager:
             references=references,
             tokens=tokens,
             disk=self._paths.volumes(self._uid) / volume.name,
-            memory=self._paths.memory(self._uid) / volume.name,
         )
 
     async def _obtain_tokens(self, pod: Object) -> _Tokens:

@@ -9,9 +9,10 @@ from pathlib import PurePosixPath
 
 from trainshed.cluster.node.volumes.volume import MountError, Volume
 from trainshed.cluster.sandbox.linux.beneath import make_beneath, open_beneath
-from trainshed.cluster.sandbox.model import Mount
+from trainshed.cluster.sandbox.model import MemoryVolume, Mount
 from trainshed.kube.meta.expansion import expand, unresolved
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import init_containers, is_sidecar, main_containers
 
 _SHOWN = 100
 """Characters of a sub-path in an event."""
@@ -31,8 +32,22 @@ def container_mounts(
         if sub_path:
             _prepare(volume, sub_path)
         read_only = volume.read_only or bool(declared.get("readOnly"))
-        out.append(Mount(str(volume.source), declared["mountPath"], read_only, sub_path))
+        make = bool(sub_path and volume.memory_bytes)  # the shim sees what is there
+        out.append(Mount(str(volume.source), declared["mountPath"], read_only, sub_path, make))
     return tuple(sorted(out, key=lambda m: len(PurePosixPath(m.path).parts)))
+
+
+def memory_volumes(pod: Object, volumes: Mapping[str, Volume]) -> list[MemoryVolume]:
+    """Return the volumes in memory, and how many containers may write to each: all but those that come and go first."""
+    out = []
+    for name, volume in volumes.items():
+        if not volume.memory_bytes:
+            continue
+        stay = [*main_containers(pod), *(c for c in init_containers(pod) if is_sidecar(c))]
+        mounts = [[m for m in c.get("volumeMounts") or () if m["name"] == name] for c in stay]
+        writers = sum(any(not m.get("readOnly") for m in of_one) for of_one in mounts)
+        out.append(MemoryVolume(str(volume.source), volume.memory_bytes, max(1, writers)))
+    return out
 
 
 def _sub_path(declared: Object, variables: Mapping[str, str]) -> str:
@@ -52,6 +67,8 @@ def _prepare(volume: Volume, sub_path: str) -> None:
     pure = PurePosixPath(sub_path)
     if pure.is_absolute() or ".." in pure.parts:
         raise MountError(f'subPath "{sub_path}" must be a relative path without ".."')
+    if volume.memory_bytes:
+        return
     try:
         root = os.open(volume.source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -32,18 +32,21 @@ class ClaimPending(MountError):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A volume that is ready: the host's directory (or file, of a hostPath)."""
+    """A volume that is ready: the host's directory (or file, of a hostPath).
+
+    With `memory_bytes` there is a file system in memory of that size at it, for this pod only.
+    """
 
     source: Path
     read_only: bool = False
+    memory_bytes: int = 0
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """One volume of a pod, and what there is to set it up with.
 
-    `disk` and `memory` are where this volume may keep files, on disk and in the host's tmpfs: below a directory
-    of the pod's, which is below one of all pods. None of them needs to exist. `references` and
-    `tokens` hold what the type asked for.
+    `disk` is where this volume may keep files: below a directory of the pod's, which is below one of all pods. It need
+    not exist. `references` and `tokens` hold what the type asked for.
     """
 
     pod: Object
@@ -53,7 +56,6 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     references: References
     tokens: Mapping[TokenRequest, Token]
     disk: Path
-    memory: Path
 
 
 class VolumeType(ABC):

@@ -41,6 +41,7 @@ from trainshed.cluster.sandbox.model import (
 
 _REMOVE_SECONDS = 300.0
 """What a pod wrote may be a lot to delete."""
+_MEASURE_SECONDS = 300.0
 
 
 class Runtime:
@@ -181,6 +182,14 @@ class Runtime:
         except PermissionError:
             async with self._daemons.sandboxd(_REMOVE_SECONDS) as connection:
                 await connection.ask({"op": "remove_tree", "path": str(path)})
+
+    async def measure(self, paths: Sequence[str]) -> dict[str, int]:
+        """Return how many bytes of the disk each directory takes; one that is not there none."""
+        if not paths:
+            return {}
+        async with self._daemons.sandboxd(_MEASURE_SECONDS) as connection:
+            answer, _ = await connection.ask({"op": "measure", "paths": builtins.list(paths)})
+        return dict(answer["bytes"])
 
     async def list(self) -> builtins.list[SandboxState]:
         """Return every sandbox that is alive or left over on disk."""

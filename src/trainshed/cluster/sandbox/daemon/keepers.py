@@ -13,7 +13,7 @@ _ELSE = {
     "cpu": "affinity: whole cores; requests by nice 0 to 5",
     "memory": "watchdog, 4 looks a second",
     "pids": "watchdog, 4 looks a second",
-    "ephemeral-storage": "measured every 10 s, eviction",
+    "ephemeral-storage": "measured every 2 s, eviction",
 }
 _FILES = {"cpu": "cpu.max and cpu.weight", "memory": "memory.max", "pids": "pids.max"}
 

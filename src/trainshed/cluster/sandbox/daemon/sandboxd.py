@@ -33,6 +33,7 @@ from trainshed.cluster.sandbox.linux import (
     userns,
 )
 from trainshed.cluster.sandbox.loop import Loop, record_crash
+from trainshed.cluster.sandbox.measure import disk_bytes
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
 
 TYPE_CHECKING = False
@@ -316,6 +317,8 @@ class Daemon:
             self._in_child(peer, lambda: self._remove(message["uid"]))
         elif operation == "remove_tree":
             self._in_child(peer, lambda: self._remove_tree(message["path"]))
+        elif operation == "measure":
+            self._measure(peer, message["paths"])
         elif operation == "shutdown":
             self._server.close()
             peer.answer({})
@@ -367,6 +370,20 @@ class Daemon:
             except OSError as error:
                 answer = {"failure": str(error), "errno": error.errno}
             wire.send_all(sock, wire.message_frame(answer), descriptors)
+        except BaseException:
+            record_crash()
+        finally:
+            os._exit(0)
+
+    def _measure(self, peer: Peer, paths: list[str]) -> None:
+        """Answer with how much disk each of the directories takes, which pods may have filled."""
+        sock = self._fork(peer, self._fork_worker)
+        if sock is None:
+            return
+        try:
+            os.nice(_REMOVAL_NICE)
+            answer = {"bytes": {path: disk_bytes(path) for path in paths}}
+            wire.send_all(sock, wire.message_frame(answer))
         except BaseException:
             record_crash()
         finally:

@@ -28,7 +28,7 @@ from trainshed.cluster.sandbox.linux import (
     syscalls,
     users,
 )
-from trainshed.cluster.sandbox.linux.beneath import open_beneath
+from trainshed.cluster.sandbox.linux.beneath import make_beneath, open_beneath
 from trainshed.cluster.sandbox.linux.imageroot import ImageRoot
 from trainshed.cluster.sandbox.linux.rootfs import WRITTEN, RootFilesystem, by_fd
 from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_PRIVATE, MS_REC
@@ -220,7 +220,7 @@ def _open_source(mount: Message) -> int:
         if not sub_path:
             return fd
         try:
-            return open_beneath(fd, sub_path)
+            return make_beneath(fd, sub_path) if mount["make"] else open_beneath(fd, sub_path)
         finally:
             os.close(fd)
     except OSError as error:
