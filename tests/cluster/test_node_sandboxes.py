@@ -8,10 +8,11 @@ import signal
 
 import pytest
 
+from tests.cluster import node_world
 from tests.cluster.node_world import World
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.backend import ExecRequest, LogRequest
-from trainshed.cluster.node import machine
+from trainshed.cluster.node import diskwatch, machine
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
 LONG = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
@@ -241,3 +242,46 @@ async def test_probes_dial_the_address_of_the_pod(world):
 
         await world.until(told, "an event that names the address that was dialled")
         assert not ready("inside")
+
+
+@pytest.fixture
+def looked_at_often(monkeypatch):
+    """What pods write is measured all the time."""
+    monkeypatch.setattr(diskwatch, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(node_world, "WAIT_SECONDS", 30.0)
+
+
+async def test_a_pod_that_writes_more_than_it_may_is_evicted(world, looked_at_often):
+    """By the limit of a container, of which its root, its logs and what it reads of volumes count; others stay."""
+    limits = {"limits": {"ephemeral-storage": "8Mi"}}
+    fill = "head -c 30000000 /dev/zero > /opt/filled; sleep 1000"
+    async with world.node():
+        await world.api.apply_pod(
+            make_pod(shell(fill, resources=limits), metadata={"name": "filler", "uid": "u-filler"})
+        )
+        await world.api.apply_pod(
+            make_pod(shell("sleep 1000", resources=limits), metadata={"name": "small", "uid": "u-small"})
+        )
+        await world.until_phase("small", "Running")
+        status = await world.until_phase("filler", "Failed")
+        assert status["reason"] == "Evicted"
+        assert (
+            status["message"]
+            == "Pod ephemeral local storage usage exceeds the total limit of containers 8Mi. "
+        )
+        assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+        assert world.api.status("small")["phase"] == "Running"
+        assert "Evicted" in world.api.reasons()
+
+
+async def test_a_pod_whose_volume_grows_too_large_is_evicted(world, looked_at_often):
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": "4Mi"}}]
+    fill = "head -c 20000000 /dev/zero > /v/filled; chmod 700 /v/filled; sleep 1000"
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    async with world.node():
+        await world.api.apply_pod(make_pod(shell(fill, volumeMounts=mounts), volumes=volumes))
+        status = await world.until_phase("web", "Failed")
+        assert (status["reason"], status["message"]) == (
+            "Evicted",
+            'Usage of EmptyDir volume "v" exceeds the limit "4Mi". ',
+        )
