@@ -7,6 +7,7 @@ How much of the machine they take is bounded here by the programs themselves, wh
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 import time
 from pathlib import Path
@@ -65,7 +66,17 @@ def test_a_crowd_that_ignores_signals_ends_with_its_pod(cluster: Cluster) -> Non
     until(lambda: len(processes_with(mark)) > 300, "three hundred processes")
     quickly(cluster)
     scores = {Path(f"/proc/{pid}/oom_score_adj").read_text().strip() for pid in processes_with(mark)}
-    assert scores == {"500"}, "the kernel ends pods before the cluster when memory runs out"
+    assert scores == {"1000"}, "the kernel ends pods before the cluster when memory runs out"
+    own = {
+        role: int(Path(f"/proc/{found[0]}/oom_score_adj").read_text())
+        for role, found in cluster.pids.items()
+        if found
+    }
+    capabilities = re.search(r"^CapEff:\s*(\w+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert capabilities is not None
+    may_go_last = int(capabilities[1], 16) >> 24 & 1  # CAP_SYS_RESOURCE
+    assert own["control plane"] == (-999 if may_go_last else 0)
+    assert own["sandbox daemon"] == 0, "which pods inherit, and may go back to"
     cluster.kubectl("delete", "pod", "crowd").ok()
     assert processes_with(mark) == []
 
@@ -190,3 +201,49 @@ print("done")
     cluster.apply(python("curious", program))
     cluster.until_phase("Succeeded", "curious")
     assert cluster.logs("curious") == ["done"]
+
+
+BOMB = """
+import os, time
+while True:
+    try:
+        if os.fork() == 0:
+            time.sleep(1000)
+    except OSError:
+        time.sleep(0.1)
+"""
+HOG = "held = []\nwhile True: held.append(bytearray(1 << 20))"
+FILLER = "head -c 60000000 /dev/zero > /opt/filled; sleep 1000"
+TICKS = "while :; do date +%s%N; sleep 0.05; done"
+
+
+def test_who_takes_all_that_there_is_gets_what_it_may_and_others_go_on(cluster: Cluster) -> None:
+    """Processes, memory and disk at once, beside a pod that does its work."""
+    hog = python("hog", HOG)
+    hog["spec"]["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
+    filler = pod("filler", FILLER, resources={"limits": {"ephemeral-storage": "16Mi"}})
+    mark = f"bomb-{cluster.namespace}"
+    cluster.apply(
+        pod("innocent", TICKS), hog, filler, python("bomb", BOMB, mark, terminationGracePeriodSeconds=1)
+    )
+    cluster.until_phase("Running", "innocent")
+    cluster.until_phase("Failed", "hog")
+    ended = cluster.pods()["hog"]["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+    cluster.until_phase("Failed", "filler")
+    evicted = cluster.pods()["filler"]["status"]
+    assert (evicted["reason"], evicted["message"]) == (
+        "Evicted",
+        "Pod ephemeral local storage usage exceeds the total limit of containers 16Mi. ",
+    )
+    until(lambda: len(processes_with(mark)) > 300, "many processes")
+    quickly(cluster)
+    before = len(cluster.kubectl("logs", "innocent").ok().splitlines())
+    until(
+        lambda: len(cluster.kubectl("logs", "innocent").ok().splitlines()) > before,
+        "the innocent pod goes on",
+    )
+    statuses = cluster.pods()["innocent"]["status"]["containerStatuses"]
+    assert [status["restartCount"] for status in statuses] == [0]
+    cluster.kubectl("delete", "pod", "bomb", "innocent", "--grace-period=1").ok()
+    assert processes_with(mark) == []

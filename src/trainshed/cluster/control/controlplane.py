@@ -143,6 +143,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
         CannotStart: with a sentence for the user and a hint.
     """
     raise_file_limit()
+    outlive_pods()
     sys.setswitchinterval(SWITCH_SECONDS)
     async with contextlib.AsyncExitStack() as stack:
         _lock(paths, stack)
@@ -216,6 +217,12 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def outlive_pods() -> None:
+    """Be ended after all pods when the machine's memory runs out, as a kubelet is; only root may say so."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("-999")
 
 
 def _lock(paths: StatePaths, stack: contextlib.AsyncExitStack) -> None:

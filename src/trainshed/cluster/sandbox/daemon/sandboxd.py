@@ -27,6 +27,7 @@ from trainshed.cluster.sandbox.linux import (
     credentials,
     interpreter,
     keyring,
+    limits,
     netlink,
     seccomp,
     syscalls,
@@ -63,6 +64,8 @@ def main(argv: list[str]) -> int:
     With more arguments be the daemon: `_run_read_only` has run the interpreter again.
     """
     run, pods, *held = argv
+    if not held:
+        limits.forget_oom_score()
     if held:
         _serve(run, pods, [int(number) for number in held])
     to_daemon_read, to_daemon = os.pipe()

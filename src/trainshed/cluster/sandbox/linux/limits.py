@@ -57,6 +57,20 @@ def prefer_for_oom(score: int) -> None:
         pass  # read-only /proc of an outer container
 
 
+def forget_oom_score() -> None:
+    """Be ended as readily as any process, whatever the control plane that started this one is.
+
+    By root of the machine it is the least that what this process forks can go back to (proc(5), oom_score_adj).
+    """
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as file:
+            if int(file.read()) < 0:
+                file.seek(0)
+                file.write("0")
+    except OSError:
+        pass
+
+
 def bound_pids(most: int) -> bool:
     """Let this process's pid namespace, and those below, have `most` processes and threads; return whether it holds."""
     if not has_pids_per_namespace():
