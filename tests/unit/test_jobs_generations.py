@@ -81,9 +81,6 @@ class Full(Plain):
     def grants(self) -> Iterable[Grant]:
         return (GRANT,)
 
-    def init_containers(self, options: OperatorOptions) -> Iterable[Object]:
-        return ({"name": "before"},)
-
     def flags(self) -> Iterable[Flag]:
         return (Flag(name="next-size", help="How large.", default=1, type="count"),)
 
@@ -135,7 +132,6 @@ def test_permissions_and_definitions_follow(generation: Generation) -> None:
 def test_whatever_it_says_is_heard() -> None:
     assert registry.all_verbs(OPTIONS)[NODES] == ("get",)
     assert GRANT in registry.all_grants()
-    assert {"name": "before"} in registry.init_containers(OPTIONS)
     assert "next-size" in [flag.name for flag in registry.flags()]
     assert registry.needed(OPTIONS) == (SECRETS,)
     job = {"apiVersion": NEXT.api_version, "kind": NEXT.name, "metadata": {"name": "mine"}}

@@ -75,16 +75,15 @@ def _keepers() -> Message:
     pid = os.fork()
     if pid == 0:
         hierarchy = cgroups.take(_NAME)
-        os.write(write, json.dumps([keepers.of(hierarchy), hierarchy and hierarchy.pods]).encode())
+        if hierarchy is not None:
+            cgroups.leave(hierarchy)
+        os.write(write, json.dumps(keepers.of(hierarchy)).encode())
         os._exit(0)
     os.close(write)
     with open(read) as answer:
-        found, pods = json.load(answer)
+        found: Message = json.load(answer)
     os.waitpid(pid, 0)
-    if pods and os.path.basename(os.path.dirname(pods)) == _NAME:
-        cgroups.remove(os.path.dirname(pods))
-    kept: Message = found
-    return kept
+    return found
 
 
 def _inside(channel: socket.socket, directory: str) -> None:

@@ -291,6 +291,8 @@ class Daemon:
                 os.waitpid(pid, 0)
             except ChildProcessError:
                 continue
+        if self._hierarchy is not None:
+            cgroups.leave(self._hierarchy)
 
     def _keep_log(self) -> None:
         try:

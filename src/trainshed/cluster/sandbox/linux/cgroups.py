@@ -18,13 +18,14 @@ _LEAST_QUOTA = 1_000
 
 
 class Hierarchy:
-    """Where pods have their cgroups, and which of `CONTROLLERS` count in them."""
+    """Where pods have their cgroups, and which of `CONTROLLERS` count in them; `origin` is where this process was."""
 
-    __slots__ = ("controllers", "pods")
+    __slots__ = ("controllers", "origin", "pods")
 
-    def __init__(self, pods: str, controllers: tuple[str, ...]) -> None:
+    def __init__(self, pods: str, controllers: tuple[str, ...], origin: str = "") -> None:
         self.pods = pods
         self.controllers = controllers
+        self.origin = origin
 
     def has(self, controller: str) -> bool:
         """Return whether the kernel keeps limits of this kind."""
@@ -62,7 +63,7 @@ def take(name: str) -> Hierarchy | None:
     except OSError:
         return None
     controllers = tuple(name for name in CONTROLLERS if name in _words(f"{pods}/cgroup.subtree_control"))
-    return Hierarchy(pods, controllers) if controllers else None
+    return Hierarchy(pods, controllers, own) if controllers else None
 
 
 def own_cgroup(proc: str = "/proc/self") -> str | None:
@@ -81,6 +82,18 @@ def own_cgroup(proc: str = "/proc/self") -> str | None:
                     path = path.removeprefix(root)
                 break
     return (mount + path).rstrip("/") if path and mount else None
+
+
+def leave(hierarchy: Hierarchy) -> None:
+    """Remove what `take` made but for what is in use; a scope of systemd's goes with its last process."""
+    base = os.path.dirname(hierarchy.pods)
+    if base == hierarchy.origin:
+        return
+    try:
+        enter(hierarchy.origin)
+    except OSError:
+        return
+    remove(base)
 
 
 def make_pod(hierarchy: Hierarchy, uid: str, pids: int) -> str:
