@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from trainshed.cluster.scheduler import placement
+from trainshed.cluster.scheduler.neighbours import Placed
 from trainshed.cluster.scheduler.placement import Bind, Observed, Placement, _readable, decide
 from trainshed.cluster.scheduler.requests import pod_needs, pod_requests, used_by
 from trainshed.cluster.scheduler.room import Room
@@ -41,6 +42,30 @@ def place(pod: Any, nodes: Any, used: Any, claims: Any) -> Placement:
     """Place the pod on nodes without pods that matter."""
     room = Room(nodes, used, {("default", name): claim for name, claim in claims.items()})
     return placement.place(pod, room)
+
+
+def test_a_claim_for_one_pod_only_keeps_the_second_one_waiting() -> None:
+    """In the words of the scheduler's volume restrictions."""
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    first, second = make_pod(volumes=volumes), make_pod(volumes=volumes)
+    first["metadata"]["uid"] = "first"
+
+    def placed(mode: str, holds: bool) -> Placement:
+        claim = {"metadata": {}, "spec": {"accessModes": [mode]}, "status": {"phase": "Bound"}}
+        room = Room([make_node()], {}, {("default", "data"): claim})
+        if holds:
+            room.neighbours.put(Placed.of(first, "laptop", ("", "default", "first")))
+        found = placement.place(second, room)
+        room.neighbours.remove("first")
+        assert placement.place(second, room).node == "laptop", "once that has gone"
+        return found
+
+    assert placed("ReadWriteOncePod", holds=False).node == "laptop"
+    assert placed("ReadWriteOnce", holds=True).node == "laptop"
+    assert placed("ReadWriteOncePod", holds=True).why_not == (
+        "0/1 nodes are available: 1 node has pod using PersistentVolumeClaim with the same name and "
+        "ReadWriteOncePod access mode."
+    )
 
 
 def test_a_gpu_request_without_a_gpu_says_so_and_what_the_node_has() -> None:

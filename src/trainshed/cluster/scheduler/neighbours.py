@@ -24,6 +24,7 @@ from trainshed.kube.meta.objects import (
     status_of,
     uid_of,
 )
+from trainshed.kube.meta.pods import claim_names
 
 _OnNodes = Counter[str]
 """How many on each node, by its name."""
@@ -47,6 +48,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     terminating: bool = False
     requests: Mapping[str, Decimal] = {}
     wishes: tuple[Wish, ...] = ()
+    claims: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, pod: Object, node: str, unit: Unit) -> Placed:
@@ -63,6 +65,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
             terminating=is_terminating(pod),
             requests=pod_needs(pod),
             wishes=wishes(pod),
+            claims=tuple(claim_names(pod)),
         )
 
 
@@ -84,6 +87,7 @@ class Neighbours:
         self._sorts: dict[_Sort, tuple[Placed, _OnNodes]] = {}
         self._wishes: dict[Wish, _OnNodes] = {}
         self._priorities: Counter[int] = Counter()
+        self._claims: Counter[tuple[str, str]] = Counter()
 
     def put(self, pod: Placed) -> bool:
         """Take a pod in, or what is new of it; return whether anything is new."""
@@ -97,6 +101,7 @@ class Neighbours:
         for wish in pod.wishes:
             self._wishes.setdefault(wish, Counter())[pod.node] += 1
         self._priorities[pod.priority] += 1
+        self._claims.update((pod.namespace, claim) for claim in pod.claims)
         return True
 
     def remove(self, uid: str) -> None:
@@ -112,6 +117,8 @@ class Neighbours:
         for wish in pod.wishes:
             if _less(self._wishes[wish], pod.node):
                 del self._wishes[wish]
+        self._claims.subtract((pod.namespace, claim) for claim in pod.claims)
+        self._claims = +self._claims
         self._priorities[pod.priority] -= 1
         if not self._priorities[pod.priority]:
             del self._priorities[pod.priority]
@@ -125,7 +132,12 @@ class Neighbours:
         other._sorts = {sort: (pod, nodes.copy()) for sort, (pod, nodes) in self._sorts.items()}
         other._wishes = {wish: nodes.copy() for wish, nodes in self._wishes.items()}
         other._priorities = self._priorities.copy()
+        other._claims = self._claims.copy()
         return other
+
+    def use(self, namespace: str, claim: str) -> bool:
+        """Return whether any pod mounts a claim."""
+        return self._claims[namespace, claim] > 0
 
     def on(self, node: str) -> list[Placed]:
         """Return the pods on a node."""

@@ -14,7 +14,7 @@ from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, Pre
 from trainshed.cluster.scheduler.room import Room
 from trainshed.cluster.scheduler.scores import best
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.objects import Object, namespace_of, status_of, uid_of
+from trainshed.kube.meta.objects import Object, namespace_of, spec_of, status_of, uid_of
 from trainshed.kube.meta.plan import Action, Event, Plan
 from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
 from trainshed.kube.meta.pods import claim_names
@@ -24,6 +24,7 @@ from trainshed.kube.meta.times import format_time
 DEFAULT_SCHEDULER = "default-scheduler"
 SCHEDULERS = (DEFAULT_SCHEDULER, VOLCANO_SCHEDULER, COSCHEDULING_SCHEDULER)
 """What a pod may call the scheduler here: it does the work of all of them."""
+IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
@@ -122,6 +123,8 @@ def place(pod: Object, room: Room, *, alone: bool = True) -> Placement:
         return Placement(why_not=f"0/{len(nodes)} nodes are available: {blocked}.")
     if not nodes:
         return Placement(why_not="no nodes available to schedule pods")
+    if in_use(pod, room):
+        return Placement(why_not=f"0/{len(nodes)} nodes are available: {len(nodes)} {IN_USE}.")
     want = wanted(pod, room)
     refused: dict[str, list[str]] = {}
     candidates: dict[str, tuple[Object, Mapping[str, Decimal]]] = {}
@@ -153,6 +156,15 @@ def _nowhere(want: Wanted, room: Room, refused: Mapping[str, list[str]], *, alon
         return Placement(why_not=why + offers, after=nomination)
     nominated = status_of(want.pod).get("nominatedNodeName") if nomination == ON_THEIR_WAY else None
     return Placement(why_not=f"{why} preemption: {nomination}{offers}", nominated=nominated)
+
+
+def in_use(pod: Object, room: Room) -> bool:
+    """Return whether another pod has a claim of this one's that is for one pod only."""
+    namespace = namespace_of(pod)
+    claims = room.claims_of(namespace)
+    own = [name for name in claim_names(pod) if name in claims]
+    alone = [name for name in own if "ReadWriteOncePod" in (spec_of(claims[name]).get("accessModes") or ())]
+    return any(room.neighbours.use(namespace, name) for name in alone)
 
 
 def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
