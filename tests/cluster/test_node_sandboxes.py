@@ -285,3 +285,33 @@ async def test_a_pod_whose_volume_grows_too_large_is_evicted(world, looked_at_of
             "Evicted",
             'Usage of EmptyDir volume "v" exceeds the limit "4Mi". ',
         )
+
+
+@pytest.mark.skipif(os.geteuid() != 0 and os.environ.get("CI") != "true", reason="groups of others take root")
+async def test_volumes_are_handed_to_the_group_of_the_pod(world):
+    """On disk, in memory and of a Secret, for a user who is in that group only."""
+    volumes = [
+        {"name": "disk", "emptyDir": {}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "facts", "downwardAPI": {"defaultMode": 0o400, "items": [NAME_OF_POD]}},
+    ]
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
+    script = (
+        "id -G; cd /; stat -c '%a %g' /disk /memory; touch /disk/own /memory/own; stat -c %g /disk/own /memory/own; "
+        "cat /facts/name; stat -L -c ' %a %g' /facts/name; sleep 1000"
+    )
+    pod = make_pod(
+        shell(script, volumeMounts=mounts),
+        volumes=volumes,
+        securityContext={"runAsUser": 1234, "runAsGroup": 1235, "fsGroup": 4321, "supplementalGroups": [77]},
+    )
+    async with world.node() as node:
+        await world.api.apply_pod(pod)
+        await world.until_phase("web", "Running")
+        async with asyncio.timeout(20):
+            while "440" not in (said := await logs(world, node)):
+                await asyncio.sleep(0.05)
+    assert said.splitlines() == ["1235 77 4321", "2777 4321", "2777 4321", "4321", "4321", "web 440 4321"]
+
+
+NAME_OF_POD = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}

@@ -280,7 +280,7 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
     spec["topologySpreadConstraints"] = [
         {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     ]
-    spec["securityContext"] = {"fsGroup": 5}
+    spec["securityContext"] = {"sysctls": [{"name": "kernel.shm_rmid_forced", "value": "1"}]}
     bare = pod("bare", "exit 0", **unmasked)
     cron = {
         "apiVersion": "batch/v1",
@@ -296,7 +296,7 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
         "spec.containers[0].securityContext.procMount",
         "spec.jobTemplate.spec.template.spec.containers[0].securityContext.procMount",
         f"{template}.containers[0].securityContext.procMount",
-        f"{template}.securityContext.fsGroup",
+        f"{template}.securityContext.sysctls",
         f"{template}.topologySpreadConstraints",
     ]
     assert (

@@ -47,6 +47,7 @@ class MemoryRuntime:
         self.fail_start: dict[str, StartError | OSError] = {}
         self.ignores_term: set[str] = set()
         self.list_seconds = 0.0
+        self.handed: list[tuple[list[tuple[str, bool]], int, bool]] = []
         self.sizes: dict[str, int] = {}
         """Bytes on disk by path."""
         self.repeated: list[str] = []
@@ -105,6 +106,11 @@ class MemoryRuntime:
 
     async def remove_tree(self, path: Path) -> None:
         await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+    async def hand_to_group(
+        self, places: Sequence[tuple[str, bool]], gid: int, *, if_differs: bool = False
+    ) -> None:
+        self.handed.append((list(places), gid, if_differs))
 
     async def measure(self, paths: Sequence[str]) -> dict[str, int]:
         return {path: self.sizes.get(path, 0) for path in paths}

@@ -88,13 +88,8 @@ def test_a_plain_pod_is_honoured_whole():
         ({}, {"resources": {"limits": {"cpu": "1"}}}, "spec.resources"),
         ({}, {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}, "spec.dnsPolicy"),
         ({}, {"dnsPolicy": "ClusterFirstWithHostNet"}, None),
-        (
-            {},
-            {"securityContext": {"fsGroupChangePolicy": "Always"}},
-            "spec.securityContext.fsGroupChangePolicy",
-        ),
+        ({}, {"securityContext": {"fsGroup": 5, "fsGroupChangePolicy": "Always"}}, None),
         ({"livenessProbe": {"grpc": {"port": 1}}}, {}, None),
-        ({}, {"securityContext": {"fsGroup": 1}}, "spec.securityContext.fsGroup"),
         ({}, {"volumes": [{"name": "n", "nfs": {}}]}, "spec.volumes[0].nfs"),
         (
             {},
@@ -137,6 +132,9 @@ def test_capabilities_decide():
     )
     assert paths(pod, user_mapping=False) == ["spec.containers[0].securityContext.runAsUser"]
     assert paths(pod, user_mapping=True) == []
+    assert paths(make_pod(securityContext={"fsGroup": 5}), user_mapping=False) == [
+        "spec.securityContext.fsGroup"
+    ]
 
 
 def test_a_user_who_cannot_run_the_nodes_python_is_told():

@@ -227,7 +227,7 @@ def test_empty_dirs(tmp_path):
     def made(source):
         return EmptyDirVolume().directory(setup(source, disk=disk))
 
-    assert made({}) == Volume(disk) and stat.S_IMODE(disk.stat().st_mode) == 0o777
+    assert made({}) == Volume(disk, owned=True) and stat.S_IMODE(disk.stat().st_mode) == 0o777
     assert made({"medium": "Memory", "sizeLimit": "1Mi"}) == Volume(disk, memory_bytes=1 << 20)
 
 

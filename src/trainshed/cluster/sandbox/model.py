@@ -45,12 +45,14 @@ class Layer(msgspec.Struct, frozen=True):
 class MemoryVolume(msgspec.Struct, frozen=True):
     """A file system in memory at the host's directory `path`, for one pod only to see; `size` in bytes.
 
-    What is in it counts as memory of its `writers`, containers that may write to it, in equal parts.
+    What is in it counts as memory of its `writers`, containers that may write to it, in equal parts. It belongs to the
+    group `gid` if that is not None.
     """
 
     path: str
     size: int
     writers: int = 1
+    gid: int | None = None
 
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):

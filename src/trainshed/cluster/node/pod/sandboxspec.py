@@ -131,7 +131,7 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         user=parts.image.user,
         uid=chosen("runAsUser"),
         gid=chosen("runAsGroup"),
-        supplemental_gids=tuple(shared.get("supplementalGroups") or ()),
+        supplemental_gids=(*(shared.get("supplementalGroups") or ()), *_groups_of_volumes(shared)),
         read_only_root=bool(own.get("readOnlyRootFilesystem")),
         no_new_privs=own.get("allowPrivilegeEscalation") is False,
         privileged=bool(own.get("privileged")),
@@ -151,6 +151,11 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         cpus=parts.cpus,
         oom_score=parts.oom_score,
     )
+
+
+def _groups_of_volumes(shared: Object) -> tuple[int, ...]:
+    group = shared.get("fsGroup")
+    return () if group is None else (int(group),)
 
 
 def user_of(shared: Object, own: Object) -> int | None:

@@ -12,7 +12,7 @@ import asyncio
 import os
 import pwd
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ from trainshed.cluster.node.volumes import registry
 from trainshed.cluster.node.volumes.manager import VolumeManager
 from trainshed.cluster.node.volumes.mounts import container_mounts, memory_volumes
 from trainshed.cluster.node.volumes.tokens import token_issuer
-from trainshed.cluster.node.volumes.volume import ClaimPending, MountError, Volume
+from trainshed.cluster.node.volumes.volume import ClaimPending, MountError, Volume, fs_group
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.plan import Event
@@ -142,7 +142,10 @@ class PodStarter:
         prepared = await self._prepare(pod)
         options = self._context.options
         spec = sandbox_spec(
-            pod, options.network, pids=options.pids, memory=memory_volumes(pod, prepared.volumes)
+            pod,
+            options.network,
+            pids=options.pids,
+            memory=memory_volumes(pod, prepared.volumes, self._group(pod)),
         )
         try:
             return await self._context.runtime.run_sandbox(spec)
@@ -227,6 +230,8 @@ class PodStarter:
                 references = self._prepared.references
             await self.volumes.update(pod, references)
             if self._prepared is not None:
+                await self._hand_over(pod, [v for v in self._prepared.volumes.values() if v.read_only])
+            if self._prepared is not None:
                 self._prepared = Prepared(references, self._prepared.volumes)
 
     async def _prepare(self, pod: Object) -> Prepared:
@@ -238,8 +243,26 @@ class PodStarter:
                 except MountError as error:
                     passing = isinstance(error, ClaimPending)
                     raise SetupError("FailedMount", str(error), passing=passing) from error
+                await self._hand_over(pod, volumes.values())
                 self._prepared = Prepared(references, volumes)
             return self._prepared
+
+    def _group(self, pod: Object) -> int | None:
+        """Return the pod's `fsGroup` where there are groups: else every file and process is the caller's."""
+        return fs_group(pod) if self._context.options.capabilities.user_mapping else None
+
+    async def _hand_over(self, pod: Object, volumes: Iterable[Volume]) -> None:
+        """Hand the files of volumes to the pod's group. Raises SetupError."""
+        group = self._group(pod)
+        places = [(str(volume.source), volume.read_only) for volume in volumes if volume.owned]
+        if group is None or not places:
+            return
+        policy = section(pod["spec"], "securityContext").get("fsGroupChangePolicy")
+        try:
+            await self._context.runtime.hand_to_group(places, group, if_differs=policy == "OnRootMismatch")
+        except (RuntimeLost, OSError) as error:
+            text = f"applyFSGroup failed for group {group}: {error}"
+            raise SetupError("FailedMount", f"MountVolume.SetUp failed : {text}") from error
 
     def _allocate_gpus(self, pod: Object) -> None:
         """Give the pod its GPUs, the same as before if it had some. Raises NotEnoughDevices."""

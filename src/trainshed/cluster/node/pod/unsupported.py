@@ -90,7 +90,7 @@ IMAGE_USER = "the image's user is unknown: without runAsUser the container runs 
 NO_PULL = "images are pulled only by a cluster that was started with `trainshed up --images pull` or `strict`"
 HOST_NAMESPACE = "sandboxes have their own namespace of this kind"
 SYSCTLS = "kernel parameters are not set"
-GROUP = "volumes keep their owner; files are not handed to a group"
+GROUP = "every group stands for you here: files of volumes are yours, as are all processes of the pod"
 RUNTIME_CLASS = "there is one runtime only"
 
 
@@ -165,9 +165,8 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
         yield "spec.dnsPolicy", HOST_DNS
     context = section(spec, "securityContext")
     yield from _security(context, "spec.securityContext", capabilities)
-    for field in ("fsGroup", "fsGroupChangePolicy"):
-        if context.get(field) is not None:
-            yield f"spec.securityContext.{field}", GROUP
+    if context.get("fsGroup") is not None and not capabilities.user_mapping:
+        yield "spec.securityContext.fsGroup", GROUP
     if context.get("supplementalGroups") and not capabilities.user_mapping:
         yield "spec.securityContext.supplementalGroups", NO_USERS
     if context.get("sysctls"):

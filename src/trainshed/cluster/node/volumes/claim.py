@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from trainshed.cluster.node.references import Reference, References
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.cluster.node.volumes.volume import (
@@ -38,7 +40,8 @@ class ClaimVolume(DirectoryVolume):
 
     def directory(self, setup: Setup) -> Volume:
         claimed = claimed_directory(setup.source.get("claimName", ""), setup.references)
-        return Volume(claimed.source, claimed.read_only or bool(setup.source.get("readOnly")))
+        read_only = claimed.read_only or bool(setup.source.get("readOnly"))
+        return msgspec.structs.replace(claimed, read_only=read_only)
 
 
 def claimed_directory(name: str, references: References) -> Volume:
@@ -60,7 +63,10 @@ def claimed_directory(name: str, references: References) -> Volume:
     if claim["spec"].get("volumeMode") == "Block":
         raise MountError(f'persistentvolumeclaim "{name}" has volumeMode Block, which this node cannot offer')
     modes = claim["spec"].get("accessModes") or []
-    return Volume(backing_path(volume), read_only=modes == ["ReadOnlyMany"])
+    # As with drivers: the node owns what was provisioned and disks of its own, not every path of the machine.
+    provisioned = "pv.kubernetes.io/provisioned-by" in section(volume["metadata"], "annotations")
+    owned = provisioned or bool(volume["spec"].get("local"))
+    return Volume(backing_path(volume), read_only=modes == ["ReadOnlyMany"], owned=owned)
 
 
 def backing_path(volume: Object) -> Path:

@@ -32,7 +32,7 @@ class EmptyDirVolume(DirectoryVolume):
         setup.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
         setup.disk.chmod(MODE)
         if setup.source.get("medium") != IN_MEMORY:
-            return Volume(setup.disk)
+            return Volume(setup.disk, owned=True)
         machine = setup.node.allocatable.get("memory")
         return Volume(setup.disk, memory_bytes=size_in_memory(setup.pod, setup.source, machine))
 

@@ -12,6 +12,7 @@ from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.references import References
 from trainshed.cluster.node.volumes import atomic
+from trainshed.cluster.node.volumes.files import File
 from trainshed.cluster.node.volumes.registry import Declared, declared, token_requests
 from trainshed.cluster.node.volumes.tokens import IssueToken, Token, TokenRequest, Tokens
 from trainshed.cluster.node.volumes.volume import (
@@ -21,11 +22,20 @@ from trainshed.cluster.node.volumes.volume import (
     MountError,
     Setup,
     Volume,
+    fs_group,
 )
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 
 _Tokens = Mapping[TokenRequest, Token]
+_GROUP_READS = 0o440
+
+
+def _readable(pod: Object, files: Mapping[str, File]) -> Mapping[str, File]:
+    """Return the files so that the pod's `fsGroup` may read them, if it has one."""
+    if fs_group(pod) is None:
+        return files
+    return {path: File(file.content, file.mode | _GROUP_READS) for path, file in files.items()}
 
 
 class VolumeManager:
@@ -61,8 +71,8 @@ class VolumeManager:
     def _prepare_one(self, pod: Object, volume: Declared, references: References, tokens: _Tokens) -> Volume:
         setup = self._setup(pod, volume, references, tokens)
         if isinstance(volume.type, FileVolume):
-            atomic.write(setup.disk, volume.type.files(setup))
-            return Volume(setup.disk, read_only=True)
+            atomic.write(setup.disk, _readable(pod, volume.type.files(setup)))
+            return Volume(setup.disk, read_only=True, owned=True)
         assert isinstance(volume.type, DirectoryVolume)
         return volume.type.directory(setup)
 
@@ -81,7 +91,7 @@ class VolumeManager:
                 files = volume.type.files(setup)
             except MountError:
                 continue
-            atomic.write(setup.disk, files)
+            atomic.write(setup.disk, _readable(pod, files))
 
     def _setup(self, pod: Object, volume: Declared, references: References, tokens: _Tokens) -> Setup:
         return Setup(

@@ -37,8 +37,11 @@ def container_mounts(
     return tuple(sorted(out, key=lambda m: len(PurePosixPath(m.path).parts)))
 
 
-def memory_volumes(pod: Object, volumes: Mapping[str, Volume]) -> list[MemoryVolume]:
-    """Return the volumes in memory, and how many containers may write to each: all but those that come and go first."""
+def memory_volumes(pod: Object, volumes: Mapping[str, Volume], gid: int | None = None) -> list[MemoryVolume]:
+    """Return the volumes in memory, and how many containers may write to each: all but those that come and go first.
+
+    They belong to the group `gid`.
+    """
     out = []
     for name, volume in volumes.items():
         if not volume.memory_bytes:
@@ -46,7 +49,7 @@ def memory_volumes(pod: Object, volumes: Mapping[str, Volume]) -> list[MemoryVol
         stay = [*main_containers(pod), *(c for c in init_containers(pod) if is_sidecar(c))]
         mounts = [[m for m in c.get("volumeMounts") or () if m["name"] == name] for c in stay]
         writers = sum(any(not m.get("readOnly") for m in of_one) for of_one in mounts)
-        out.append(MemoryVolume(str(volume.source), volume.memory_bytes, max(1, writers)))
+        out.append(MemoryVolume(str(volume.source), volume.memory_bytes, max(1, writers), gid))
     return out
 
 

@@ -17,7 +17,7 @@ from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.references import Reference, References
 from trainshed.cluster.node.volumes.files import File
 from trainshed.cluster.node.volumes.tokens import Token, TokenRequest
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 Source: TypeAlias = Mapping[str, Any]
 """What stands below the type's field in a pod: `{"name": "cm"}` of `configMap: {name: cm}`."""
@@ -34,12 +34,20 @@ class ClaimPending(MountError):
 class Volume(msgspec.Struct, frozen=True):
     """A volume that is ready: the host's directory (or file, of a hostPath).
 
-    With `memory_bytes` there is a file system in memory of that size at it, for this pod only.
+    With `memory_bytes` there is a file system in memory of that size at it, for this pod only. `owned`: its files are
+    handed to the pod's `fsGroup`.
     """
 
     source: Path
     read_only: bool = False
     memory_bytes: int = 0
+    owned: bool = False
+
+
+def fs_group(pod: Object) -> int | None:
+    """Return the group that a pod's volumes are handed to, if any."""
+    found = section(pod["spec"], "securityContext").get("fsGroup")
+    return None if found is None else int(found)
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):

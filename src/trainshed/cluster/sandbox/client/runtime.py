@@ -183,6 +183,17 @@ class Runtime:
             async with self._daemons.sandboxd(_REMOVE_SECONDS) as connection:
                 await connection.ask({"op": "remove_tree", "path": str(path)})
 
+    async def hand_to_group(
+        self, places: Sequence[tuple[str, bool]], gid: int, *, if_differs: bool = False
+    ) -> None:
+        """Let a group own what is at `places`: (path, read-only). Raises OSError where it cannot.
+
+        With `if_differs` only where the top of it does not say so already.
+        """
+        async with self._daemons.sandboxd(_REMOVE_SECONDS) as connection:
+            request = {"op": "hand", "places": builtins.list(places), "gid": gid, "if_differs": if_differs}
+            await connection.ask(request)
+
     async def measure(self, paths: Sequence[str]) -> dict[str, int]:
         """Return how many bytes of the disk each directory takes; one that is not there none."""
         if not paths:

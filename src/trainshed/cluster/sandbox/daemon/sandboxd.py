@@ -36,6 +36,7 @@ from trainshed.cluster.sandbox.linux import (
 from trainshed.cluster.sandbox.loop import Loop, record_crash
 from trainshed.cluster.sandbox.measure import disk_bytes
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
+from trainshed.cluster.sandbox.ownership import hand_to_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -322,6 +323,8 @@ class Daemon:
             self._in_child(peer, lambda: self._remove(message["uid"]))
         elif operation == "remove_tree":
             self._in_child(peer, lambda: self._remove_tree(message["path"]))
+        elif operation == "hand":
+            self._in_child(peer, lambda: self._hand(message))
         elif operation == "measure":
             self._measure(peer, message["paths"])
         elif operation == "shutdown":
@@ -379,6 +382,12 @@ class Daemon:
             record_crash()
         finally:
             os._exit(0)
+
+    def _hand(self, message: Message) -> list[int]:
+        """Hand volumes to a group: here are the ids that only the sandboxes' user namespace has."""
+        for path, read_only in message["places"]:
+            hand_to_group(path, message["gid"], read_only=read_only, if_differs=message["if_differs"])
+        return []
 
     def _measure(self, peer: Peer, paths: list[str]) -> None:
         """Answer with how much disk each of the directories takes, which pods may have filled."""

@@ -107,7 +107,7 @@ class Shim:
         if volumes:
             syscalls.unshare(syscalls.CLONE_NEWNS)
         for volume in volumes:
-            memory.mount(volume["path"], volume["size"])
+            memory.mount(volume["path"], volume["size"], volume["gid"])
 
     def _look_at_processes(self) -> None:
         """Kill the largest container of a pod that has more processes than it may: the kernel does not refuse them."""

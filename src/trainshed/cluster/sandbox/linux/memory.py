@@ -8,9 +8,13 @@ from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.linux.syscalls import MS_NODEV, MS_NOSUID
 
 
-def mount(path: str, size: int) -> None:
-    """Mount an empty file system of `size` bytes at a directory, which any user may write to. Raises OSError."""
-    syscalls.mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"size={size},mode=0777")
+def mount(path: str, size: int, gid: int | None = None) -> None:
+    """Mount an empty file system of `size` bytes at a directory, which any user may write to. Raises OSError.
+
+    With `gid` what is made in it belongs to that group.
+    """
+    owned = "mode=0777" if gid is None else f"mode=2777,gid={gid}"
+    syscalls.mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"size={size},{owned}")
 
 
 def used_bytes(path: str) -> int:
