@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_world import World, cluster, make_pod
+from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import (
@@ -267,6 +268,21 @@ async def test_a_bound_claim_grows(world: World) -> None:
         return (bound(world) or {"status": {}})["status"].get("capacity") == {"storage": "7Gi"}
 
     await world.until("7Gi", size)
+
+
+async def test_a_claim_of_a_class_without_expansion_does_not_grow(world: World) -> None:
+    fixed = {"metadata": {"name": "fixed"}, "provisioner": "trainshed.dev/hostdir"}
+    await world.client.create(STORAGECLASSES, fixed)
+    await world.client.create(PERSISTENTVOLUMECLAIMS, make_claim(storageClassName="fixed"))
+    await world.until("Bound", lambda: bound(world))
+    patch = {"spec": {"resources": {"requests": {"storage": "7Gi"}}}}
+    with pytest.raises(ApiError) as refused:
+        await world.client.patch(PERSISTENTVOLUMECLAIMS, "claim", "default", patch)
+    assert (refused.value.code, refused.value.message) == (
+        403,
+        'persistentvolumeclaims "claim" is forbidden: only dynamically provisioned pvc can be resized and the '
+        "storageclass that provisions the pvc must support resize",
+    )
 
 
 async def test_what_cannot_be_provisioned_says_so(world: World) -> None:

@@ -34,6 +34,7 @@ _CREATE: dict[tuple[str, str], Callable[[Core, Call, Object], Awaitable[Object]]
 }
 _UPDATE: dict[tuple[str, str], Callable[[Core, Call, Object, Object], Object]] = {
     ("", "services"): services.admit_update,
+    ("", "persistentvolumeclaims"): volumes.admit_claim_update,
 }
 
 
