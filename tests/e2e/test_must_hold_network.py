@@ -64,7 +64,7 @@ def test_two_jobs_on_one_port_at_the_same_time(cluster: Cluster, shared_folder: 
     # Both still run: the ports were open at the same time.
     for name in names:
         pods = cluster.pods(name)
-        assert {p["status"]["phase"] for p in pods.values()} == {"Running"}
+        cluster.until_phase("Running", *pods)  # names are in the DNS before the status says so
         assert set(met[name].read_text().split()) == set(pods)
         for worker in (f"{name}-worker-0", f"{name}-worker-1"):
             assert cluster.logs(worker) == [f"the master is of {name} at {name}-master-0 {PORT}"]
