@@ -41,7 +41,7 @@ def said(done: Result, step: str) -> list[str]:
 
 def result(done: Result, name: str) -> float:
     """Return a metric of the run."""
-    found = re.search(rf"^\s*{name} = (\S+)$", done.out, re.M)
+    found = re.search(rf"^\s*metric\s+{name} = (\S+)$", done.out, re.M)
     assert found is not None, done
     return float(found[1])
 
