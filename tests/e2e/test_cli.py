@@ -277,9 +277,6 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
     unmasked = {"securityContext": {"procMount": "Unmasked"}}
     demanding = job("demanding", replica("exit 0", **unmasked))
     spec = demanding["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-    spec["topologySpreadConstraints"] = [
-        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-    ]
     spec["securityContext"] = {"sysctls": [{"name": "kernel.shm_rmid_forced", "value": "1"}]}
     bare = pod("bare", "exit 0", **unmasked)
     cron = {
@@ -297,7 +294,6 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
         "spec.jobTemplate.spec.template.spec.containers[0].securityContext.procMount",
         f"{template}.containers[0].securityContext.procMount",
         f"{template}.securityContext.sysctls",
-        f"{template}.topologySpreadConstraints",
     ]
     assert (
         dict(found)[f"{template}.containers[0].securityContext.procMount"] == "/proc is mounted the usual way"
