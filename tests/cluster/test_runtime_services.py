@@ -235,13 +235,15 @@ HOG = """
 import socket, sys, time
 held = []
 for _ in range(1200):
-    sock = socket.create_connection((sys.argv[1], 443), 20)
-    sock.setblocking(False)
+    sock = socket.socket()
+    held.append(sock)
     try:
+        sock.settimeout(20)
+        sock.connect((sys.argv[1], 443))
+        sock.setblocking(False)
         sock.send(bytes(50_000))
     except OSError:
-        pass
-    held.append(sock)
+        pass  # one too many: reset, maybe before it is known to be there
 print(len(held), flush=True)
 time.sleep(1000)
 """
