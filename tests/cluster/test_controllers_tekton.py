@@ -119,6 +119,16 @@ async def test_a_pipeline_runs_and_everything_goes_with_its_run(tekton: TektonWo
     )
 
 
+async def test_a_pod_that_the_api_refuses_fails_its_task(tekton: TektonWorld) -> None:
+    template = {"nodeSelector": {"type": "no label at all"}}
+    await tekton.create({"pipelineSpec": {"tasks": tasks("a")}, "taskRunTemplate": {"podTemplate": template}})
+    run = await tekton.over()
+    assert conditions.reason(run) == "Failed"
+    (child,) = tekton.world.all(TASKRUNS)
+    assert conditions.reason(child) == "PodCreationFailed"
+    assert 'failed to create task run pod "run-a"' in child["status"]["conditions"][0]["message"]
+
+
 async def test_a_table_has_tektons_columns_and_both_versions_are_served(tekton: TektonWorld) -> None:
     await tekton.create({"pipelineSpec": {"tasks": tasks("a")}}, version="v1beta1")
     await tekton.over()

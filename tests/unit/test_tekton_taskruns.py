@@ -115,6 +115,42 @@ def test_a_step_that_fails_is_named_and_those_after_it_are_skipped() -> None:
     assert [s["terminationReason"] for s in it.status["steps"]] == ["Error", "Skipped"]
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ('Pod "r-pod" is invalid: spec: no', ("False", "PodCreationFailed")),
+        (
+            'pods "r-pod" is forbidden: violates PodSecurity "baseline:latest": host',
+            ("False", "PodAdmissionFailed"),
+        ),
+        (
+            'pods "r-pod" is forbidden: exceeded quota: q, requested: pods=1',
+            ("Unknown", "ExceededResourceQuota"),
+        ),
+    ],
+)
+def test_a_pod_that_is_refused_ends_the_run_unless_it_may_be_taken_later(
+    said: str, expected: tuple[str, str]
+) -> None:
+    it = TaskWorld(task_run({"taskSpec": {"steps": [HELLO]}}), refusal=said)
+    plan = it.step()
+    assert reason(it.run) == expected
+    assert said in it.status["conditions"][0]["message"]
+    assert plan.requeue_after == (60 if expected[0] == "Unknown" else None)
+    assert not it.pods
+
+
+def test_parameters_stand_in_the_pods_template() -> None:
+    spec = {
+        "params": [{"name": "node", "value": "fast"}],
+        "podTemplate": {"nodeSelector": {"type": "$(params.node)-$(params.disk)"}},
+        "taskSpec": {"params": [{"name": "node"}, {"name": "disk", "default": "ssd"}], "steps": [HELLO]},
+    }
+    it = TaskWorld(task_run(spec))
+    it.step()
+    assert it.pod["spec"]["nodeSelector"] == {"type": "fast-ssd"}
+
+
 def test_a_failure_that_the_pipeline_ignores_says_so() -> None:
     run = task_run({"taskSpec": {"steps": [HELLO]}})
     run["metadata"]["annotations"] = {"pipeline.tekton.dev/pipeline-task-on-error": "continue"}

@@ -48,6 +48,8 @@ from trainshed.tekton.workspaces import WorkspaceError, claims, mounted, require
 _RUNNING = "Not all Steps in the Task have finished executing"
 _FINAL = ("TaskRunCancelled", "TaskRunValidationFailed", "TaskRunResolutionFailed")
 """Ends after which no other attempt is made."""
+_QUOTA_SECONDS = 60.0
+"""When a pod is tried again that a quota refused."""
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -62,6 +64,8 @@ class Observed(msgspec.Struct, frozen=True):
     images: Mapping[str, Sequence[str]] = {}
     """The command of each image that has one."""
     entrypoint: Entrypoint = Entrypoint("python3", ("entrypoint.py",))
+    refusal: str = ""
+    """What the API just said when it refused the pod of this attempt."""
     now: float = 0.0
 
 
@@ -117,6 +121,8 @@ def decide(observed: Observed) -> Plan:
             )
             status["steps"] = steps.ended_steps(objects(status, "steps"), "PodDeleted", 137, format_time(now))
             return _failed(observed, spec, status, gone, events)
+        if observed.refusal:
+            return _refused(observed, spec, status, events)
         return _begun(observed, spec, status, task, events, left)
     turn: list[Action] = []
     if texts(section(found, "metadata"), "annotations").get(READY_ANNOTATION) != READY:
@@ -136,7 +142,7 @@ def decide(observed: Observed) -> Plan:
 def _prepared(observed: Observed, spec: Object, status: Object) -> list[Action]:
     """Return the pod that waits for the run's turn, if the run is prepared and has none."""
     run = observed.run
-    if not ahead.is_prepared(run) or observed.pods:
+    if not ahead.is_prepared(run) or observed.pods or observed.refusal:
         return []
     try:
         task = _task(observed, spec, copy_tree(status))
@@ -249,6 +255,21 @@ def _check(task: Object) -> None:
             raise Refused("TaskRunValidationFailed", text)
 
 
+def _refused(observed: Observed, spec: Object, status: Object, events: list[Event]) -> Plan:
+    """The pod cannot be made: with a quota that is used up it may be later, otherwise the attempt has failed."""
+    said = observed.refusal
+    if "exceeded quota" in said:
+        text = f"TaskRun Pod exceeded available resources: {said}"
+        conditions.mark(status, "Unknown", "ExceededResourceQuota", text, observed.now)
+        return Plan(status=status, events=tuple(events), requeue_after=_QUOTA_SECONDS)
+    if "violates PodSecurity" in said:
+        return _failed(observed, spec, status, Failure("PodAdmissionFailed", said), events)
+    name = section(spec, "taskRef").get("name")
+    maybe = f"missing or invalid Task {namespace_of(observed.run)}/{name}" if name else "invalid TaskSpec"
+    text = f'failed to create task run pod "{name_of(observed.run)}": {said}. Maybe {maybe}'
+    return _failed(observed, spec, status, Failure("PodCreationFailed", text), events)
+
+
 def _begun(
     observed: Observed, spec: Object, status: Object, task: Task, events: list[Event], left: float | None
 ) -> Plan:
@@ -269,6 +290,10 @@ def _begun(
 def _pod(observed: Observed, spec: Object, task: Task, attempt: str, *, ready: bool = True) -> Object:
     filled = Task(replace(task.spec, {"context.task.retry-count": attempt}), task.workspaces)
     run, images = observed.run, observed.images
+    if section(spec, "podTemplate"):
+        params = resolve(declared_in(task.spec), values_of(objects(spec, "params"))).scope()
+        template = replace(spec["podTemplate"], {**params, **_context(observed, spec)})
+        spec = {**spec, "podTemplate": template}
     return pod(run, spec, filled, pod_name(run), observed.entrypoint, images, ready=ready)
 
 

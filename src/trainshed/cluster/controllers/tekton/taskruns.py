@@ -16,12 +16,18 @@ from trainshed.client.informer import Key, controlled_by, key_of
 from trainshed.cluster.controllers.tekton.interpreter import entrypoint
 from trainshed.cluster.images.directories import ImageProblem
 from trainshed.cluster.images.lookup import Lookup
+from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, spec_of, uid_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.tekton import stepactions
 from trainshed.tekton.resources import STEPACTIONS, TASKRUNS, TASKS
 from trainshed.tekton.taskrun import Observed, decide
 from trainshed.tekton.variables import Value, replace
+
+_REFUSALS = (400, 403, 422)
+"""Codes with which the API refuses an object for what it is, not for what else is going on."""
+_ABOUT_PODS = ("pods", "Pod", "")
+"""A refusal names the resource, an invalid object its kind, a malformed one neither."""
 
 
 class TaskRunController(Controller[Key]):
@@ -55,8 +61,16 @@ class TaskRunController(Controller[Key]):
         run = self._runs.get(*key)
         if run is None:
             return None
-        plan = decide(self._observe(run))
-        await self._executor.execute(key, run, plan)
+        observed = self._observe(run)
+        plan = decide(observed)
+        try:
+            await self._executor.execute(key, run, plan)
+        except ApiError as error:
+            if error.code not in _REFUSALS or error.details.get("kind", "") not in _ABOUT_PODS:
+                raise
+            # After a write of the status this one is out of date, and the next reconcile comes here again.
+            plan = decide(msgspec.structs.replace(observed, refusal=error.message))
+            await self._executor.execute(key, run, plan)
         return plan.requeue_after
 
     def _observe(self, run: Object) -> Observed:
