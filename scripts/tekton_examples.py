@@ -48,6 +48,7 @@ _NOT_RUNNABLE = (
         "no program {}",
     ),
     (re.compile(r"no command: (the image has none)"), "no command, and {} that is known"),
+    (re.compile(r"securityContext\.(privileged): Forbidden"), "a container that is {}"),
     (re.compile(r"(\d+/\d+ nodes are available: [^\n]*)"), "{}"),
 )
 _RUNS = ("pipelineruns.tekton.dev", "taskruns.tekton.dev")

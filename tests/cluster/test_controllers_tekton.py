@@ -21,10 +21,14 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CRDS, PERSISTENTVOLUMECLAIMS, PODS, Resource
 from trainshed.pipelines.emit import local
 from trainshed.pipelines.emit.options import Options
+from trainshed.pipelines.ir import Block, Pipeline, Step
+from trainshed.pipelines.notebook.settings import Settings
+from trainshed.sdk.pipelineruns.follow import Follower, Quiet
 from trainshed.tekton import conditions
 from trainshed.tekton.crds import crds
 from trainshed.tekton.resources import PIPELINERUNS, TASKRUNS
 
+SECONDS = 30.0
 STEP = {"name": "main", "image": "busybox", "script": "true"}
 
 
@@ -127,6 +131,20 @@ async def test_a_pod_that_the_api_refuses_fails_its_task(tekton: TektonWorld) ->
     (child,) = tekton.world.all(TASKRUNS)
     assert conditions.reason(child) == "PodCreationFailed"
     assert 'failed to create task run pod "run-a"' in child["status"]["conditions"][0]["message"]
+
+
+async def test_who_follows_a_run_that_is_deleted_is_told(tekton: TektonWorld) -> None:
+    steps = tuple(Step(name, (Block("pass"),)) for name in ("a", "b"))
+    pipeline = Pipeline(Settings(name="run"), (), steps)
+    client = tekton.world.client
+    tekton.world.kubelet.exits = lambda pod: ""
+    made = await tekton.create({"pipelineSpec": {"tasks": tasks("a", "b")}})
+    following = asyncio.create_task(Follower(client, pipeline, made, Quiet(None)).run())
+    await tekton.world.until("a pod runs", lambda: bool(tekton.world.all(PODS)))
+    await client.delete(PIPELINERUNS, "run", "default")
+    async with asyncio.timeout(SECONDS):
+        ended = await following
+    assert (ended.succeeded, ended.reason, ended.message) == (False, "Deleted", "the run was deleted")
 
 
 async def test_a_table_has_tektons_columns_and_both_versions_are_served(tekton: TektonWorld) -> None:

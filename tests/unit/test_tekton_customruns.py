@@ -178,6 +178,10 @@ def test_other_custom_tasks_are_not_ours() -> None:
     assert is_ours(run)
     run["spec"]["customSpec"]["kind"] = "Wait"
     assert not is_ours(run)
+    it = World(run)
+    it.step()
+    assert "status" not in it.run
+    assert not it.jobs
 
 
 def test_names_of_jobs_leave_room_for_their_pods() -> None:

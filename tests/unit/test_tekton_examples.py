@@ -49,6 +49,11 @@ FAILED = 'StepFailed: "step-a" exited with code 127'
             "0/1 nodes are available: 1 didn't match",
             ("not runnable", "0/1 nodes are available: 1 didn't match"),
         ),
+        (
+            "PodCreationFailed: Pod is invalid: spec.containers[0].securityContext.privileged: Forbidden: disallowed",
+            "",
+            ("not runnable", "a container that is privileged"),
+        ),
         (FAILED, "hello", ("failed", FAILED)),
     ],
 )

@@ -21,7 +21,7 @@ from trainshed.jobs.engine.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import namespace_of, section, uid_of
 from trainshed.kube.meta.resources import PODS
-from trainshed.tekton.customrun import Observed, decide, is_ours, job_name
+from trainshed.tekton.customrun import Observed, decide, job_name
 from trainshed.tekton.resources import CUSTOMRUNS
 
 NAME = "customrun-controller"
@@ -47,7 +47,7 @@ class CustomRunController(Controller[Key]):
         self._kinds = {(kind.api_version, kind.name): kind.resource for kind in kinds}
         self._own_informers = informers
         self._stopping = asyncio.Event()
-        self._runs = self.watch(informers.of(CUSTOMRUNS), lambda run: [key_of(run)] if is_ours(run) else [])
+        self._runs = self.watch(informers.of(CUSTOMRUNS), lambda run: [key_of(run)])
         jobs = [
             self.watch(shared.of(resource), controlled_by(CUSTOMRUNS)) for resource in self._kinds.values()
         ]
@@ -86,7 +86,7 @@ class CustomRunController(Controller[Key]):
     async def reconcile(self, key: Key) -> float | None:
         """Bring one run a step on."""
         run = self._runs.get(*key)
-        if run is None or not is_ours(run):
+        if run is None:
             return None
         observed = Observed(
             run,

@@ -76,9 +76,9 @@ def job_name(run: Object) -> str:
 
 
 def decide(observed: Observed) -> Plan:
-    """Return what to do about the run now."""
+    """Return what to do about the run now: nothing about those of other controllers."""
     run, now = observed.run, observed.now
-    if is_terminating(run) or conditions.is_done(run):
+    if not is_ours(run) or is_terminating(run) or conditions.is_done(run):
         return Plan()
     status: Object = copy_tree(status_of(run))
     events: list[Event] = []
