@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.e2e.tutorial import Tutorial, environment_for
 from tests.fakes.images import Archive, put, tiny_root
 from trainshed.cluster.images.store import archive
 from trainshed.cluster.images.store.store import ImageStore
+from trainshed.testing import until
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/images.md"
 
@@ -69,12 +71,17 @@ def test_steps_of_tekton_run_in_an_image_without_python(cluster: Cluster, tmp_pa
             "spec": {"taskSpec": task},
         }
         cluster.kubectl("create", "-f", "-", stdin=json.dumps(run)).ok()
-        waited = cluster.kubectl("wait", "--for=condition=Succeeded", "taskrun/bare", "--timeout=60s")
-        assert waited.rc == 0, cluster.kubectl("get", "taskrun,pods", "-o", "yaml")
-        assert (
-            cluster.kubectl("get", "taskrun", "bare", "-o", "jsonpath={.status.results[0].value}").ok()
-            == "bare\n"
-        )
+
+        def status() -> Any:
+            path = f"/apis/tekton.dev/v1/namespaces/{cluster.namespace}/taskruns/bare"
+            return cluster.api.json("GET", path).get("status") or {}
+
+        def state() -> str:
+            return str((status().get("conditions") or [{}])[0].get("status"))
+
+        until(lambda: state() in ("True", "False"), "the TaskRun is over", 120)
+        assert state() == "True", (status(), cluster.diagnostics())
+        assert status()["results"] == [{"name": "said", "type": "string", "value": "bare\n"}]
         assert "app:x:1235:" in cluster.kubectl("logs", "bare-pod", "-c", "step-own").ok()
     finally:
         cluster.trainshed("image", "rm", "me/bare:1").ok()
