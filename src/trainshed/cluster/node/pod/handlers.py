@@ -12,13 +12,11 @@ from typing import Any
 import msgspec
 
 from trainshed.cluster.backend import ByteStream
-from trainshed.cluster.node.pod.grpchealth import SERVING, UNIMPLEMENTED, CallFailed, HealthCall
 from trainshed.cluster.sandbox.api import ExecSpec, Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.objects import Object
 
 OUTPUT_LIMIT = 10 * 1024
 """Bytes of a probe's output that its event shows (pkg/probe)."""
-_REDIAL_SECONDS = 0.2
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -51,7 +49,10 @@ async def run_hook(target: Target, hook: Mapping[str, Any], timeout: float) -> O
 async def act(target: Target, handler: Mapping[str, Any], timeout: float) -> Outcome:
     """Carry out one action within `timeout` seconds. Never raises for a failure of the container's."""
     if handler.get("grpc"):
-        return await _grpc(target, handler["grpc"], timeout)
+        # HTTP/2 is memory that a node without such probes does without.
+        from trainshed.cluster.node.pod.grpcprobe import ask
+
+        return await ask(target, handler["grpc"], timeout)
     try:
         async with asyncio.timeout(timeout):
             if handler.get("exec"):
@@ -106,7 +107,8 @@ async def _dial(target: Target, host: str, port: int) -> ByteStream:
     return await target.runtime.dial(target.uid, port, address)
 
 
-def _authority(host: str, port: object) -> str:
+def authority_of(host: str, port: object) -> str:
+    """Return host and port as a URL has them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -116,7 +118,7 @@ async def _tcp(target: Target, handler: Mapping[str, Any]) -> Outcome:
         port = port_number(target.container, handler["port"])
         stream = await _dial(target, host, port)
     except (OSError, ValueError) as error:
-        return Outcome(False, f"dial tcp {_authority(host, handler['port'])}: {_reason(error)}")
+        return Outcome(False, f"dial tcp {authority_of(host, handler['port'])}: {reason_of(error)}")
     await stream.close()
     return Outcome(True)
 
@@ -131,9 +133,9 @@ async def _http(target: Target, handler: Mapping[str, Any]) -> Outcome:
         port = port_number(target.container, handler["port"])
         stream = await _dial(target, host, port)
     except (OSError, ValueError) as error:
-        authority = _authority(host, handler["port"])
-        return Outcome(False, f'Get "{scheme}://{authority}{path}": dial tcp {authority}: {_reason(error)}')
-    authority = _authority(host, port)
+        authority = authority_of(host, handler["port"])
+        return Outcome(False, f'Get "{scheme}://{authority}{path}": dial tcp {authority}: {reason_of(error)}')
+    authority = authority_of(host, port)
     url = f"{scheme}://{authority}{path}"
     headers = {"Host": authority, "User-Agent": "kube-probe/1.33", "Accept": "*/*"}
     for header in handler.get("httpHeaders") or ():
@@ -150,61 +152,6 @@ async def _http(target: Target, handler: Mapping[str, Any]) -> Outcome:
     if 200 <= status < 400:
         return Outcome(True)
     return Outcome(False, f"HTTP probe failed with statuscode: {status}")
-
-
-async def _grpc(target: Target, handler: Mapping[str, Any], timeout: float) -> Outcome:
-    """Ask the container's health service; texts as those of pkg/probe/grpc."""
-    authority = _authority(target.ip, int(handler["port"]))
-    connected = False
-    try:
-        async with asyncio.timeout(timeout):
-            stream = await _dial_patiently(target, int(handler["port"]))
-            connected = True
-            try:
-                status = await _health(stream, HealthCall(authority, handler.get("service") or ""))
-            finally:
-                await stream.close()
-    except TimeoutError:
-        if connected:
-            return Outcome(False, f"timeout: health rpc did not complete within {timeout:g}s")
-        text = (
-            f'timeout: failed to connect service "{authority}" within {timeout:g}s: context deadline exceeded'
-        )
-        return Outcome(False, text)
-    except CallFailed as error:
-        if error.code == UNIMPLEMENTED:
-            text = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health)"
-            return Outcome(False, f"{text}: {error.description}")
-        return Outcome(False, f"error: health rpc probe failed: {error}")
-    except (SandboxNotFound, RuntimeLost) as error:
-        return Outcome(False, str(error))
-    if status == SERVING:
-        return Outcome(True)
-    return Outcome(False, f'service unhealthy (responded with "{status}")')
-
-
-async def _dial_patiently(target: Target, port: int) -> ByteStream:
-    """Connect, again and again: a client of gRPC keeps trying until its time is over."""
-    while True:
-        try:
-            return await target.runtime.dial(target.uid, port, target.ip)
-        except OSError:
-            await asyncio.sleep(_REDIAL_SECONDS)
-
-
-async def _health(stream: ByteStream, call: HealthCall) -> str:
-    try:
-        await stream.write(call.request())
-        while not call.done:
-            data = await stream.read()
-            if not data:
-                call.end()
-            answer = call.feed(data)
-            if answer and not call.done:
-                await stream.write(answer)
-    except OSError as error:
-        raise CallFailed("Unavailable", f"connection error: {_reason(error)}") from None
-    return call.status()
 
 
 async def _exchange(stream: ByteStream, request: bytes) -> bytes:
@@ -248,7 +195,8 @@ async def _tls_exchange(stream: ByteStream, request: bytes) -> bytes:
     return answer.partition(b"\r\n")[0]
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return what went wrong on the way to a server, as Go's network errors put it."""
     if isinstance(error, ConnectionRefusedError):
         return "connect: connection refused"
     return str(error) or type(error).__name__
