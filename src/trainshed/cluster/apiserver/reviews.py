@@ -10,6 +10,7 @@ from trainshed.cluster.apiserver.body import read_object
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
+from trainshed.kube.meta.causes import invalid as invalid_value
 from trainshed.kube.meta.causes import required
 from trainshed.kube.meta.errors import bad_request, invalid
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
@@ -17,10 +18,13 @@ from trainshed.kube.served.rbac import Attributes
 
 
 def attributes_of(user: User, spec: Object) -> Attributes:
-    """Return what an access review asks. Raises `ApiError` 400 unless it is about one thing."""
+    """Return what an access review asks. Raises `ApiError` 422 unless it is about one thing."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if (resource is None) == (path is None):
-        raise bad_request("exactly one of nonResourceAttributes or resourceAttributes must be specified")
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise invalid(
+            "", "authorization.k8s.io", "", [invalid_value("spec.resourceAttributes", "null", text)]
+        )
     if path is not None:
         return Attributes(
             user=user.username,

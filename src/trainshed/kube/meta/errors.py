@@ -24,6 +24,10 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     field: str = ""
 
 
+_ALWAYS_DETAILED = (404, 405, 415)
+"""Codes whose Status has `details` even when they are empty (apimachinery, `NewGenericServerResponse`)."""
+
+
 class ApiError(Exception):
     """A request that the API refused.
 
@@ -76,7 +80,7 @@ class ApiError(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        if self.details:
+        if self.details or self.code in _ALWAYS_DETAILED:
             out["details"] = self.details
         out["code"] = self.code
         return out

@@ -33,6 +33,7 @@ _CREATE: dict[tuple[str, str], Callable[[Core, Call, Object], Awaitable[Object]]
     ("certificates.k8s.io", "certificatesigningrequests"): certificates.admit,
 }
 _UPDATE: dict[tuple[str, str], Callable[[Core, Call, Object, Object], Object]] = {
+    ("", "pods"): pods.admit_update,
     ("", "services"): services.admit_update,
     ("", "persistentvolumeclaims"): volumes.admit_claim_update,
 }

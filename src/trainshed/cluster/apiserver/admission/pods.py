@@ -11,7 +11,7 @@ from functools import partial
 from trainshed.cluster.apiserver.admission import limits, priority
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import Compacted, keys
-from trainshed.kube.builtin.parts.pod.admission import admit_pod
+from trainshed.kube.builtin.parts.pod.admission import admit_pod, tolerations
 from trainshed.kube.meta.errors import forbidden
 from trainshed.kube.meta.objects import Object, section, spec_of
 from trainshed.kube.meta.resources import RUNTIMECLASSES, SERVICEACCOUNTS
@@ -79,3 +79,9 @@ async def _appears(core: Core, namespace: str, key: str) -> None:
         return
     finally:
         watch.close()
+
+
+def admit_update(core: Core, call: Call, old: Object, new: Object) -> Object:
+    """Return a pod with the tolerations that every pod has, also where an update replaced them."""
+    spec = spec_of(new)
+    return {**new, "spec": {**spec, "tolerations": tolerations(spec)}}

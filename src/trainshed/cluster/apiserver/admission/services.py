@@ -91,7 +91,9 @@ def _address(core: Core, call: Call, wanted: str, found: list[Cause]) -> str:
         try:
             inside = ipaddress.ip_address(wanted) in NETWORK
         except ValueError:
-            return wanted  # validation says what is wrong with it
+            text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+            found.append(causes.invalid("spec.clusterIPs[0]", wanted, text))
+            return wanted
         path = "spec.clusterIPs"
         if not inside:
             text = f"failed to allocate IP {wanted}: the provided IP is not in the valid range {NETWORK}"

@@ -30,23 +30,24 @@ def admit_pod(pod: Object, *, token_volume_suffix: str) -> Object:
     spec["serviceAccountName"] = spec["serviceAccount"] = account
     if spec.get("automountServiceAccountToken") is not False:
         _mount_token(spec, f"kube-api-access-{token_volume_suffix}")
-    tolerations = spec.setdefault("tolerations", [])
-    for key in _EVICTING_TAINTS:
-        if not any(_tolerates(toleration, key) for toleration in tolerations):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": _UNREACHABLE_SECONDS,
-                }
-            )
+    spec["tolerations"] = tolerations(spec)
     if not spec.get("priorityClassName"):
         spec.setdefault("priority", 0)
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     status = out.setdefault("status", {})
     status.setdefault("phase", "Pending")
     status["qosClass"] = qos_class(spec)
+    return out
+
+
+def tolerations(spec: Object) -> list[Object]:
+    """Return the tolerations of a pod, with those of a node that is lost for a while (DefaultTolerationSeconds)."""
+    out = list(spec.get("tolerations") or ())
+    out += [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _UNREACHABLE_SECONDS}
+        for key in _EVICTING_TAINTS
+        if not any(_tolerates(toleration, key) for toleration in out)
+    ]
     return out
 
 

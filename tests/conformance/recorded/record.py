@@ -1,0 +1,61 @@
+"""Records the answers of an API server: `python -m tests.conformance.recorded.record --kubeconfig FILE`.
+
+Each sequence is played in a namespace of its own, `recorded-*`, which is deleted again; a CustomResourceDefinition
+is made and deleted. Needs the rights of an administrator. The server's controllers delete namespaces, so they must
+run; what they make in every namespace is left out of lists by hand. `1.33` is of the kube-apiserver 1.33.13 that
+MicroShift 4.20 builds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+
+from tests.conformance.recorded.play import namespace_of, play
+from tests.conformance.recorded.sequences import SEQUENCES
+from trainshed.client.config import connect, load_kubeconfig
+from trainshed.client.transport import Transport
+from trainshed.kube.wire.request import Request
+
+_GONE_SECONDS = 120.0
+FOLDER = Path(__file__).parent
+
+
+async def record(kubeconfig: str, only: str) -> None:
+    """Write the answers to each sequence below a folder that is named after the server's minor version."""
+    client = connect(load_kubeconfig(kubeconfig))
+    transport = client.transport
+    try:
+        version = json.loads((await transport.request(Request("GET", "/version"))).body)
+        folder = FOLDER / f"{version['major']}.{version['minor'].rstrip('+')}"
+        folder.mkdir(exist_ok=True)
+        for name, steps in SEQUENCES.items():
+            if only in name:
+                answers = await play(transport, name, steps)
+                await _until_gone(transport, namespace_of(name))
+                text = json.dumps(answers, indent=1, sort_keys=True, ensure_ascii=False)
+                (folder / f"{name.replace(' ', '-')}.json").write_text(text + "\n")
+                print(f"{name}: {len(answers)} answers")
+    finally:
+        await client.close()
+
+
+async def _until_gone(transport: Transport, namespace: str) -> None:
+    """Wait for a namespace's end, so that the next recording starts with nothing in it."""
+    async with asyncio.timeout(_GONE_SECONDS):
+        while (await transport.request(Request("GET", f"/api/v1/namespaces/{namespace}"))).status != 404:
+            await asyncio.sleep(0.5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--only", default="", help="sequences whose name contains this")
+    arguments = parser.parse_args()
+    asyncio.run(record(arguments.kubeconfig, arguments.only))
+
+
+if __name__ == "__main__":
+    main()
