@@ -27,7 +27,9 @@ from trainshed.cluster.controllers.disruptions import DisruptionController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
+from trainshed.cluster.controllers.nodestates import GRACE_SECONDS, NodeStateController
 from trainshed.cluster.controllers.quotas import QuotaController
+from trainshed.cluster.controllers.taintevictions import TaintEvictionController
 from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
 from trainshed.cluster.controllers.workloads.daemonsets import DaemonSetController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
@@ -168,6 +170,8 @@ class World:
         """What pods use, by name, for autoscalers."""
         self.lag: dict[str, float] = {}
         """Seconds by which the controllers' watches are behind, by plural; read when they start."""
+        self.node_grace = GRACE_SECONDS
+        """How long a node may be silent; read when the controllers start."""
         self._running: asyncio.Task[None] | None = None
 
     def controllers(self) -> list[Any]:
@@ -187,6 +191,8 @@ class World:
             StatefulSetController(client, informers),
             CronJobController(client, informers),
             DisruptionController(client, informers),
+            NodeStateController(client, informers, grace=self.node_grace),
+            TaintEvictionController(client, informers),
             AutoscalerController(client, informers, metrics=self._measure),
             QuotaController(client, self.api.core),
             StorageController(client, informers, self.volumes, remove_tree),

@@ -16,6 +16,7 @@ from trainshed.cluster.node.machine import NodeOptions
 from trainshed.cluster.node.pod import worker
 from trainshed.cluster.node.pod.decide import decide
 from trainshed.cluster.node.pod.lifecycle import StartContainer
+from trainshed.cluster.node.registration import KILLED
 from trainshed.cluster.sandbox.model import StartError
 from trainshed.kube.meta.errors import ApiError
 
@@ -423,3 +424,32 @@ async def test_gpus_are_given_out_and_come_back(world):
         await world.until(lambda: not world.runtime.sandboxes["a"].alive, "a is stopped")
         await world.api.apply_pod(wants("d"))
         await world.until_phase("d", "Running")
+
+
+async def test_a_node_that_is_killed_ends_silently_and_comes_back_as_after_a_reboot(world):
+    """What ran is gone and nobody says so; back again, the node starts anew what restarts and ends what was deleted."""
+    path, killed = f"/api/v1/nodes/{NODE}", {"annotations": {KILLED: "true"}}
+    pods = [make_pod(metadata={"name": f"p{n}", "uid": f"u{n}"}) for n in range(2)]
+    async with world.node() as node:
+        for pod in pods:
+            await world.api.apply_pod(pod)
+            await world.until_phase(pod["metadata"]["name"], "Running")
+        told = len(world.api.status_patches)
+        await world.api.put(path, metadata=killed)
+        await world.until(lambda: node.is_down, "the node is down")
+        await world.until(lambda: not any(s.alive for s in world.runtime.sandboxes.values()), "nothing runs")
+        await world.api.delete_pod("p1", grace=1)
+        await world.api.apply_pod(make_pod(metadata={"name": "late", "uid": "u9"}))
+        assert len(world.api.status_patches) == told and world.api.status("p0")["phase"] == "Running"
+        await world.api.put(path, metadata={"annotations": {}})
+        await world.until_phase("late", "Running")
+        await world.until(lambda: world.api.pod("p1") is None, "the deleted pod is gone")
+
+        def restarted():
+            (status,) = world.api.status("p0")["containerStatuses"]
+            return status["restartCount"] == 1 and "running" in status["state"]
+
+        await world.until(restarted, "the other runs again")
+    await world.api.put(path, metadata=killed)
+    async with world.node() as node:
+        assert node.is_down, "it stays dead across restarts of the control plane"

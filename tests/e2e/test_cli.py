@@ -38,6 +38,7 @@ COMMANDS = (
     "backup",
     "restore",
     "kubeconfig",
+    "node",
     "image",
     "notebook",
     "completion",

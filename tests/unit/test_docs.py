@@ -139,7 +139,9 @@ def test_commands_of_the_docs_exist(page: Path) -> None:
         if block.language != "console":
             continue
         for line in commands(block.text):
-            for used in re.findall(r"(?:^|&& |\$\()trainshed ((?:(?:image|notebook) )?[a-z]+)", line.text):
+            for used in re.findall(
+                r"(?:^|&& |\$\()trainshed ((?:(?:image|node|notebook) )?[a-z]+)", line.text
+            ):
                 assert used in known, f"line {block.line}: trainshed {used}"
 
 

@@ -44,6 +44,7 @@ COMMANDS = (
         "Put back the objects of a backup; the cluster must be down.",
     ),
     Entry("kubeconfig", "cluster:kubeconfig", "Print where the kubeconfig is, or merge it into yours."),
+    Entry("node", "nodes", "Kill a node of the local cluster, and start it again."),
     Entry("image", "images", "Build, pull, push, load, save, list and name images."),
     Entry("notebook", "notebook", "Make pipelines of tagged notebooks."),
     Entry(

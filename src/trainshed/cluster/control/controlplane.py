@@ -47,7 +47,9 @@ from trainshed.cluster.controllers.disruptions import DisruptionController
 from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
+from trainshed.cluster.controllers.nodestates import NodeStateController
 from trainshed.cluster.controllers.quotas import QuotaController
+from trainshed.cluster.controllers.taintevictions import TaintEvictionController
 from trainshed.cluster.controllers.tekton.part import Tekton
 from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
 from trainshed.cluster.controllers.workloads.daemonsets import DaemonSetController
@@ -265,6 +267,8 @@ async def _serve(
         StatefulSetController(client, informers),
         CronJobController(client, informers),
         DisruptionController(client, informers),
+        NodeStateController(client, informers),
+        TaintEvictionController(client, informers),
         AutoscalerController(client, informers),
         QuotaController(client, api.core),
         CertificateController(client, informers, lambda: pki.authority),

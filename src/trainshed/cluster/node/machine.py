@@ -39,11 +39,11 @@ from trainshed.cluster.node.pod.nodecontext import MachineOptions, NodeContext
 from trainshed.cluster.node.pod.sandboxspec import python_prefix
 from trainshed.cluster.node.pod.starter import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.podfields import NodeFacts
-from trainshed.cluster.node.registration import Registration
+from trainshed.cluster.node.registration import KILLED, Registration
 from trainshed.cluster.node.unattended import why_unattended
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimeUnavailable, SandboxState
-from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES
+from trainshed.kube.meta.objects import Object, name_of, texts
+from trainshed.kube.meta.resources import CONFIGMAPS, NODES, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,9 @@ class Machine:
         self._now = now
         self._pods = informers.of(PODS)
         self._services = informers.of(SERVICES)
+        self._node_objects = informers.of(NODES)
+        self._power: asyncio.Queue[str] = asyncio.Queue()
+        """Names of nodes that were killed, or started again."""
         self._services_by_namespace = self._services.index(lambda s: [s["metadata"]["namespace"]])
         self._referenced = [informers.of(r) for r in (CONFIGMAPS, SECRETS, PERSISTENTVOLUMECLAIMS)]
         self._recorder = EventRecorder(client, "kubelet")
@@ -138,7 +141,9 @@ class Machine:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_daemons())
                 tasks.create_task(self._network.run())
-                await asyncio.gather(*(node.start(tasks) for node in self._nodes.values()))
+                await self._node_objects.wait_synced()
+                alive = [node for name, node in self._nodes.items() if not self._is_killed(name)]
+                await asyncio.gather(*(node.start(tasks) for node in alive))
                 found = await self._adopt()
                 tasks.create_task(self._follow_ends())
                 tasks.create_task(self._resync())
@@ -146,6 +151,8 @@ class Machine:
                 await self._remove_orphans(found)
                 for informer in self._referenced:
                     self._watch(informer)
+                self._node_objects.add_handler(self._node_changed)
+                tasks.create_task(self._kill_and_start(tasks))
                 self.ready.set()
         finally:
             for node in self._nodes.values():
@@ -173,6 +180,34 @@ class Machine:
         node.pod_changed(kind, pod, found)
         if found is not None and found.alive:
             self._network.note(pod)
+
+    def _is_killed(self, name: str) -> bool:
+        node = self._node_objects.get("", name)
+        return node is not None and KILLED in texts(node["metadata"], "annotations")
+
+    def _node_changed(self, kind: str, old: Object | None, node: Object) -> None:
+        name = name_of(node)
+        if name in self._nodes and self._is_killed(name) != self._nodes[name].is_down:
+            self._power.put_nowait(name)
+
+    async def _kill_and_start(self, tasks: asyncio.TaskGroup) -> None:
+        """Follow the annotation `KILLED` of our nodes."""
+        while True:
+            name = await self._power.get()
+            node = self._nodes[name]
+            if self._is_killed(name) == node.is_down:
+                continue
+            if not node.is_down:
+                log.info("node killed", extra={"node": name})
+                await node.kill()
+                continue
+            log.info("node started again", extra={"node": name})
+            await node.start(tasks)
+            states = {state.uid: state for state in await persist(self._runtime.list, "list sandboxes")}
+            for pod in self._pods.items():
+                if pod["spec"].get("nodeName") == name:
+                    node.pod_changed("ADDED", pod, states.get(pod["metadata"]["uid"]))
+            await self._remove_orphans(set(states))
 
     async def _remove_orphans(self, found: set[str]) -> None:
         """Remove sandboxes and directories of pods that are no more."""

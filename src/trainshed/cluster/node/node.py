@@ -37,6 +37,7 @@ class Node:
         self._registration = registration
         self._workers: dict[str, PodWorker] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._running: set[asyncio.Task[None]] = set()
         self.access = NodeAccess(context.runtime, context.paths, self._workers)
         """For the API server: logs, exec and the like of this node's pods."""
         self.meter = PodMeter(context.runtime, self._workers)
@@ -44,12 +45,33 @@ class Node:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Register the Node and renew its Lease in `tasks`, where the workers run too."""
         node = await persist(self._registration.register, "register node")
-        tasks.create_task(self._registration.keep_alive(node))
         self._tasks = tasks
+        self._run(self._registration.keep_alive(node), f"lease-{self.name}")
 
     def stop(self) -> None:
         """Take no more pods."""
         self._tasks = None
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it was never started, stopped, or killed."""
+        return self._tasks is None
+
+    async def kill(self) -> None:
+        """End everything at once, as when the machine loses its power: nothing is told, what ran has ended."""
+        self._tasks = None
+        running, uids = set(self._running), self.sandboxed()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._workers.clear()
+        await asyncio.gather(*(self._context.runtime.stop_sandbox(uid) for uid in uids))
+
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        assert self._tasks is not None
+        task = self._tasks.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     def pod_changed(self, kind: str, pod: Object, found: SandboxState | None) -> None:
         """Take a change of a pod that is bound here. `found`: its sandbox where one is left from before."""
@@ -62,7 +84,7 @@ class Node:
             worker.update(pod)
         elif self._tasks is not None:
             worker = self._workers[uid] = PodWorker(self._context, pod, found=found)
-            self._tasks.create_task(self._work(worker), name=f"pod-{pod['metadata']['name']}")
+            self._run(self._work(worker), f"pod-{pod['metadata']['name']}")
 
     def container_ended(self, uid: str, state: ContainerState) -> None:
         """Take the end of a container if its pod is here."""

@@ -8,7 +8,7 @@ import time
 from trainshed.cluster.node.access import NodeAccess
 from trainshed.cluster.node.metrics import CpuMeter, amounts, machine_usage
 from trainshed.cluster.node.node import Node
-from trainshed.kube.meta.errors import bad_request
+from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object
 
 
@@ -28,6 +28,9 @@ class NodeGroup:
         name = pod["spec"].get("nodeName", "")
         if name not in self._nodes:
             raise bad_request(f'node "{name}" of pod {pod["metadata"]["name"]} is not running')
+        if self._nodes[name].is_down:
+            text = f"error dialing backend: dial tcp: node {name} is down: connect: connection refused"
+            raise ApiError(500, "InternalError", text)
         return self._nodes[name].access
 
     async def node_usage(self) -> dict[str, dict[str, str]]:

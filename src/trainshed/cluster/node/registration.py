@@ -13,12 +13,14 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node.hardware import ARCHITECTURES, known_labels
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, status_of
+from trainshed.kube.meta.objects import Object, is_true, status_of
 from trainshed.kube.meta.resources import LEASES, NODES
 from trainshed.kube.meta.times import format_micro_time, format_time
 
 log = logging.getLogger(__name__)
 
+KILLED = "trainshed.dev/killed"
+"""The annotation of a node that somebody has killed, and nobody has started again."""
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 RENEW_SECONDS = 10.0
@@ -133,6 +135,9 @@ class Registration:
                 raise
             labels = {"metadata": {"labels": wanted["metadata"]["labels"]}}
             node = await self._client.patch(NODES, self._name, None, labels)
+        await self._renew(
+            node
+        )  # first: a node that says it is ready, and is not heard of, is taken to be lost
         status = node_status(
             self._name, self._host_ip, self._amounts, node_info(), status_of(node), self._now()
         )
@@ -141,7 +146,6 @@ class Registration:
         kept = [t for t in taints if t.get("key") not in (NOT_READY_TAINT, DISK_PRESSURE_TAINT)]
         if kept != taints:
             node = await self._client.patch(NODES, self._name, None, {"spec": {"taints": kept or None}})
-        await self._renew(node)
         return node
 
     async def disk_pressure(self, short: bool) -> None:
@@ -168,11 +172,13 @@ class Registration:
         await self._client.patch(NODES, self._name, None, {"spec": {"taints": taints or None}})
 
     async def keep_alive(self, node: Object) -> None:
-        """Renew the Lease every 10 s until cancelled."""
+        """Renew the Lease every 10 s until cancelled, and say again that the node is ready if others say it is not."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
                 await self._renew(node)
+                if not is_true(await self._client.get(NODES, self._name), "Ready"):
+                    await self.register()
             except (ApiError, TransportError) as error:
                 log.warning("lease not renewed", extra={"node": self._name, "error": str(error)})
 
