@@ -30,7 +30,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import NODES, PODS
 from trainshed.testing import FakeNodes
-from trainshed.testing.lifecycle import RUNS
+from trainshed.cluster.node.fake.lifecycle import RUNS
 
 AT_ONCE = 16
 """Requests of users that are under way together."""

@@ -17,8 +17,7 @@ from trainshed._lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from trainshed.testing.builders import make_job, make_pod, make_pod_spec, make_replica
-    from trainshed.testing.lifecycle import Lifecycle, Stage, read_lifecycles
-    from trainshed.testing.nodes import FakeNodes
+    from trainshed.testing.fakes import FakeNodes, Lifecycle, Stage, read_lifecycles
     from trainshed.testing.waiting import until, until_async
 
 __all__ = (
@@ -35,14 +34,14 @@ __all__ = (
 )
 
 _HOMES = {
-    "FakeNodes": "nodes",
-    "Lifecycle": "lifecycle",
-    "Stage": "lifecycle",
+    "FakeNodes": "fakes",
+    "Lifecycle": "fakes",
+    "Stage": "fakes",
     "make_job": "builders",
     "make_pod": "builders",
     "make_pod_spec": "builders",
     "make_replica": "builders",
-    "read_lifecycles": "lifecycle",
+    "read_lifecycles": "fakes",
     "until": "waiting",
     "until_async": "waiting",
 }

@@ -29,7 +29,7 @@ from trainshed.kube.meta.objects import (
 from trainshed.kube.meta.resources import NODES, PODS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.patch.types import STRATEGIC
-from trainshed.testing.lifecycle import SUCCEEDS, Lifecycle, lifecycle_of, status_at
+from trainshed.cluster.node.fake.lifecycle import SUCCEEDS, Lifecycle, lifecycle_of, status_at
 
 Work: TypeAlias = Callable[[Object], Coroutine[Any, Any, None]]
 CAPACITY = {"cpu": "1000", "memory": "1000Gi", "pods": "10000"}
