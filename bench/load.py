@@ -26,11 +26,11 @@ from bench.gang import REPLICAS, job
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.client.client import Client
 from trainshed.client.config import connect, load_kubeconfig
+from trainshed.cluster.node.fake.lifecycle import RUNS
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import NODES, PODS
 from trainshed.testing import FakeNodes
-from trainshed.cluster.node.fake.lifecycle import RUNS
 
 AT_ONCE = 16
 """Requests of users that are under way together."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.control_world import World, cluster
+from trainshed.cluster.node.fake.lifecycle import RUNS
+from trainshed.cluster.node.membership import settle_fakes
 from trainshed.jobs.engine.constants import LABEL_REPLICA_TYPE
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.objects import Object, name_of
@@ -105,3 +107,20 @@ async def test_a_pod_that_no_lifecycle_is_for_stays_pending_and_a_deleted_one_go
         await until_async(lambda name=name: world.stored(PODS, name) is None, f"pod {name} gone")
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_fake_nodes_of_an_earlier_start_stay_or_are_forgotten_with_their_pods(world: World) -> None:
+    nodes = FakeNodes(world.client, count=20, lifecycles=(RUNS,), stay=True)
+    task = asyncio.create_task(nodes.run())
+    pod = make_pod("a", namespace="default")
+    pod["spec"]["nodeName"] = "fake-19"
+    await world.client.create(PODS, pod)
+    await until_async(
+        lambda: (world.stored(PODS, "a") or {}).get("status", {}).get("phase") == "Running", "a runs"
+    )
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await settle_fakes(world.client, None) == 20, "as many as last time"
+    assert await settle_fakes(world.client, 3) == 3
+    assert sorted(map(name_of, (await world.client.list(NODES)).items)) == ["fake-0", "fake-1", "fake-2"]
+    assert world.stored(PODS, "a") is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from trainshed.testing.builders import make_job, make_pod, make_pod_spec, make_replica
 from trainshed.cluster.node.fake.lifecycle import Lifecycle, Stage, lifecycle_of, read_lifecycles, status_at
+from trainshed.testing.builders import make_job, make_pod, make_pod_spec, make_replica
 
 POD = make_pod("a", labels={"app": "a", "tier": "x"}, annotations={"outcome": "fails"})
 

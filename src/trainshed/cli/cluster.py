@@ -18,6 +18,7 @@ from trainshed.cluster.paths import StatePaths
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk import contexts, local
 from trainshed.sdk.errors import REFUSED, UNAVAILABLE, UserError
+from trainshed.sdk.fakes import Fakes, keep_fakes
 from trainshed.sdk.local import ClusterStatus, Started
 
 if TYPE_CHECKING:
@@ -79,6 +80,22 @@ def up(
             show_default=False,
         ),
     ] = None,
+    fake_nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=5000,
+            help="Further nodes that run nothing: their pods go through states that are data, for tests of scale. "
+            "Nothing keeps those of last time.",
+            show_default=False,
+        ),
+    ] = None,
+    fake_lifecycles: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="Those states, with --fake-nodes; without, pods run for ever."
+        ),
+    ] = None,
     merge: Annotated[
         bool,
         typer.Option(
@@ -98,14 +115,24 @@ def up(
             images=images or "",
             audit_policy=audit_policy,
             audit_log=audit_log,
+            fakes=_fakes(fake_nodes, fake_lifecycles),
         )
         asked = nodes or allow_privileged or gang_scheduler_name or images or audit_policy
+        asked = asked or fake_nodes is not None
         if started.already and (asked or port not in (0, started.info.port)):
             note("the cluster runs already: options are for the next start, after trainshed down")
         if merge:
             _merge(started.paths, make_current=True)
         command = f"export KUBECONFIG={shlex.quote(str(started.paths.kubeconfig))}"
         out.print(escape(command), soft_wrap=True)
+
+
+def _fakes(count: int | None, lifecycles: Path | None) -> Fakes | None:
+    if count is None:
+        if lifecycles is not None:
+            raise UserError("--fake-lifecycles says what becomes of pods on fake nodes", "add --fake-nodes N")
+        return None
+    return Fakes(count, "" if lifecycles is None else lifecycles.read_text())
 
 
 def ensure_up(
@@ -117,12 +144,15 @@ def ensure_up(
     images: str = "",
     audit_policy: Path | None = None,
     audit_log: Path | None = None,
+    fakes: Fakes | None = None,
 ) -> Started:
     """Return the running cluster, starting it if need be. Raises StartFailed or StateError."""
     paths = StatePaths.default()
     if local.running(paths) is not None:
         started = local.start(paths)
     else:
+        if fakes is not None:
+            keep_fakes(paths.prepare(), fakes)
         with err.status("starting the cluster") as spinner:
             started = local.start(
                 paths,

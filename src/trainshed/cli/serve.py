@@ -36,6 +36,7 @@ from trainshed.kube.policy import audit
 from trainshed.kube.policy.audit import Policy
 from trainshed.kube.wire.body import decode_value
 from trainshed.operator.install import AUTO, embedded_objects, embedded_options
+from trainshed.sdk.fakes import kept_fakes
 from trainshed.tekton import crds
 
 MODULE = "trainshed.cli.serve"
@@ -63,6 +64,7 @@ def main() -> None:
             write_private(paths.gang_scheduler, args.gang_scheduler_name.encode())
         gang = paths.kept_gang() or AUTO
         operator = embedded_options(gang)
+        fakes, lifecycles = kept_fakes(paths)
         options = Options(
             nodes=args.nodes,
             port=args.port,
@@ -71,6 +73,8 @@ def main() -> None:
             scheduler_names=(operator.gang_scheduler,),
             images=args.images,
             audit=_audit(args.audit_policy, args.audit_log or paths.audit_log),
+            fake_nodes=fakes,
+            fake_lifecycles=lifecycles,
         )
         _run(run(paths, options, report))
     except CannotStart as error:

@@ -103,6 +103,11 @@ class StatePaths(msgspec.Struct, frozen=True):
             return ""
 
     @property
+    def fake_nodes(self) -> Path:
+        """How many fake nodes there are, and what becomes of their pods."""
+        return self.root / "fake-nodes.json"
+
+    @property
     def log(self) -> Path:
         return self.root / "log"
 

@@ -55,9 +55,11 @@ def embedded_objects(
     deployment = objects.deployment(command=command, args=[*args, *flags])
     _probe_soon(deployment)
     _as_this_user(deployment)
+    _on_this_machine(deployment)
     yield objects.namespace()
     yield from objects.crds()
     wanted = [
+        _PRIORITY,
         objects.service_account(),
         objects.cluster_role(options),
         objects.cluster_role_binding(),
@@ -67,6 +69,25 @@ def embedded_objects(
         deployment,
     ]
     yield from msgspec.json.decode(msgspec.json.encode(wanted))
+
+
+_PRIORITY: Object = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "trainshed-operator"},
+    "value": 1_000_000_000,
+    "preemptionPolicy": "Never",
+    "description": "The operator gives way to nobody, and nobody to it.",
+}
+
+
+def _on_this_machine(deployment: Object) -> None:
+    """Keep the operator where it runs: not on nodes that are not there, and not away for a more important pod."""
+    spec = deployment["spec"]["template"]["spec"]
+    spec["priorityClassName"] = _PRIORITY["metadata"]["name"]
+    real = {"matchExpressions": [{"key": "type", "operator": "NotIn", "values": ["fake"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [real]}}
+    spec["affinity"] = {"nodeAffinity": required}
 
 
 def _as_this_user(deployment: Object) -> None:

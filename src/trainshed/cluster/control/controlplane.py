@@ -64,8 +64,10 @@ from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.images.lookup import Lookup
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.devices.gpu import detect
+from trainshed.cluster.node.fake.lifecycle import RUNS, Lifecycle
+from trainshed.cluster.node.fake.nodes import FakeNodes
 from trainshed.cluster.node.machine import Machine, NodeOptions
-from trainshed.cluster.node.membership import settle_nodes
+from trainshed.cluster.node.membership import settle_fakes, settle_nodes
 from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.environment import Egress
@@ -127,7 +129,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
     by step, and forgotten; the objects of one step, as JSON, go together. `scheduler_names`: further ones that the
     scheduler answers to. `images`: what containers run in whose image is not in the store. `audit`: a policy, and the
-    log that it writes."""
+    log that it writes. `fake_nodes`: None for as many as last time; `fake_lifecycles`: what becomes of their pods."""
 
     nodes: int = 0
     port: int = 0
@@ -136,6 +138,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_names: Sequence[str] = ()
     images: Mode = "machine"
     audit: tuple[Policy, Path] | None = None
+    fake_nodes: int | None = None
+    fake_lifecycles: Sequence[Lifecycle] = (RUNS,)
 
 
 async def run(paths: StatePaths, options: Options, report: Callable[[Report], None]) -> None:
@@ -279,6 +283,8 @@ async def _serve(
         api,
     ]
     names = await settle_nodes(client, socket.gethostname(), options.nodes)
+    if fakes := await settle_fakes(client, options.fake_nodes):
+        parts.append(FakeNodes(client, count=fakes, lifecycles=options.fake_lifecycles, stay=True))
     pulls = options.images != "machine"
     capabilities = msgspec.structs.replace(local_capabilities(), pulls=pulls)
     parts.append(machine_of(client, runtime, informers, paths, names, nodes, capabilities, options.images))

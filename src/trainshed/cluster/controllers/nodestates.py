@@ -60,7 +60,7 @@ class NodeStateController(Controller[str]):
             self._heard.pop(key, None)
             self._missed.discard(key)
             return None
-        silent, look_again = self._listen(key)
+        silent, look_again = self._listen(node)
         plan = decide(Observed(node, silent, self._now()))
         if plan.conditions is not None:
             patch = {"metadata": {"uid": uid_of(node)}, "status": {"conditions": plan.conditions}}
@@ -79,12 +79,14 @@ class NodeStateController(Controller[str]):
             await self._mark_pods(key)
         return look_again
 
-    def _listen(self, name: str) -> tuple[bool, float | None]:
-        """Return whether the node is silent, and when to listen again."""
+    def _listen(self, node: Object) -> tuple[bool, float | None]:
+        """Return whether the node is silent, and when to listen again. That it says it is ready is heard, too."""
+        name, ready = name_of(node), condition(node, "Ready") or {}
         lease = self._leases.get(LEASE_NAMESPACE, name)
         if lease is None:
             return False, None
-        now, said = asyncio.get_running_loop().time(), spec_of(lease).get("renewTime")
+        now = asyncio.get_running_loop().time()
+        said = spec_of(lease).get("renewTime"), ready.get("status") == "True"
         if name not in self._heard or self._heard[name][0] != said:
             self._heard[name] = (said, now)
             self._missed.discard(name)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from trainshed.client.client import Client
+from trainshed.cluster.node.fake.nodes import RUNTIME as FAKE_RUNTIME
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import NODES, PODS
@@ -36,16 +37,26 @@ async def settle_nodes(client: Client, hostname: str, count: int) -> list[str]:
     """Return `node_names` and forget the other nodes of ours. Called before anything schedules. Raises ApiError."""
     known = (await client.list(NODES)).items
     names = node_names(hostname, known, count)
-    gone = {node["metadata"]["name"] for node in known if _is_ours(node)} - set(names)
-    if gone:
-        for pod in (await client.list(PODS)).items:
-            if pod["spec"].get("nodeName") in gone:
-                metadata = pod["metadata"]
-                await _delete(client, pod, metadata["name"], metadata["namespace"])
-        for node in known:
-            if node["metadata"]["name"] in gone:
-                await _delete(client, node, node["metadata"]["name"], None)
+    await _forget(client, [n for n in known if _is_ours(n) and n["metadata"]["name"] not in names])
     return names
+
+
+async def settle_fakes(client: Client, count: int | None) -> int:
+    """Return how many fake nodes to show: `count`, or as many as there are; forget those beyond. Raises ApiError."""
+    known = [node for node in (await client.list(NODES)).items if _runtime(node).startswith(FAKE_RUNTIME)]
+    wanted = len(known) if count is None else count
+    names = {f"fake-{number}" for number in range(wanted)}
+    await _forget(client, [node for node in known if node["metadata"]["name"] not in names])
+    return wanted
+
+
+async def _forget(client: Client, nodes: Sequence[Object]) -> None:
+    gone = {node["metadata"]["name"] for node in nodes}
+    for pod in (await client.list(PODS)).items if gone else ():
+        if pod["spec"].get("nodeName") in gone:
+            await _delete(client, pod, pod["metadata"]["name"], pod["metadata"]["namespace"])
+    for node in nodes:
+        await _delete(client, node, node["metadata"]["name"], None)
 
 
 async def _delete(client: Client, obj: Object, name: str, namespace: str | None) -> None:
@@ -58,5 +69,8 @@ async def _delete(client: Client, obj: Object, name: str, namespace: str | None)
 
 
 def _is_ours(node: Object) -> bool:
-    info = section(node, "status", "nodeInfo")
-    return str(info.get("containerRuntimeVersion", "")).startswith(RUNTIME)
+    return _runtime(node).startswith(RUNTIME)
+
+
+def _runtime(node: Object) -> str:
+    return str(section(node, "status", "nodeInfo").get("containerRuntimeVersion", ""))

@@ -14,9 +14,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+from trainshed import __version__
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
 from trainshed.client.transport import TransportError
+from trainshed.cluster.node.fake.lifecycle import SUCCEEDS, Lifecycle, lifecycle_of, status_at
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import (
     Object,
@@ -29,11 +31,27 @@ from trainshed.kube.meta.objects import (
 from trainshed.kube.meta.resources import NODES, PODS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.patch.types import STRATEGIC
-from trainshed.cluster.node.fake.lifecycle import SUCCEEDS, Lifecycle, lifecycle_of, status_at
 
+_NODE_INFO = (
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+)
+"""All are required (core/v1 NodeSystemInfo)."""
 Work: TypeAlias = Callable[[Object], Coroutine[Any, Any, None]]
 CAPACITY = {"cpu": "1000", "memory": "1000Gi", "pods": "10000"}
+RUNTIME = "fake://"
+"""How `nodeInfo.containerRuntimeVersion` of such nodes starts."""
+LABEL = ("type", "fake")
 _RETRY_SECONDS = 0.1
+_AT_ONCE = 16
 
 
 class FakeNodes:
@@ -46,6 +64,7 @@ class FakeNodes:
         capacity: of each node.
         schedulable: whether schedulers may place pods there; without, only pods that name a node are played.
         bind: also bind pods that have no node, in turn, where there is no scheduler.
+        stay: leave the nodes where they are at the end, for somebody else who will play them.
         now: returns seconds since the epoch, for times in statuses. Stages go by the event loop's time.
     """
 
@@ -58,6 +77,7 @@ class FakeNodes:
         capacity: Mapping[str, str] = CAPACITY,
         schedulable: bool = True,
         bind: bool = False,
+        stay: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.names = tuple(f"fake-{i}" for i in range(count))
@@ -67,6 +87,7 @@ class FakeNodes:
         self._lifecycles = tuple(lifecycles)
         self._capacity = dict(capacity)
         self._spec = {} if schedulable else {"unschedulable": True}
+        self._stay = stay
         self._binds = itertools.cycle(self.names) if bind else None
         self._now = now
         self._addresses = (f"10.99.{i // 254}.{i % 254 + 1}" for i in itertools.count())
@@ -76,22 +97,22 @@ class FakeNodes:
 
     async def run(self) -> None:
         """Register the nodes, then play pods until cancelled; the nodes are deleted at the end."""
-        for name in self.names:
-            await self._register(name)
+        for first in range(0, len(self.names), _AT_ONCE):
+            await asyncio.gather(*map(self._register, self.names[first : first + _AT_ONCE]))
         try:
             async with asyncio.TaskGroup() as self._group:
                 await self._pods.run()
         finally:
             # A node that is left would still be given pods, which nobody would run.
             with contextlib.suppress(ApiError, TransportError):
-                for name in self.names:
+                for name in () if self._stay else self.names:
                     await self._client.delete(NODES, name)
 
     async def _register(self, name: str) -> None:
         node = {
             "apiVersion": NODES.api_version,
             "kind": NODES.kind,
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "type": "fake"}},
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, LABEL[0]: LABEL[1]}},
             "spec": self._spec,
         }
         try:
@@ -105,7 +126,10 @@ class FakeNodes:
             "reason": "KubeletReady",
             "lastTransitionTime": format_time(self._now()),
         }
-        status = {"capacity": self._capacity, "allocatable": self._capacity, "conditions": [ready]}
+        info = {**dict.fromkeys(_NODE_INFO, ""), "containerRuntimeVersion": f"{RUNTIME}{__version__}"}
+        info |= {"kubeletVersion": "fake", "operatingSystem": "linux"}
+        status: Object = {"capacity": self._capacity, "allocatable": self._capacity, "conditions": [ready]}
+        status["nodeInfo"] = info
         await self._client.patch(NODES, name, None, {"status": status}, subresource="status")
         # Servers taint a new node until its kubelet says that it is ready.
         await self._client.patch(NODES, name, None, {"spec": {"taints": None}})
