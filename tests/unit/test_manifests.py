@@ -54,7 +54,7 @@ def test_definitions_are_made_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
         assert next(found) == {"kind": kind} and len(made) == number
 
 
-def test_on_kubernetes_and_embedded_only_the_command_the_user_and_the_first_probes_differ() -> None:
+def test_on_kubernetes_and_embedded_only_the_command_the_user_the_place_and_the_first_probes_differ() -> None:
     embedded = [*install.embedded_objects(python="python", args=(), gang="None")]
     here, there = (
         d["spec"]["template"]["spec"]["containers"][0] for d in (embedded[-1], objects.deployment())
@@ -65,6 +65,11 @@ def test_on_kubernetes_and_embedded_only_the_command_the_user_and_the_first_prob
     here["readinessProbe"]["initialDelaySeconds"] = there["readinessProbe"]["initialDelaySeconds"]
     assert here["securityContext"].items() <= there["securityContext"].items()
     here["securityContext"] = there["securityContext"]
+    pod = embedded[-1]["spec"]["template"]["spec"]
+    (classes,) = (obj for obj in embedded if obj["kind"] == "PriorityClass")
+    assert pod.pop("priorityClassName") == classes["metadata"]["name"]
+    assert classes["preemptionPolicy"] == "Never", "it makes nobody go when its next version starts beside it"
+    assert pod.pop("affinity")["nodeAffinity"], "not where nothing runs"
     assert embedded[-1] == objects.deployment()
     assert [o for o in embedded[:-1] if o["kind"] == "ClusterRole"] == [objects.cluster_role()]
 
