@@ -609,6 +609,58 @@ async def test_stop_ends_everything_in_the_pod(boxes: Sandboxes) -> None:
     assert list((boxes.home / "run" / "addresses").iterdir()) == []
 
 
+PROCESSES = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
+
+
+async def test_a_container_beside_another_sees_its_processes_and_ends_by_itself(boxes: Sandboxes) -> None:
+    """As `kubectl debug --target`: what it leaves behind ends with it, and it ends with the other one."""
+    await boxes.pod("debug")
+    await boxes.start("debug", "sh", "-c", "sleep 1001 & echo up; wait")
+    await boxes.start("debug", "sleep", "1003", name="apart", log_path=f"{boxes.home}/apart.log")
+    log = f"{boxes.home}/beside.log"
+    script = f"{PROCESSES}; test -e /proc/1/root/etc/hosts && echo; setsid sleep 1002 & exit 3"
+    beside = {"name": "beside", "beside": "c", "log_path": log}
+    await boxes.start("debug", "sh", "-c", script, **beside)
+    assert (await boxes.end("debug", "beside")).exit_code == 3
+    seen = log_text(Path(log))
+    assert "sleep 1001" in seen and "sleep 1003" not in seen
+
+    async def is_alone() -> bool:
+        _, output = await boxes.exec("debug", "sh", "-c", PROCESSES)
+        return b"sleep 1001" in output and b"sleep 1002" not in output
+
+    await until("what it left behind to end", is_alone)
+    await boxes.start("debug", "sleep", "1004", **{**beside, "attempt": 1})
+    await boxes.runtime.signal_container("debug", "c", signal.SIGKILL)
+    assert (await boxes.end("debug", "beside", 1)).exit_code == 137
+    await boxes.end("debug")
+    with pytest.raises(OSError, match="container c does not run"):
+        await boxes.start("debug", "true", **{**beside, "attempt": 2})
+
+
+async def test_containers_that_share_processes(boxes: Sandboxes) -> None:
+    """They see and may end each other; process 1 is none of theirs, and shows them nothing."""
+    await boxes.pod("shared", share_processes=True)
+    other = {"name": "other", "log_path": f"{boxes.home}/other.log"}
+    await boxes.start("shared", "sh", "-c", "sleep 1001 & echo $$; wait")
+    await boxes.start("shared", "sleep", "1002", **other, add_caps=("SYS_PTRACE",))
+    code, output = await boxes.exec(
+        "shared", "sh", "-c", f"{PROCESSES}; ls /proc/1/root; kill -9 1; cat /proc/1/environ"
+    )
+    assert code and b"sleep 1001" in output and b"sleep 1002" in output
+    assert b"'/proc/1/root': Permission denied" in output and b"/proc/1/environ: Permission denied" in output
+    assert int(boxes.output("shared")) > 1
+    await boxes.exec("shared", "pkill", "-f", "sleep 1002")
+    assert (await boxes.end("shared", "other")).exit_code == 143
+    await boxes.runtime.signal_container("shared", "c", signal.SIGKILL)
+    assert (await boxes.end("shared")).exit_code == 137
+    await boxes.start("shared", "sh", "-c", PROCESSES, attempt=1)
+    await boxes.end("shared", attempt=1)
+    assert "sleep" not in boxes.output("shared"), "what the first attempt left behind has ended"
+    usage = await boxes.runtime.usage("shared")
+    assert usage.memory_bytes == 0, "process 1 counts for nobody"
+
+
 async def test_usage(boxes: Sandboxes) -> None:
     await boxes.pod("busy")
     script = "data = bytearray(50 << 20)\nfor _ in range(10**7): pass\nprint('done', flush=True)\ninput()"
@@ -696,6 +748,13 @@ async def main(home):
                 Mount(source=data, path="/usr/local/lib/deep/er"),
                 Mount(source=f"{home}/x.conf", path="/usr/local/share/x.conf"),
             )
+            shared = await runtime.run_sandbox(SandboxSpec(uid=f"shared-{uid}", namespace="n", name="p", hostname="h",
+                share_processes=True))
+            await runtime.start_container(shared.uid, ContainerSpec(name="c", argv=("sh", "-c", "id -u; exit 5"),
+                env=(("PATH", "/usr/bin:/bin"),), log_path=f"{home}/shared-{uid}.log", **fields))
+            _, state = await anext(events)
+            out.append([state.exit_code, shared.ip])
+            await runtime.remove_sandbox(shared.uid)
             layers = (Layer(source=f"{home}/layer", path="/usr/share/layer"),)
             await runtime.start_container(uid, ContainerSpec(name="c", argv=("sh", "-c", script),
                 env=(("PATH", "/usr/bin:/bin"),), log_path=f"{home}/{uid}.log", masked=(home,),
@@ -722,6 +781,9 @@ def test_an_ordinary_user_without_subordinate_ids(for_everybody: Path) -> None:
     done = run_as(uid, python, "-c", textwrap.dedent(USER_SCRIPT), str(home))
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
+    shared = [results.pop(2), results.pop(0)]
+    assert [code for code, _ in shared] == [5, 5], log_text(home / "shared-other.log")
+    assert log_text(home / "shared-other.log").split() == ["1000"]
     assert [code for code, _ in results] == [4, 4], log_text(home / "root.log") + log_text(home / "other.log")
     mounted = ["/usr/local/lib/work/there", "layer-a", "layer-b/c", "conf"]
     assert log_text(home / "root.log").split() == ["0", "0", "wrote", results[0][1], *mounted]

@@ -290,6 +290,29 @@ def test_run_and_attach(kube: Cluster) -> None:
     kube.until_phase("Succeeded", "reader")
 
 
+def test_debug(kube: Cluster) -> None:
+    """A container beside a running one, in its pid namespace; a copy of the pod; a pod with the node's root."""
+    kube.apply(make_pod("web", f"sleep 1001 & {WAITS}", grace=1))
+    ready(kube, "web")
+    image = "--image=example.com/tools:1"
+    inside = ("debug", "-i", "web", image, "--target=main", "-c", "dbg", "--", "sh")
+    done = kube.kubectl(*inside, stdin="tr '\\0' ' ' < /proc/2/cmdline; echo; echo in $(hostname); exit 3\n")
+    assert "sleep 1001" in done.out and "in web" in done.out, done
+    ended = "{.status.ephemeralContainerStatuses[0].state.terminated.exitCode}"
+    until(lambda: kube.kubectl("get", "pod", "web", "-o", f"jsonpath={ended}").ok() == "3", "the end is told")
+    assert "in web" in kube.kubectl("logs", "web", "-c", "dbg").ok()
+    assert status_of(kube, "web") == "Running"
+    refused = kube.kubectl("debug", "web", image, "--target=nope", "-c", "d2", "--", "true")
+    assert 'spec.ephemeralContainers[1].targetContainerName: Not found: "nope"' in refused.err
+    copy = ("debug", "-i", "web", image, "--copy-to=twin", "--share-processes", "-c", "dbg", "--", "sh", "-c")
+    done = kube.kubectl(*copy, "until grep -qs 1001 /proc/[0-9]*/cmdline; do sleep 0.1; done; echo found")
+    assert "found" in done.out, done
+    node = kube.kubectl("get", "nodes", "-o", "name").ok().split()[0]
+    done = kube.kubectl("debug", "-i", node, image, "--", "sh", "-c", "ls -d /host/etc")
+    assert "/host/etc" in done.out, done
+    kube.kubectl("delete", "pod", "--all", "--now").ok()
+
+
 def test_port_forward(kube: Cluster) -> None:
     server = "mkdir /srv/www; cd /srv/www; echo hello > index.html; exec python3 -m http.server 8080"
     web = make_pod("web", server, grace=1)

@@ -23,6 +23,12 @@ def test_a_flag_is_needed_in_a_cluster_of_roots(
     strong = pod("strong", "mount -t tmpfs none /mnt && echo mounted", securityContext={"privileged": True})
     refused = cluster.kubectl("apply", "-f", "-", stdin=json.dumps(strong))
     refused.failed(f"{PATH}: Forbidden: disallowed by cluster policy", "trainshed up --allow-privileged")
+    cluster.apply(pod("weak", "sleep 1000"))
+    cluster.until_phase("Running", "weak")
+    debug = ("debug", "weak", "--image=example.com/tools:1", "--profile=sysadmin", "--", "true")
+    cluster.kubectl(*debug).failed(
+        "spec.ephemeralContainers[0].securityContext.privileged: Forbidden: disallowed"
+    )
     willing = make_cluster()
     willing.trainshed("up", "--allow-privileged").ok()
     assert "options are for the next start" in willing.trainshed("up", "--allow-privileged").err

@@ -57,6 +57,26 @@ def test_init_containers_run_one_by_one():
     assert actions(pod, seen(i1=ended(), i2=ended())) == (StartContainer("main", 0),)
 
 
+def test_an_ephemeral_container_is_started_once_and_holds_nothing_up():
+    debugger = make_container("dbg")
+    pod = make_pod(init=(make_container("i1"),), ephemeralContainers=[debugger])
+    assert actions(pod, seen()) == (StartContainer("dbg", 0), StartContainer("i1", 0))
+    assert actions(pod, seen(i1=running(), dbg=running())) == ()
+    assert actions(pod, seen(i1=running(), dbg=ended(1))) == (), "not again, whatever the restart policy"
+    over = make_pod(ephemeralContainers=[debugger], restartPolicy="Never")
+    assert actions(over, seen(main=ended(), dbg=running())) == (BeginStop("dbg", 0, 30.0),), (
+        "it ends with the pod"
+    )
+
+
+def test_one_that_is_to_see_another_s_processes_waits_for_it():
+    pod = make_pod(ephemeralContainers=[make_container("dbg", targetContainerName="main")])
+    assert actions(pod, seen()) == (StartContainer("main", 0),)
+    assert actions(pod, seen(main=running())) == (StartContainer("dbg", 0),)
+    refused = SeenContainer(problem=Problem("ErrImagePull", "no", NOW + 5))
+    assert actions(pod, seen(main=running(), dbg=refused)) == ()
+
+
 def test_a_failed_init_container_is_tried_again_unless_never():
     init = (make_container("i1"),)
     assert actions(make_pod(init=init), seen(i1=ended(1))) == (StartContainer("i1", 1),)

@@ -195,3 +195,15 @@ def test_an_end_that_somebody_else_wrote_stays():
 )
 def test_quality_of_service(resources, expected):
     assert qos_class(make_pod(make_container(resources=resources))["spec"]) == expected
+
+
+def test_ephemeral_containers_have_a_status_of_their_own_and_no_say():
+    pod = make_pod(ephemeralContainers=[make_container("dbg")], restartPolicy="Always")
+    written = status(pod, seen(main=running()))
+    assert written["ephemeralContainerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    assert condition(written, "Ready")["status"] == "True"
+    (debugging,) = status(pod, seen(main=running(), dbg=running()))["ephemeralContainerStatuses"]
+    assert "running" in debugging["state"] and debugging["ready"] is False and "started" not in debugging
+    (over,) = status(pod, seen(main=running(), dbg=ended(3)))["ephemeralContainerStatuses"]
+    assert over["state"]["terminated"]["exitCode"] == 3 and over["restartCount"] == 0, "it never comes back"
+    assert "ephemeralContainerStatuses" not in status(make_pod(), seen(main=running()))

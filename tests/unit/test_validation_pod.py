@@ -279,11 +279,37 @@ def test_what_may_not_change(spec, text):
     assert found[0].startswith(text)
 
 
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"targetContainerName": "nope"}, '.targetContainerName: Not found: "nope"'),
+        ({"ports": [{"containerPort": 1, "protocol": "TCP"}]}, ".ports: Forbidden: cannot be set for an Ephemeral"),
+        ({"resources": {"limits": {"cpu": "1"}}}, ".resources: Forbidden: cannot be set for an Ephemeral Container"),
+        ({"name": "pytorch"}, '.name: Duplicate value: "pytorch"'),
+    ],
+)  # fmt: skip
+def test_what_an_ephemeral_container_may_not_be(more, text):
+    new, old = changed(ephemeralContainers=[{"name": "d", "image": "i", **more}])
+    more.get("name") and new["spec"]["containers"][0].update(name="pytorch")
+    old["spec"]["containers"] = new["spec"]["containers"]
+    (found,) = texts(new, old, subresource="ephemeralcontainers")
+    assert found.startswith(f"spec.ephemeralContainers[0]{text}")
+
+
 def test_changes_through_subresources():
     debugger = [{"name": "d", "image": "i"}]
     new, old = changed(ephemeralContainers=debugger)
     assert texts(new, old) != []
     assert texts(new, old, subresource="ephemeralcontainers") == []
+    old["spec"]["ephemeralContainers"] = debugger
+    new["spec"]["ephemeralContainers"] = [{"name": "d", "image": "other"}]
+    assert texts(new, old, subresource="ephemeralcontainers") == [
+        'spec.ephemeralContainers[0]: Forbidden: existing ephemeral containers "d" may not be changed\n'
+    ]
+    new["spec"]["ephemeralContainers"] = []
+    assert texts(new, old, subresource="ephemeralcontainers") == [
+        'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be removed\n'
+    ]
     new, old = changed()
     new["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
     assert texts(new, old) != [] and texts(new, old, subresource="resize") == []

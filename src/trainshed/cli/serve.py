@@ -151,8 +151,9 @@ def pod_admission(*, allow_privileged: bool) -> dict[str, AdmissionCheck]:
     text = "disallowed by cluster policy: start the cluster with `trainshed up --allow-privileged`"
 
     def check(obj: Object, old: Object | None, operation: str) -> Admission:
-        paths = privileged_containers(obj) if operation == "CREATE" else ()
-        return Admission(causes=[forbidden(path, text) for path in paths])
+        before = () if old is None else privileged_containers(old)
+        paths = privileged_containers(obj) if operation in ("CREATE", "UPDATE") else ()
+        return Admission(causes=[forbidden(path, text) for path in paths if path not in before])
 
     return {PODS.group_resource: check}
 

@@ -12,7 +12,7 @@ from trainshed.cluster.node.pod.worker import PodWorker
 from trainshed.cluster.sandbox.api import ExecSpec, Runtime, RuntimeLost, SandboxNotFound, StartError
 from trainshed.kube.meta.errors import ApiError, bad_request, internal
 from trainshed.kube.meta.objects import Object, section
-from trainshed.kube.meta.pods import find_container
+from trainshed.kube.meta.pods import CONTAINER_STATUSES, find_container
 
 
 class NodeAccess:
@@ -105,7 +105,7 @@ class NodeAccess:
 
     def _waiting(self, worker: PodWorker, name: str) -> Object | None:
         status = worker.status()
-        for key in ("initContainerStatuses", "containerStatuses"):
+        for key in CONTAINER_STATUSES:
             for written in status.get(key) or ():
                 if written["name"] == name:
                     waiting: Object | None = section(written, "state").get("waiting")

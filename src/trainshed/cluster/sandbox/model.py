@@ -60,6 +60,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Without `nameservers` the pod's /etc/resolv.conf is a copy of the host's. `pids_limit` is how many processes and
     threads there may be, 0 for any number; where the kernel does not keep it, a pod with more processes is killed.
+    With `share_processes` containers see each other's processes, and are in one pid namespace, whose process 1 is
+    none of theirs.
     """
 
     uid: str
@@ -73,6 +75,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[tuple[str, tuple[str, ...]], ...] = ()
     pids_limit: int = 0
     memory_volumes: tuple[MemoryVolume, ...] = ()
+    share_processes: bool = False
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +88,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `supplemental_gids` are ignored where the user namespace has no such groups.
     `unconfined` lifts the filter of system calls, which refuses what container runtimes refuse.
     `note_writes` leaves in the attempt's directory where what the container wrote is (`written.json`).
+    `beside` is a running container in whose pid namespace it is to be.
     `memory_limit` is in bytes, 0 for none: a container that holds more is killed, as a whole.
     `cpu_limit` and `cpu_request` are in thousandths of a core, 0 for none. Where the kernel does not keep them by a
     cgroup, the container stays on the cores `cpus`, all if empty, and smaller requests are nicer to others.
@@ -125,6 +129,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     cpu_request: int = 0
     cpus: tuple[int, ...] = ()
     oom_score: int = 1000
+    beside: str = ""
 
 
 class ExecSpec(msgspec.Struct, frozen=True, kw_only=True, rename={"container": "name"}):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 
 def own_pid() -> int:
@@ -31,3 +32,20 @@ def start_ticks(pid: int) -> int | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def kill_in(mounts: int) -> None:
+    """Kill every process in the mount namespace of that number, as far as they are the caller's to kill."""
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            process = os.open(f"/proc/{number}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            # By descriptor: the number may be somebody else's by the time of the signal.
+            if os.stat("ns/mnt", dir_fd=process).st_ino == mounts:
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+        except OSError:
+            continue
+        finally:
+            os.close(process)

@@ -25,6 +25,7 @@ from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.times import parse_time
 
 FINISHED = ("Succeeded", "Failed")
+CONTAINER_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
 def phase(pod: Mapping[str, Any]) -> str:
@@ -119,14 +120,20 @@ def all_containers(pod: Object) -> list[Object]:
     return [*init_containers(pod), *main_containers(pod)]
 
 
+def ephemeral_containers(pod: Object) -> list[Object]:
+    """Return the containers that were added to the running pod to debug it."""
+    return list(pod["spec"].get("ephemeralContainers") or ())
+
+
 def is_sidecar(container: Object) -> bool:
     """Return whether an init container keeps running beside the main ones (KEP-753)."""
     return container.get("restartPolicy") == "Always"
 
 
 def find_container(pod: Object, name: str) -> Object | None:
-    """Return the declared container called `name`, of either list."""
-    return next((c for c in (*init_containers(pod), *main_containers(pod)) if c["name"] == name), None)
+    """Return the declared container called `name`, of whichever list."""
+    every = (*init_containers(pod), *main_containers(pod), *ephemeral_containers(pod))
+    return next((c for c in every if c["name"] == name), None)
 
 
 def surplus(pods: Sequence[Object], count: int) -> list[Object]:

@@ -20,7 +20,7 @@ from trainshed.cluster.node.pod.probes import Prober, initial_health
 from trainshed.cluster.node.pod.record import PodRecord
 from trainshed.cluster.sandbox.api import ContainerState
 from trainshed.kube.meta.objects import Object, section, status_of
-from trainshed.kube.meta.pods import find_container
+from trainshed.kube.meta.pods import CONTAINER_STATUSES, ephemeral_containers, find_container
 
 FALLBACK_LINES, FALLBACK_BYTES = 80, 2048
 """How much of the log becomes the termination message (FallbackToLogsOnError)."""
@@ -55,7 +55,7 @@ class Supervisor:
     def adopt(self) -> None:
         """Take over containers that an earlier process started; their readiness is what the API remembers."""
         status = status_of(self._pod())
-        written = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        written = [each for key in CONTAINER_STATUSES for each in status.get(key) or ()]
         ready = {s["name"]: bool(s.get("ready")) for s in written}
         started = {s["name"]: bool(s.get("started")) for s in written}
         for name, record in self._record.containers.items():
@@ -194,6 +194,8 @@ class Supervisor:
         seen = self._record.seen().container(name)
         newest = seen.newest
         policy = pod["spec"].get("restartPolicy", "Always")
+        if any(container["name"] == name for container in ephemeral_containers(pod)):
+            return
         if newest is None or newest.running or pod["metadata"].get("deletionTimestamp"):
             return
         if should_restart(policy, newest) and backoff_seconds(seen.attempts) > 0:

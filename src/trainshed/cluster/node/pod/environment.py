@@ -23,7 +23,12 @@ from trainshed.cluster.node.references import Reference, References
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, DOMAIN, POD_NETWORK, SERVICE_NETWORK
 from trainshed.kube.meta.expansion import expand
 from trainshed.kube.meta.objects import Object, section
-from trainshed.kube.meta.pods import find_container, init_containers, main_containers
+from trainshed.kube.meta.pods import (
+    ephemeral_containers,
+    find_container,
+    init_containers,
+    main_containers,
+)
 
 _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -168,7 +173,7 @@ def container_environment(pod: Object, container: Object, around: Surroundings) 
 def referenced(pod: Object) -> set[Reference]:
     """Return every ConfigMap and Secret that the pod's variables name, optional ones included."""
     out: set[Reference] = set()
-    for container in (*init_containers(pod), *main_containers(pod)):
+    for container in (*init_containers(pod), *main_containers(pod), *ephemeral_containers(pod)):
         for source in container.get("envFrom") or ():
             out.update(_named(source, "configMapRef", "secretRef"))
         for variable in container.get("env") or ():

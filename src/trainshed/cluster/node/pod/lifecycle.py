@@ -1,6 +1,7 @@
 """What to do next for one pod: a pure function of the pod, of what the node sees, and of the time.
 
     no sandbox ── CreateSandbox ──▶ init containers, in order ──▶ containers, together
+                                  (ephemeral containers: once, at any time)
                                                                      │
        deleted, gone, past its deadline, or every container done ────┤
                                                                      ▼
@@ -26,7 +27,14 @@ import msgspec
 from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, SeenPod, Verdict
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.plan import Event, PlanOf
-from trainshed.kube.meta.pods import find_container, init_containers, is_finished, is_sidecar, main_containers
+from trainshed.kube.meta.pods import (
+    ephemeral_containers,
+    find_container,
+    init_containers,
+    is_finished,
+    is_sidecar,
+    main_containers,
+)
 from trainshed.kube.meta.times import parse_time
 
 DEADLINE = Verdict("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
@@ -206,10 +214,23 @@ def _bring_up(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: floa
         else:
             draft.actions.append(CreateSandbox())
         return
+    for container in ephemeral_containers(pod):
+        _start_ephemeral(draft, seen, container, now)
     if _start_init(draft, pod, seen, now, grace):
         policy = pod["spec"].get("restartPolicy", "Always")
         for container in main_containers(pod):
             _keep_running(draft, pod, seen, container["name"], policy, now, grace)
+
+
+def _start_ephemeral(draft: _Draft, seen: SeenPod, container: Object, now: float) -> None:
+    """Start the container once; one that is to see another's processes, when that one runs."""
+    known, target = seen.container(container["name"]), container.get("targetContainerName")
+    if known.attempts or (target and not seen.container(target).running):
+        return
+    if known.problem is not None and now < known.problem.retry_at:
+        draft.wake(known.problem.retry_at)
+    else:
+        draft.actions.append(StartContainer(container["name"], 0))
 
 
 def _start_init(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: float) -> bool:

@@ -20,6 +20,7 @@ from trainshed.cluster.node.pod.observed import (
 from trainshed.cluster.node.pod.status import container_id
 from trainshed.cluster.sandbox.model import ContainerState, SandboxState
 from trainshed.kube.meta.objects import Object, section, status_of
+from trainshed.kube.meta.pods import CONTAINER_STATUSES
 from trainshed.kube.meta.times import parse_time
 
 LOST_EXIT_CODE = 137
@@ -158,7 +159,7 @@ class PodRecord:
         status = status_of(pod)
         if status.get("phase") == "Failed" and status.get("reason"):
             self.verdict = Verdict(status["reason"], status.get("message", ""))
-        for key in ("initContainerStatuses", "containerStatuses"):
+        for key in CONTAINER_STATUSES:
             for written in status.get(key) or ():
                 record = self.container(written["name"])
                 running = section(written, "state").get("running")

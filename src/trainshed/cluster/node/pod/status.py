@@ -14,7 +14,14 @@ from trainshed.cluster.node.pod.lifecycle import backoff_seconds, restart_at, sh
 from trainshed.cluster.node.pod.observed import Attempt, SeenContainer, SeenPod, StatusContext
 from trainshed.kube.builtin.parts.pod.qos import qos_class
 from trainshed.kube.meta.objects import Object, section, status_of
-from trainshed.kube.meta.pods import init_containers, is_finished, is_sidecar, main_containers, phase
+from trainshed.kube.meta.pods import (
+    ephemeral_containers,
+    init_containers,
+    is_finished,
+    is_sidecar,
+    main_containers,
+    phase,
+)
 from trainshed.kube.meta.times import format_time
 
 RUNTIME = "trainshed"
@@ -29,6 +36,7 @@ def pod_status(pod: Object, seen: SeenPod, now: float, context: StatusContext) -
     old: Object = status_of(pod)
     inits = [_container_status(pod, seen, c, True, now, context) for c in init_containers(pod)]
     mains = [_container_status(pod, seen, c, False, now, context) for c in main_containers(pod)]
+    debugging = [_ephemeral_status(pod, seen, c, now, context) for c in ephemeral_containers(pod)]
     phase = pod_phase(pod, seen)
     status: Object = {"phase": phase}
     if seen.verdict is not None and phase == "Failed":
@@ -47,6 +55,8 @@ def pod_status(pod: Object, seen: SeenPod, now: float, context: StatusContext) -
     if inits:
         status["initContainerStatuses"] = inits
     status["containerStatuses"] = mains
+    if debugging:
+        status["ephemeralContainerStatuses"] = debugging
     status["conditions"] = _conditions(pod, seen, phase, inits, mains, now)
     return status
 
@@ -87,6 +97,19 @@ def container_id(pod: Object, name: str, attempt: int) -> str:
     """Return the id of one run of a container; the same for everyone who asks."""
     text = f"{pod['metadata']['uid']}/{name}/{attempt}"
     return f"{RUNTIME}://{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _ephemeral_status(
+    pod: Object, seen: SeenPod, container: Object, now: float, context: StatusContext
+) -> Object:
+    """Return the status of a container that is started once, and whose readiness nobody asks for."""
+    status = _container_status(pod, seen, container, False, now, context)
+    known = seen.container(container["name"])
+    if known.newest is not None and not known.newest.running:
+        status["state"] = {"terminated": terminated(pod, container["name"], known.newest)}
+        status["lastState"] = {}
+    del status["started"]
+    return {**status, "ready": False}
 
 
 def _container_status(

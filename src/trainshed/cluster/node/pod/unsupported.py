@@ -126,7 +126,7 @@ def privileged_containers(pod: Object) -> list[str]:
 
 
 def _containers(spec: Object) -> Iterator[tuple[str, Object]]:
-    for group in ("initContainers", "containers"):
+    for group in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(group) or ()):
             yield f"spec.{group}[{index}]", container
 
@@ -143,16 +143,12 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
     for field in ("hostPID", "hostIPC"):
         if spec.get(field):
             yield f"spec.{field}", HOST_NAMESPACE
-    if spec.get("shareProcessNamespace"):
-        yield "spec.shareProcessNamespace", "each container has its own process namespace"
     if spec.get("runtimeClassName"):
         yield "spec.runtimeClassName", RUNTIME_CLASS
     if spec.get("setHostnameAsFQDN"):
         yield "spec.setHostnameAsFQDN", "the hostname is the short name"
     if spec.get("resourceClaims"):
         yield "spec.resourceClaims", "dynamic resource allocation is not offered"
-    if spec.get("ephemeralContainers"):
-        yield "spec.ephemeralContainers", "ephemeral containers are not run"
     if spec.get("hostUsers") is False:
         yield "spec.hostUsers", USER_NAMESPACE
     if section(spec, "os").get("name", "linux") != "linux":

@@ -33,7 +33,7 @@ from trainshed.cluster.sandbox.api import (
 )
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, section, status_of, uid_of
-from trainshed.kube.meta.pods import find_container, is_finished
+from trainshed.kube.meta.pods import ephemeral_containers, find_container, is_finished
 from trainshed.kube.meta.resources import PODS
 
 log = logging.getLogger(__name__)
@@ -87,6 +87,9 @@ class PodWorker:
             section(pod["metadata"], f) != section(self.pod["metadata"], f) for f in ("annotations", "labels")
         ):
             self._fields_stale = True
+        if ephemeral_containers(pod) != ephemeral_containers(self.pod):
+            self._references = needed(pod)
+            self._starter.refresh()
         self.pod = pod
         self._wake.set()
 

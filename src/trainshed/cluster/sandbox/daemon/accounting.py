@@ -7,14 +7,14 @@ import os
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def pod_usage(roots: list[int], shim: int) -> tuple[float, int]:
+def pod_usage(roots: list[int], shim: int, idle: set[int]) -> tuple[float, int]:
     """Return (CPU seconds, bytes) of the containers whose first processes are `roots`.
 
-    `shim` is the parent of those and of processes that joined. CPU counts ended descendants that were
-    waited for. Memory is anonymous memory, plus the largest shared mapping set of one process: workers
-    share it.
+    `shim` is the parent of those, of processes that joined, and of `idle` ones, which do not count. CPU counts ended
+    descendants that were waited for. Memory is anonymous memory, plus the largest shared mapping set of one process:
+    workers share it.
     """
-    pids = _descendants({*roots, *_children(shim)})
+    pids = _descendants({*roots, *_children(shim)}.difference(idle)) - idle
     cpu, anonymous, shared = 0.0, 0, 0
     for pid in pids:
         cpu += _cpu_seconds(pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -12,13 +13,15 @@ import time
 from trainshed.cluster.sandbox import files, pids, wire
 from trainshed.cluster.sandbox.daemon import accounting
 from trainshed.cluster.sandbox.daemon.crilog import CriLog
-from trainshed.cluster.sandbox.linux import cgroups, memory, process, syscalls
+from trainshed.cluster.sandbox.daemon.joining import clone_beside
+from trainshed.cluster.sandbox.linux import cgroups, limits, memory, process, syscalls
 from trainshed.cluster.sandbox.loop import READ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trainshed.cluster.sandbox.daemon.pause import Pause
     from trainshed.cluster.sandbox.daemon.peers import Peer
     from trainshed.cluster.sandbox.loop import Loop
     from trainshed.cluster.sandbox.wire import Message
@@ -27,6 +30,7 @@ _READ_SIZE = 65536
 _RETRY_SECONDS = 0.5  # between attempts to write a log to a full disk
 _MAX_RETRIES = 20  # after the container's end; then the rest of the log is given up
 _MAX_EARLY = 65536
+_REAP_SECONDS = 0.1
 _LOOK_SECONDS = 0.25  # between two looks at the memory of a container that has a limit
 _MAX_MESSAGE = 4096  # of a termination message, as in the kubelet
 STATE = "state.json"
@@ -40,6 +44,7 @@ class Container:
     the command's and the attempt may be made again. `directory` is the attempt's private one. `pod` is what
     `process.run_first` wants to know, with
     `kept`, the limits that a cgroup keeps, and `memory_volumes`.
+    With `beside` it has no pid namespace of its own, and is in that one's.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class Container:
         pod: Message,
         on_started: Callable[[Container], None],
         on_ended: Callable[[Container], None],
+        beside: Pause | Container | None = None,
     ) -> None:
         self.spec = spec
         self.directory = directory
@@ -84,6 +90,9 @@ class Container:
         self._recorded = False
         self.pod = pod
         self.pidfd = -1
+        self._beside = beside
+        self._mounts = 0
+        """The number of its mount namespace, by which its processes are known."""
         self._start(pod)
 
     @property
@@ -116,12 +125,16 @@ class Container:
         pod = {**pod, "files": mounts}
         self._sync, child_sync = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         inner, outer = self._open_stdio()
-        self._child = syscalls.clone(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
-        if self._child == 0:
-            process.run_first(spec, self.directory, pod, inner, child_sync)
+        self._child = self._clone(pod, inner, child_sync)
         child_sync.close()
         for fd in inner:
             os.close(fd)
+        if not self._child:
+            for fd in filter(lambda fd: fd >= 0, outer):
+                os.close(fd)
+            self._sync.close()
+            self._log.close()
+            raise OSError(errno.ESRCH, "the container whose processes it is to see has ended")
         if outer:
             self.stdin = outer[0]
             self._read_from(outer[1], b"stdout", wire.OUT)
@@ -131,6 +144,39 @@ class Container:
         self.pidfd = os.pidfd_open(self._child)
         self.pid = pids.pid_of(self.pidfd)
         self._loop.watch(self.pidfd, READ, self._exited)
+
+    def _clone(self, pod: Message, stdio: list[int], sync: socket.socket) -> int:
+        """Return the pid of the new process, 0 where there is nobody to be beside."""
+        if self._beside is None:
+            pid = syscalls.clone(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
+            if pid == 0:
+                process.run_first(self.spec, self.directory, pod, stdio, sync)
+            return pid
+        spec, directory, beside = self.spec, self.directory, self._beside
+
+        def enter() -> None:
+            limits.prefer_for_oom(
+                spec["oom_score"]
+            )  # here, for the next process may not write to its own /proc
+            beside.enter()
+
+        return clone_beside(
+            enter,
+            syscalls.CLONE_NEWNS,
+            lambda: process.run_first(spec, directory, pod, stdio, sync),
+        )
+
+    def enter(self) -> None:
+        """Have the caller's coming children be in the container's pid namespace."""
+        syscalls.setns(self.pidfd, syscalls.CLONE_NEWPID)
+
+    def user_namespace(self) -> int:
+        """Return a descriptor of the container's user namespace, -1 where that is the shim's."""
+        own = os.stat("/proc/self/ns/user")
+        theirs = os.stat(f"/proc/{self.pid}/ns/user")
+        if (own.st_dev, own.st_ino) == (theirs.st_dev, theirs.st_ino):
+            return -1
+        return os.open(f"/proc/{self.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
 
     def _open_stdio(self) -> tuple[list[int], list[int]]:
         """Return the container's (stdin, stdout, stderr) and the shim's ends (stdin -1 when it is null)."""
@@ -165,7 +211,8 @@ class Container:
             if descriptors:
                 self.terminal = descriptors[0]
                 self._read_from(self.terminal, b"stdout", wire.OUT)
-            elif data == process.READY:
+            elif data.startswith(process.READY):
+                self._mounts = int(data.removeprefix(process.READY))
                 self._record_start()
             elif data:
                 self.failure = json.loads(data)
@@ -300,9 +347,18 @@ class Container:
 
     def _exited(self, events: int) -> None:
         self._loop.forget(self.pidfd)
+        if self._beside is not None and self._mounts:
+            pids.kill_in(self._mounts)  # where it is not process 1, the kernel does not do so
+        self._reap()
+
+    def _reap(self) -> None:
+        """Take the exit status, which one who sees the process and traces it may keep back."""
+        reaped, status = os.waitpid(self._child, os.WNOHANG)
+        if not reaped:
+            self._loop.later(_REAP_SECONDS, self._reap)
+            return
         os.close(self.pidfd)
         self.pidfd = -1
-        _, status = os.waitpid(self._child, 0)
         self._sync_ready(READ)  # the end of `sync` may be in the same round of the loop
         if self.cgroup:
             self._held_bytes = cgroups.killed_for_memory(self.cgroup)

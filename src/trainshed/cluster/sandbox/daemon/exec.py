@@ -8,6 +8,7 @@ import signal
 import socket
 
 from trainshed.cluster.sandbox import pids, wire
+from trainshed.cluster.sandbox.daemon.joining import clone_beside
 from trainshed.cluster.sandbox.linux import cgroups, limits, process, syscalls
 from trainshed.cluster.sandbox.loop import READ
 
@@ -132,47 +133,20 @@ class ExecProcess:
 
 
 def _clone_into(target: Container, spec: Message, stdio: list[int], sync: socket.socket) -> int:
-    """Start a process in the namespaces of `target`; return its pid, 0 when that failed.
+    """Start a process in the namespaces of `target`; return its pid, 0 when that failed."""
+    user = target.user_namespace()
 
-    Two steps, for entering a pid namespace concerns children only. The first child's child is made with
-    CLONE_PARENT: the shim's own, to be waited for.
+    def enter() -> None:
+        # Here, for the next process may not write to its own /proc, nor see the machine's cgroups.
+        limits.prefer_for_oom(spec["oom_score"])
+        if target.cgroup:
+            cgroups.enter(target.cgroup)
+        if "cpu" not in target.pod["kept"]:
+            limits.share_cpu(spec)
+        syscalls.setns(target.pidfd, syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
 
-    It is the one process with the shim's memory and descriptors that the container can see until it calls exec.
-    Not dumpable, and of a program that began outside the sandboxes' user namespace, it is nobody's there to trace.
-    """
-    read, write = os.pipe()
-    middle = syscalls.clone(0)
-    if middle == 0:
-        try:
-            os.close(read)
-            _enter_and_clone(target, spec, stdio, sync, write)
-        finally:
-            os._exit(1)
-    os.close(write)
-    number = os.read(read, 32)
-    os.close(read)
-    os.waitpid(middle, 0)
-    return int(number or b"0")
-
-
-def _enter_and_clone(
-    target: Container, spec: Message, stdio: list[int], sync: socket.socket, write: int
-) -> None:
-    user = -1
-    own = os.stat("/proc/self/ns/user")
-    theirs = os.stat(f"/proc/{target.pid}/ns/user")
-    if (own.st_dev, own.st_ino) != (theirs.st_dev, theirs.st_ino):
-        user = os.open(f"/proc/{target.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    # Here, for the next process may not write to its own /proc, nor see the machine's cgroups.
-    limits.prefer_for_oom(spec["oom_score"])
-    if target.cgroup:
-        cgroups.enter(target.cgroup)
-    if "cpu" not in target.pod["kept"]:
-        limits.share_cpu(spec)
-    syscalls.setns(target.pidfd, syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
-    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-    pid = syscalls.clone(syscalls.CLONE_PARENT)
-    if pid == 0:
-        os.close(write)
-        process.run_joined(spec, user, stdio, sync)
-    os.write(write, str(pid).encode())
+    try:
+        return clone_beside(enter, 0, lambda: process.run_joined(spec, user, stdio, sync))
+    finally:
+        if user >= 0:
+            os.close(user)

@@ -19,6 +19,7 @@ from trainshed.cluster.sandbox.daemon import podfiles
 from trainshed.cluster.sandbox.daemon.accounting import crowd, pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
 from trainshed.cluster.sandbox.daemon.exec import ExecProcess
+from trainshed.cluster.sandbox.daemon.pause import Pause
 from trainshed.cluster.sandbox.daemon.peers import Server
 from trainshed.cluster.sandbox.linux import keyring, memory, syscalls
 from trainshed.cluster.sandbox.linux.cgroups import Hierarchy, make_container, make_pod, usage
@@ -70,6 +71,7 @@ class Shim:
         self._janitors: set[int] = set()
         self._stopping: list[Peer] = []
         self._server: Server | None = None
+        self._pause: Pause | None = None
 
     def prepare(self) -> Message:
         """Make the pod's namespaces and files and start serving; return its state. Raises OSError."""
@@ -202,6 +204,7 @@ class Shim:
         files.remove_tree(directory)
         files.make_directory(directory)
         self._discard_older(spec["name"])
+        beside = self._beside(spec)
         pod = {
             "files": self._files,
             "host_network": self._spec["host_network"],
@@ -212,7 +215,7 @@ class Shim:
         self._starting[key] = peer
         try:
             self._containers[key] = Container(
-                self._loop, spec, directory, pod, self._started, self._container_ended
+                self._loop, spec, directory, pod, self._started, self._container_ended, beside
             )
         except OSError:
             del self._starting[key]
@@ -227,6 +230,21 @@ class Shim:
             "cpu_request": spec["cpu_request"],
         }
         return make_container(self._cgroups, self._cgroup, f"{spec['name']}-{spec['attempt']}", limits)
+
+    def _beside(self, spec: Message) -> Pause | Container | None:
+        """Return whose processes the container sees beside its own. Raises OSError when that one does not run."""
+        if self._spec.get("share_processes"):
+            if self._pause is None:
+                place = f"{self._directory}/pause"
+                files.make_directory(place)
+                self._pause = Pause(place)
+            return self._pause
+        if not spec.get("beside"):
+            return None
+        one = self._running(spec["beside"])
+        if one is None:
+            raise OSError(errno.ESRCH, f"container {spec['beside']} does not run")
+        return one
 
     def _discard_older(self, name: str) -> None:
         """Delete what ended attempts wrote, in a process of its own: it can be much."""
@@ -330,7 +348,8 @@ class Shim:
         if kept is not None and kept.has("cpu") and kept.has("memory"):
             cpu, held = usage(self._cgroup)
         else:
-            cpu, held = pod_usage([one.pid for one in self._containers.values()], pids.own_pid())
+            idle = set() if self._pause is None else {self._pause.pid}
+            cpu, held = pod_usage([one.pid for one in self._containers.values()], pids.own_pid(), idle)
             held += sum(memory.used_bytes(one["path"]) for one in self._spec["memory_volumes"])
         peer.answer({"cpu_seconds": cpu, "memory_bytes": held})
 

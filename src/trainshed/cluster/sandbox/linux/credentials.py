@@ -178,6 +178,8 @@ def _drop_bounding(capabilities: int) -> None:
 def _enter_namespace_of(identity: Identity) -> None:
     uid, gid = identity.uid, identity.gid
     syscalls.unshare(syscalls.CLONE_NEWUSER)
+    # One that is beside others is not dumpable, and its /proc then not its own to write.
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} 0 1"), ("gid_map", f"{gid} 0 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)

@@ -2,7 +2,8 @@
 
 It runs in a copy of the shim and never returns: it becomes the command, or reports why not over `sync`
 (a SEQPACKET socket, close-on-exec) and exits; the report has `errno` where the disk had no room. End of file without
-a report means that the command runs. Process 1 says READY when only exec is left, and waits for GO.
+a report means that the command runs. The first process says READY, with the number of its mount namespace, when only
+exec is left, and waits for GO.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-READY, GO, STOP = b"ready", b"1", b"0"
+READY, GO, STOP = b"ready ", b"1", b"0"
 PROCESSES_KEPT = 512
 """How many of the user's processes (`ulimit -u`) pods leave to control plane, daemons and shims; a quarter if fewer."""
 _HOST = "/.host"
@@ -302,7 +303,7 @@ def _confine(capabilities: int) -> None:
 
 def _wait_for_leave(sync: socket.socket) -> None:
     """Wait until the shim has recorded that the command runs."""
-    sync.send(READY)
+    sync.send(READY + str(os.stat("/proc/self/ns/mnt").st_ino).encode())
     if sync.recv(1) != GO:
         os._exit(128)
 

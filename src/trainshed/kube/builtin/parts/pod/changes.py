@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainshed.kube.builtin.parts.pod.ephemeral import ephemeral_change_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
@@ -27,6 +28,8 @@ def change_causes(spec: Object, old: Object, subresource: str) -> Iterator[Cause
     yield from _deadline(spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
     yield from _tolerations(spec.get("tolerations") or [], old.get("tolerations") or [])
     yield from _gates(spec.get("schedulingGates") or [], old.get("schedulingGates") or [])
+    if subresource == "ephemeralcontainers":
+        yield from ephemeral_change_causes(spec, old)
     gated = bool(old.get("schedulingGates"))
     if _fixed(spec, subresource, gated) != _fixed(old, subresource, gated):
         before, after = old.get("terminationGracePeriodSeconds"), spec.get("terminationGracePeriodSeconds")

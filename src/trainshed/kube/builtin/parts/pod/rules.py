@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.parts.pod.containers import container_causes, security_causes
+from trainshed.kube.builtin.parts.pod.ephemeral import ephemeral_causes
 from trainshed.kube.builtin.parts.pod.scheduling import scheduling_causes
 from trainshed.kube.builtin.parts.pod.volumes import volume_causes
 from trainshed.kube.meta import causes, names
@@ -112,6 +113,7 @@ def _containers(spec: Object, path: str, volumes: set[str]) -> Iterator[Cause]:
             if name and name in seen:
                 yield causes.duplicate(f"{at}.name", name)
             seen.add(name or "")
+    yield from ephemeral_causes(spec, path)
     yield from _host_ports(spec, path)
 
 
