@@ -226,8 +226,8 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
             found += evaluate_rules(obj, old, kind.schema)
     else:
         found = validate_object(resource, obj, old, subresource=subresource)
-    # A webhook is registered for the resource, not for its subresources: writers of those are not asked. Containers that
-    # come later are asked about as those that came with the pod.
+    # A webhook is registered for the resource, not for its subresources: writers of those are not asked. Containers
+    # that come later are asked about as those that came with the pod.
     checked = subresource in ("", "ephemeralcontainers")
     custom = core.admission.get(resource.group_resource) if checked else None
     if custom is not None and not found:
