@@ -657,8 +657,11 @@ async def test_containers_that_share_processes(boxes: Sandboxes) -> None:
     await boxes.start("shared", "sh", "-c", PROCESSES, attempt=1)
     await boxes.end("shared", attempt=1)
     assert "sleep" not in boxes.output("shared"), "what the first attempt left behind has ended"
-    usage = await boxes.runtime.usage("shared")
-    assert usage.memory_bytes == 0, "process 1 counts for nobody"
+
+    async def little_is_held() -> bool:
+        return (await boxes.runtime.usage("shared")).memory_bytes < 1 << 20
+
+    await until("process 1 to be all that is left, which counts for nobody", little_is_held)
 
 
 async def test_usage(boxes: Sandboxes) -> None:

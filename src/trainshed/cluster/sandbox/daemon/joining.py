@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 
 def clone_beside(enter: Callable[[], object], flags: int, run: Callable[[], NoReturn]) -> int:
-    """Start a child of the caller that calls `run`, made with `flags` after `enter` has entered a pid namespace, and done
-    what that child cannot; return its pid, 0 when that failed.
+    """Start a child of the caller that calls `run`; return its pid, 0 when that failed.
+
+    It is made with `flags` after `enter` has entered a pid namespace, and done what the child cannot.
 
     Two steps, for entering a pid namespace concerns children only. The first child's child is made with
     CLONE_PARENT: the shim's own, to be waited for.
