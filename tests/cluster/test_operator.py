@@ -190,11 +190,23 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         await admin.create(NAMESPACES, {"metadata": {"name": namespace}})
     # What the namespace controller does: a pod needs its service account.
     await admin.create(SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": "ns"}})
-    cluster_scoped = ("Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding")
+    cluster_scoped = (
+        "Namespace",
+        "CustomResourceDefinition",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "PriorityClass",
+    )
     for obj in embedded_objects():
         group, _, version = obj["apiVersion"].rpartition("/")
         kind = obj["kind"]
-        resource = Resource(group, version, kind.lower() + "s", kind, kind not in cluster_scoped)
+        resource = Resource(
+            group,
+            version,
+            kind.lower() + ("es" if kind.endswith("s") else "s"),
+            kind,
+            kind not in cluster_scoped,
+        )
         await admin.apply(resource, obj, field_manager="install")
     world = World(api)
     yield world

@@ -18,10 +18,10 @@ from trainshed.cluster.paths import StatePaths
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk import contexts, local
 from trainshed.sdk.errors import REFUSED, UNAVAILABLE, UserError
-from trainshed.sdk.fakes import Fakes, keep_fakes
 from trainshed.sdk.local import ClusterStatus, Started
 
 if TYPE_CHECKING:
+    from trainshed.cluster.node.fake.kept import Fakes
     from trainshed.cluster.sandbox.client.doctor import Check
 
 Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")]
@@ -132,6 +132,8 @@ def _fakes(count: int | None, lifecycles: Path | None) -> Fakes | None:
         if lifecycles is not None:
             raise UserError("--fake-lifecycles says what becomes of pods on fake nodes", "add --fake-nodes N")
         return None
+    from trainshed.cluster.node.fake.kept import Fakes
+
     return Fakes(count, "" if lifecycles is None else lifecycles.read_text())
 
 
@@ -152,6 +154,8 @@ def ensure_up(
         started = local.start(paths)
     else:
         if fakes is not None:
+            from trainshed.cluster.node.fake.kept import keep_fakes
+
             keep_fakes(paths.prepare(), fakes)
         with err.status("starting the cluster") as spinner:
             started = local.start(

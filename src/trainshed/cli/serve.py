@@ -21,9 +21,10 @@ from trainshed.api.registry import KINDS
 from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.control.controlplane import CannotStart, Options, run
 from trainshed.cluster.control.launcher import Report
+from trainshed.cluster.node.fake.kept import kept_fakes
 from trainshed.cluster.node.pod.images import MODES
 from trainshed.cluster.node.pod.unsupported import privileged_containers
-from trainshed.cluster.paths import StatePaths, write_private
+from trainshed.cluster.paths import StateError, StatePaths, write_private
 from trainshed.cluster.sandbox import files
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.registry import review
@@ -36,7 +37,6 @@ from trainshed.kube.policy import audit
 from trainshed.kube.policy.audit import Policy
 from trainshed.kube.wire.body import decode_value
 from trainshed.operator.install import AUTO, embedded_objects, embedded_options
-from trainshed.sdk.fakes import kept_fakes
 from trainshed.tekton import crds
 
 MODULE = "trainshed.cli.serve"
@@ -77,7 +77,7 @@ def main() -> None:
             fake_lifecycles=lifecycles,
         )
         _run(run(paths, options, report))
-    except CannotStart as error:
+    except (CannotStart, StateError) as error:
         report(Report(error=str(error), hint=error.hint))
         sys.exit(1)
     except OSError as error:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from trainshed.cluster.paths import StatePaths, write_private
-from trainshed.sdk.errors import UserError
-
-if TYPE_CHECKING:
-    from trainshed.cluster.node.fake.lifecycle import Lifecycle
+from trainshed.cluster.node.fake.lifecycle import RUNS, Lifecycle, read_lifecycles
+from trainshed.cluster.paths import StateError, StatePaths, write_private
 
 
 class Fakes(msgspec.Struct, frozen=True):
@@ -21,7 +16,7 @@ class Fakes(msgspec.Struct, frozen=True):
 
 
 def keep_fakes(paths: StatePaths, fakes: Fakes) -> None:
-    """Keep what the next start is to show. Raises UserError, naming the field of a lifecycle that is wrong."""
+    """Keep what the next start is to show. Raises StateError, naming the field of a lifecycle that is wrong."""
     if fakes.lifecycles:
         _read(fakes.lifecycles)
     write_private(paths.fake_nodes, msgspec.json.encode(fakes))
@@ -31,25 +26,21 @@ def kept_fakes(paths: StatePaths) -> tuple[int, tuple[Lifecycle, ...]]:
     """Return how many were kept, and their lifecycles: pods run for ever where none are given.
 
     Raises:
-        UserError: the file was damaged.
+        StateError: the file was damaged.
     """
-    from trainshed.cluster.node.fake.lifecycle import RUNS
-
     try:
         kept = msgspec.json.decode(paths.fake_nodes.read_bytes(), type=Fakes)
     except FileNotFoundError:
         return 0, (RUNS,)
     except msgspec.MsgspecError as error:
-        raise UserError(f"{paths.fake_nodes} cannot be read: {error}", "delete it") from error
+        raise StateError(f"{paths.fake_nodes} cannot be read: {error}", "delete it") from error
     return kept.count, _read(kept.lifecycles) if kept.lifecycles else (RUNS,)
 
 
 def _read(text: str) -> tuple[Lifecycle, ...]:
-    from trainshed.cluster.node.fake.lifecycle import read_lifecycles
-
     try:
         return read_lifecycles(text)
     except msgspec.MsgspecError as error:
-        raise UserError(
+        raise StateError(
             f"the lifecycles of fake nodes cannot be read: {error}", "see docs/how-to/place-pods.md"
         ) from error
