@@ -297,5 +297,7 @@ def test_a_user_that_is_asked_for_has_that_number(users_cluster: UsersCluster) -
     cluster.apply(who)
     cluster.until_phase("Succeeded", "who")
     assert cluster.logs("who") == ["1500", "1600", "wrote"]
-    (told,) = [text for text in cluster.events("FieldNotHonoured", "who") if "runAsUser" in text]
-    assert "the process sees this id" in told
+    until(
+        lambda: any("the process sees this id" in text for text in cluster.events("FieldNotHonoured", "who")),
+        "an event tells of runAsUser",
+    )

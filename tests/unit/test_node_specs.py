@@ -224,6 +224,23 @@ def test_a_containers_spec():
     assert (plain.uid, plain.gid, plain.unconfined) == (None, None, False)
 
 
+@pytest.mark.parametrize(("priority", "milli"), [(0, 10), (999_999_999, 10), (1_000_000_000, 1000)])
+def test_who_comes_before_all_others_has_a_share_like_a_whole_core(priority: int, milli: int) -> None:
+    container = make_container(resources={"requests": {"cpu": "10m"}})
+    pod = make_pod(container, priority=priority)
+    parts = ContainerParts(
+        attempt=0,
+        argv=("true",),
+        env={},
+        mounts=[],
+        image=RunImage(image=Image()),
+        devices=(),
+        log_path=Path("/l"),
+        masked=(),
+    )
+    assert container_spec(pod, container, parts).cpu_request == milli
+
+
 @pytest.mark.parametrize(
     ("shared", "own", "unconfined"),
     [

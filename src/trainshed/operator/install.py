@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.kube.builtin.scheduling.priorityclass import HIGHEST_USER_PRIORITY
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import VOLCANO_SCHEDULER
 from trainshed.operator import objects
@@ -75,7 +76,7 @@ _PRIORITY: Object = {
     "apiVersion": "scheduling.k8s.io/v1",
     "kind": "PriorityClass",
     "metadata": {"name": "trainshed-operator"},
-    "value": 1_000_000_000,
+    "value": HIGHEST_USER_PRIORITY,
     "preemptionPolicy": "Never",
     "description": "The operator gives way to nobody, and nobody to it.",
 }

@@ -13,6 +13,7 @@ from trainshed.cluster.node.pod.amounts import in_bytes, in_milli, limits_of, re
 from trainshed.cluster.node.pod.images import RunImage
 from trainshed.cluster.sandbox.addresses import DOMAIN, GATEWAY
 from trainshed.cluster.sandbox.model import ContainerSpec, MemoryVolume, Mount, SandboxSpec
+from trainshed.kube.builtin.scheduling.priorityclass import HIGHEST_USER_PRIORITY
 from trainshed.kube.meta.objects import Object, section
 
 HOSTNAME_LIMIT = 63
@@ -149,10 +150,20 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         beside=container.get("targetContainerName") or "",
         memory_limit=in_bytes(limits_of(container).get("memory")),
         cpu_limit=in_milli(limits_of(container).get("cpu")),
-        cpu_request=in_milli(requests_of(container).get("cpu")),
+        cpu_request=_cpu_request(pod, container),
         cpus=parts.cpus,
         oom_score=parts.oom_score,
     )
+
+
+def _cpu_request(pod: Object, container: Object) -> int:
+    """Return what the container's share of CPU time follows, in thousandths of a core.
+
+    Whoever comes before all others, as the operator does, has a core's share: jobs wait for it.
+    """
+    if int(pod["spec"].get("priority") or 0) >= HIGHEST_USER_PRIORITY:
+        return 1000
+    return in_milli(requests_of(container).get("cpu"))
 
 
 def _groups_of_volumes(shared: Object) -> tuple[int, ...]:

@@ -14,7 +14,8 @@ from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of
 from trainshed.kube.meta.resources import PRIORITYCLASSES
 
-_SYSTEM_PRIORITY = 1_000_000_000
+HIGHEST_USER_PRIORITY = 1_000_000_000
+"""What a class may be given by users; above are the classes `system-…`."""
 
 
 def _defaults(obj: Object) -> None:
@@ -32,8 +33,8 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
                 "priority class names with 'system-' prefix are reserved for system use only. "
                 f"error: {name} is not a known system priority class",
             )
-    elif value > _SYSTEM_PRIORITY:
-        text = f"maximum allowed value of a user defined priority is {_SYSTEM_PRIORITY}"
+    elif value > HIGHEST_USER_PRIORITY:
+        text = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
         yield causes.forbidden("value", text)
     yield from one_of(obj, "", "preemptionPolicy", ("Never", "PreemptLowerPriority"))
     if old is not None:
