@@ -8,19 +8,20 @@ import pytest
 
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.policy import audit
-from trainshed.kube.policy.audit import Asked, Wanted
+from trainshed.kube.policy.attributes import Attributes
+from trainshed.kube.policy.audit import Wanted
 
 
 def policy(*rules: Object, **fields: Any) -> audit.Policy:
     return audit.read({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": list(rules), **fields})
 
 
-def asked(resource: str = "pods", **fields: Any) -> Asked:
+def asked(resource: str = "pods", **fields: Any) -> Attributes:
     wanted = {"user": "anna", "groups": ("devs",), "verb": "get", "namespace": "default", **fields}
-    return Asked(resource=resource, **wanted)
+    return Attributes(resource=resource, **wanted)
 
 
-def level(rule: Object, request: Asked) -> str:
+def level(rule: Object, request: Attributes) -> str:
     return audit.wanted(policy({"level": "Metadata", **rule}), request).level
 
 
@@ -52,7 +53,7 @@ def level(rule: Object, request: Asked) -> str:
         ({"resources": [{"group": ""}]}, asked("", path="/version"), False),
     ],
 )
-def test_a_rule_fits_as_upstreams_does(rule: Object, request_: Asked, fits: bool) -> None:
+def test_a_rule_fits_as_upstreams_does(rule: Object, request_: Attributes, fits: bool) -> None:
     assert level(rule, request_) == ("Metadata" if fits else "None")
 
 

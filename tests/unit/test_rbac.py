@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainshed.kube.served.rbac import Attributes, Policy, aggregated_rules, allowed, authorize
+from trainshed.kube.policy.attributes import Attributes
+from trainshed.kube.served.rbac import Policy, aggregated_rules, allowed, authorize
 
 
 def role(name: str, *rules: Any, namespace: str = "", labels: Any = None, **extra: Any) -> dict[str, Any]:

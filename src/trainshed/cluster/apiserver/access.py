@@ -23,7 +23,8 @@ from trainshed.kube.meta.resources import (
     SERVICEACCOUNTS,
     Resource,
 )
-from trainshed.kube.served.rbac import MASTERS, Attributes, Policy
+from trainshed.kube.policy.attributes import Attributes
+from trainshed.kube.served.rbac import MASTERS, Policy
 from trainshed.kube.wire.asgi import CLIENT_CERTIFICATE, Scope
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_micro_time
 from trainshed.kube.policy import audit
-from trainshed.kube.policy.audit import Asked, Policy, Wanted
+from trainshed.kube.policy.attributes import Attributes
+from trainshed.kube.policy.audit import Policy, Wanted
 from trainshed.kube.wire.asgi import Scope, headers_of
 from trainshed.kube.wire.protobuf import decode as decode_protobuf
 from trainshed.kube.wire.route import Route
@@ -101,9 +102,9 @@ class Trail:
     def known(self, user: User, route: Route | None) -> None:
         """Note who asks for what; the policy decides."""
         verb = route.verb if route is not None else self._method.lower()
-        asked = Asked(user=user.username, groups=user.groups, verb=verb, path=self._path)
+        asked = Attributes(user=user.username, groups=user.groups, verb=verb, path=self._path)
         if route is not None:
-            asked = Asked(
+            asked = Attributes(
                 user=user.username,
                 groups=user.groups,
                 verb=verb,

@@ -15,7 +15,7 @@ from trainshed.cluster.apiserver.subresources import binding, eviction, logs, sc
 from trainshed.cluster.apiserver.verbs import read, remove, watch, write
 from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource
 from trainshed.kube.meta.resourceinfo import ResourceInfo
-from trainshed.kube.served.rbac import Attributes
+from trainshed.kube.policy.attributes import Attributes
 from trainshed.kube.wire import route
 from trainshed.kube.wire.options import flag
 from trainshed.kube.wire.route import Route

@@ -14,7 +14,7 @@ from trainshed.kube.meta.causes import invalid as invalid_value
 from trainshed.kube.meta.causes import required
 from trainshed.kube.meta.errors import bad_request, invalid
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
-from trainshed.kube.served.rbac import Attributes
+from trainshed.kube.policy.attributes import Attributes
 
 
 def attributes_of(user: User, spec: Object) -> Attributes:

@@ -13,6 +13,7 @@ import msgspec
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.policy.attributes import Attributes
 
 API_VERSION = "audit.k8s.io/v1"
 NONE, METADATA, REQUEST, REQUEST_RESPONSE = LEVELS = ("None", "Metadata", "Request", "RequestResponse")
@@ -22,20 +23,6 @@ RECEIVED, STARTED, COMPLETE, PANIC = STAGES = (
     "ResponseComplete",
     "Panic",
 )
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request. `path` is set for one that names no resource; `namespace` is empty for cluster scope."""
-
-    user: str
-    groups: tuple[str, ...] = ()
-    verb: str
-    group: str = ""
-    resource: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    path: str = ""
 
 
 class Resources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -144,7 +131,7 @@ def _stages(stages: Sequence[str], at: str) -> Iterator[Cause]:
             yield causes.unsupported(f"{at}[{index}]", stage, STAGES)
 
 
-def wanted(policy: Policy, asked: Asked) -> Wanted:
+def wanted(policy: Policy, asked: Attributes) -> Wanted:
     """Return what a policy has written of a request."""
     for rule in policy.rules:
         if _fits(rule, asked):
@@ -157,7 +144,7 @@ def wanted(policy: Policy, asked: Asked) -> Wanted:
     return Wanted(NONE)
 
 
-def _fits(rule: Rule, asked: Asked) -> bool:
+def _fits(rule: Rule, asked: Attributes) -> bool:
     if rule.users and asked.user not in rule.users:
         return False
     if rule.user_groups and not set(rule.user_groups) & set(asked.groups):
@@ -171,7 +158,7 @@ def _fits(rule: Rule, asked: Asked) -> bool:
     return True
 
 
-def _fits_resource(rule: Rule, asked: Asked) -> bool:
+def _fits_resource(rule: Rule, asked: Attributes) -> bool:
     if asked.path or (rule.namespaces and asked.namespace not in rule.namespaces):
         return False
     if not rule.resources:

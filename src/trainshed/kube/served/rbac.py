@@ -16,25 +16,12 @@ import msgspec
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, metadata_of, section
 from trainshed.kube.meta.selectors import LabelSelector
+from trainshed.kube.policy.attributes import Attributes
 
 MASTERS = "system:masters"
 """Group whose members may do everything, whatever roles exist: the way back in after a mistake."""
 
 _ALL = "*"
-
-
-class Attributes(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. `path` is set for requests that name no resource; `namespace` is empty for cluster scope."""
-
-    user: str
-    groups: tuple[str, ...] = ()
-    verb: str
-    group: str = ""
-    resource: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    path: str = ""
 
 
 class _Grant(msgspec.Struct, frozen=True):

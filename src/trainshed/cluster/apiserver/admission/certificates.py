@@ -14,7 +14,8 @@ from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import forbidden, invalid
 from trainshed.kube.meta.objects import Object, objects, spec_of, status_of
 from trainshed.kube.meta.resources import CERTIFICATESIGNINGREQUESTS as REQUESTS
-from trainshed.kube.served.rbac import MASTERS, Attributes
+from trainshed.kube.policy.attributes import Attributes
+from trainshed.kube.served.rbac import MASTERS
 
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 

@@ -13,6 +13,7 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.kube.meta.errors import forbidden, not_found
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBINDINGS, ROLES
+from trainshed.kube.policy.attributes import Attributes
 from trainshed.kube.served.escalation import (
     EVERYTHING,
     MAX_RIGHTS,
@@ -22,7 +23,7 @@ from trainshed.kube.served.escalation import (
     refusal,
     rights,
 )
-from trainshed.kube.served.rbac import MASTERS, Attributes
+from trainshed.kube.served.rbac import MASTERS
 
 _ROLES = frozenset({ROLES, CLUSTERROLES})
 _BINDINGS = frozenset({ROLEBINDINGS, CLUSTERROLEBINDINGS})
