@@ -190,6 +190,12 @@ def widget(name: str, **spec: Any) -> Object:
     return {"apiVersion": "{ns}.example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
 
 
+BINDING = {
+    "apiVersion": "v1",
+    "kind": "Binding",
+    "metadata": {"name": "plain"},
+    "target": {"kind": "Node", "name": "n"},
+}
 BAD_PODS: dict[str, Object] = {
     "no containers": {
         "apiVersion": "v1",
@@ -435,24 +441,8 @@ SEQUENCES: dict[str, list[Step]] = {
             f"{NS}/pods/plain/status",
             {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
         ),
-        post(
-            f"{NS}/pods/plain/binding",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": "plain"},
-                "target": {"kind": "Node", "name": "n"},
-            },
-        ),
-        post(
-            f"{NS}/pods/plain/binding",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": "plain"},
-                "target": {"kind": "Node", "name": "n"},
-            },
-        ),
+        post(f"{NS}/pods/plain/binding", BINDING),
+        post(f"{NS}/pods/plain/binding", BINDING),
         post(
             f"{NS}/pods/rich/eviction",
             {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "rich"}},

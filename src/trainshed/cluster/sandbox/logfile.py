@@ -5,10 +5,26 @@ from __future__ import annotations
 import os
 import stat
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trainshed.cluster.sandbox.loop import Loop
+
 LIMIT_BYTES = 8 << 20
 OLDER = 3
 """How many files of before are kept: `<log>.1` is the newest."""
 CHECK_SECONDS = 10.0
+
+
+def keep(loop: Loop) -> None:
+    """Have a daemon's loop look after its log: from its next turn on, every `CHECK_SECONDS`."""
+
+    def check() -> None:
+        try:
+            rotate()
+        finally:
+            loop.later(CHECK_SECONDS, check)
+
+    loop.later(0, check)
 
 
 def rotate(descriptors: tuple[int, ...] = (2,), limit: int = LIMIT_BYTES) -> bool:

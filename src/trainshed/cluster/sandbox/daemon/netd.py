@@ -103,15 +103,9 @@ class Daemon:
     def run(self) -> None:
         """Serve until told to shut down."""
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        self._loop.later(0, self._keep_log)
+        logfile.keep(self._loop)
         gc.collect()
         self._loop.run()
-
-    def _keep_log(self) -> None:
-        try:
-            logfile.rotate()
-        finally:
-            self._loop.later(logfile.CHECK_SECONDS, self._keep_log)
 
     def _ask(self, message: Message) -> list[int]:
         """Ask sandboxd for descriptors. Raises OSError."""

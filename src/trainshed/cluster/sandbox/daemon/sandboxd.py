@@ -280,7 +280,7 @@ class Daemon:
         """Serve until told to shut down."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        self._loop.later(0, self._keep_log)
+        logfile.keep(self._loop)
         seccomp.program(
             os.uname().machine, credentials.capability_set(False, [], [])
         )  # made once, for every shim
@@ -294,12 +294,6 @@ class Daemon:
                 continue
         if self._hierarchy is not None:
             cgroups.leave(self._hierarchy)
-
-    def _keep_log(self) -> None:
-        try:
-            logfile.rotate()
-        finally:
-            self._loop.later(logfile.CHECK_SECONDS, self._keep_log)
 
     def _request(self, peer: Peer, message: Message) -> None:
         operation = message.get("op")

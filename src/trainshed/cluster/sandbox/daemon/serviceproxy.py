@@ -116,15 +116,9 @@ class Forwarder:
 
     def run(self) -> None:
         """Forward until netd is gone."""
-        self._loop.later(0, self._keep_log)
+        logfile.keep(self._loop)
         gc.collect()
         self._loop.run()
-
-    def _keep_log(self) -> None:
-        try:
-            logfile.rotate()
-        finally:
-            self._loop.later(logfile.CHECK_SECONDS, self._keep_log)
 
     def _hear(self, events: int) -> None:
         try:
