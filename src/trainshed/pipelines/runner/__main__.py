@@ -139,7 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if given.worker is not None:
         rendezvous.fail(meeting, given.worker)
-    sys.stderr.write(f"error: {failure}\n")
+    if failure:
+        sys.stderr.write(f"error: {failure}\n")
     return 1
 
 

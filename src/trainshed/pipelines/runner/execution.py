@@ -37,7 +37,7 @@ class Ran(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """How it went. `error` is the message for the user, None when all blocks ran.
 
-    A step that was told to end before its turn has not `begun`.
+    A step that was told to end before its turn has not `begun`, and its message is empty: nobody's fault.
     """
 
     ran: tuple[Ran, ...]
@@ -108,8 +108,7 @@ async def _run(
             await asyncio.wait({turn, *reasons}, return_when=asyncio.FIRST_COMPLETED)
             if not turn.done():
                 turn.cancel()
-                told = leaving.result() if leaving.done() else "the kernel died"
-                return f"step {step} stops before its turn: {told}"
+                return "" if leaving.done() else f"step {step}: the kernel died before its turn"
         for source, block in plan:
             kept.append(outputs.begin())
             running = asyncio.ensure_future(client.execute_interactive(source, output_hook=outputs.take))
