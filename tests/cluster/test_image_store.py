@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -16,10 +18,15 @@ from trainshed.cli.main import app
 from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import InvalidReference, parse
-from trainshed.cluster.images.store import archive, garbage
+from trainshed.cluster.images.store import archive, garbage, notes
+from trainshed.cluster.images.store.space import Space
 from trainshed.cluster.images.store.store import ImageStore, UnknownImage
+from trainshed.cluster.images.store.usage import usage_of
+from trainshed.cluster.node.imagekeeper import ImageKeeper
+from trainshed.kube.meta.plan import Event
 
 LOCAL = oci.local_platform()
+NOW = 2_000_000_000.0
 ONE = Archive().file("one", b"1").bytes()
 BAD_INDEX = b'{"manifests": [{"mediaType": "x", "digest": "..", "size": 1}]}'
 TWO = Archive().file("two", b"2").bytes()
@@ -166,7 +173,7 @@ def test_what_nothing_refers_to_is_deleted_and_nothing_else(store: ImageStore, t
     third = put(store, "me/run:1", TWO)
     for image in (first, second, third):
         store.lowers(image)
-    garbage.note(pods / "uid", store.lowers(third))
+    notes.note(pods / "uid", store.lowers(third))
     store.names.remove("docker.io/me/app:1", "docker.io/me/run:1")
     with store.paths.in_use(), pytest.raises(garbage.Busy):
         garbage.collect(store, pods)
@@ -175,11 +182,77 @@ def test_what_nothing_refers_to_is_deleted_and_nothing_else(store: ImageStore, t
     assert freed.layers == 0 and freed.blobs == 5
     assert {path.name for path in store.paths.layers.iterdir()} == {digest(ONE)[7:], digest(TWO)[7:]}
     assert store.get("me/app:2").id == second.id
-    (pods / "uid" / garbage.NOTE).unlink()
+    (pods / "uid" / notes.NOTE).unlink()
     assert garbage.collect(store, pods).layers == 1
     store.names.remove("docker.io/me/app:2")
     garbage.collect(store, pods)
     assert not list(store.paths.blobs.iterdir()) and not list(store.paths.layers.iterdir())
+
+
+def aged(store: ImageStore, **seconds: float) -> None:
+    """Let images have been used so long before `NOW`; by the tag of `me/app`."""
+    for tag, ago in seconds.items():
+        image = store.get(f"me/app:{tag}")
+        store.touch(image)
+        os.utime(store.paths.used / image.descriptor.digest[7:], (NOW - ago, NOW - ago))
+
+
+def pulled(store: ImageStore, tag: str, *layers: bytes) -> None:
+    image = put(store, f"me/app:{tag}", *layers)
+    store.names.set(parse(f"me/app:{tag}"), image.descriptor, pulled=True)
+    store.lowers(image)
+
+
+def left(store: ImageStore) -> set[str]:
+    return {name.tag for name in store.all()}
+
+
+def test_the_least_recently_used_that_can_be_had_again_go_first(store: ImageStore, tmp_path: Path) -> None:
+    pods = tmp_path / "pods"
+    bulk = {name: Archive().file(name, os.urandom(1 << 20)).bytes() for name in "abcde"}
+    for tag in "abcde":
+        pulled(store, tag, bulk[tag])
+    put(store, "me/app:built", Archive().file("f", os.urandom(1 << 20)).bytes())
+    store.names.pin("docker.io/me/app:b", True)
+    notes.note(pods / "uid", store.lowers(store.get("me/app:a")))
+    aged(store, a=9000, b=8000, c=7000, d=6000, e=60, built=9999)
+    usage = usage_of(store, pods)
+    assert usage.bytes > 11 << 20 and (4 << 20) < usage.reclaimable < usage.bytes
+    nothing = garbage.shrink(store, pods, Space(bytes=usage.bytes * 2), NOW)
+    assert nothing == garbage.Shrunk() and len(left(store)) == 6
+    # One image has to go: c, since a runs, b is pinned, and what was built here is nowhere else.
+    space = Space(bytes=usage.bytes, low=90, high=95)
+    shrunk = garbage.shrink(store, pods, space, NOW)
+    assert shrunk.images == ("docker.io/me/app:c",) and shrunk.bytes >= shrunk.wanted > 0
+    assert left(store) == {"a", "b", "d", "e", "built"}
+    assert usage_of(store, pods).bytes == usage.bytes - shrunk.bytes
+    shrunk = garbage.shrink(store, pods, Space(bytes=1), NOW)
+    assert shrunk.too_little and left(store) == {"a", "b", "e", "built"}  # e was used a minute ago
+    with store.paths.in_use(), pytest.raises(garbage.Busy):
+        garbage.shrink(store, pods, Space(bytes=1), NOW)
+
+
+async def test_the_keeper_says_what_a_kubelet_says(store: ImageStore, tmp_path: Path) -> None:
+    told: list[Event] = []
+    space = tmp_path / "space.json"
+    keeper = ImageKeeper(store, tmp_path / "pods", space, told.append, lambda: NOW)
+    pulled(store, "a", ONE)
+    put(store, "me/app:built", TWO)
+    aged(store, a=9000)
+    assert await keeper.look() and not told and left(store) == {"a", "built"}
+    space.write_bytes(msgspec.json.encode(Space(bytes=100)))
+    assert await keeper.look() and left(store) == {"built"}
+    (event,) = told
+    assert event.reason == "FreeDiskSpaceFailed"
+    assert event.message.startswith("Failed to garbage collect required amount of images. Attempted to free ")
+    assert await keeper.look()
+    assert [each.reason for each in told[1:]] == ["FreeDiskSpaceFailed", "ImageGCFailed"]
+    pulled(store, "a", ONE)
+    aged(store, a=9000)
+    with store.paths.in_use():
+        assert not await keeper.look()  # somebody pulls or builds: later
+        assert await keeper.reclaim(1) == 0
+    assert await keeper.reclaim(1) > 0 and left(store) == {"built"}
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +268,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert done.exit_code == code, (arguments, done.output, done.exception)
         return done.output.splitlines()
 
-    head, row = lines("ls")
+    head, row, used = lines("ls")
+    assert row.endswith("made here") and used.endswith(" are theirs") and " on disk; " in used
     assert head.split()[:4] == ["REPOSITORY", "TAG", "IMAGE", "ID"] and row.split()[:3] == [
         "me/app",
         "1",
@@ -215,6 +289,21 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no image nope in the store" in lines("inspect", "nope", code=1)[0]
     assert "invalid reference format" in lines("tag", "other", "Not:A:Name", code=1)[0]
     assert "is no platform" in lines("load", "-i", str(file), "--platform", "odd", code=1)[0]
+    pulled(store, "old", Archive().file("old", b"old").bytes())
+    aged(store, old=NOW - 10)
+    assert lines("pin", "me/app:old") == ["me/app:old is pinned"]
+    assert [one["kept"] for one in json.loads("".join(lines("ls", "-o", "json")))] == [
+        "made here",
+        "made here",
+        "pinned",
+    ]
+    assert lines("prune", "--keep-storage", "1") == ["freed 0B"]
+    lines("pin", "--off", "me/app:old")
+    assert lines("prune", "--keep-storage", "1")[0] == "untagged: me/app:old"
+    assert left(store) == {"1", "latest"}
+    assert "write it as 40Gi" in "".join(lines("prune", "--keep-storage", "much", code=1))
     assert "add --yes" in "".join(lines("prune", "--all", code=1))
     lines("prune", "--all", "--yes")
+    wrong = run(app, ["up", "--image-gc-high-threshold", "70"])
+    assert wrong.exit_code == 1 and "--image-gc-low-threshold 80 must be less" in wrong.output
     assert not store.names.all()

@@ -17,7 +17,7 @@ from trainshed.cluster.images.reference import parse
 from trainshed.cluster.images.registry import transfer
 from trainshed.cluster.images.registry.credentials import Credentials
 from trainshed.cluster.images.registry.errors import RegistryError
-from trainshed.cluster.images.store import garbage
+from trainshed.cluster.images.store import notes
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.pod.images import ImageRefused, Images, RunImage, check_non_root
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
@@ -55,9 +55,7 @@ async def test_the_store_comes_before_directories_before_the_machine(store, regi
     assert obtained.image.entrypoint == ("theirs",) and obtained.user == "7" and obtained.stored
     assert obtained.root == tuple(str(store.layers.path(d)) for d in stored.config.rootfs.diff_ids)
     assert images.id("me/app:1") == f"docker.io/me/app@{stored.descriptor.digest}"
-    assert garbage.noted(tmp_path / "pod") == [
-        store.layers.path(d).name for d in stored.config.rootfs.diff_ids
-    ]
+    assert notes.noted(tmp_path / "pod") == [store.layers.path(d).name for d in stored.config.rootfs.diff_ids]
 
 
 async def test_never_pull_needs_an_image(store, registry, tmp_path):

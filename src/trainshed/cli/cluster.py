@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from trainshed.cli import imagespace
 from trainshed.cli.console import err, is_interactive, note, out, user_errors
 from trainshed.cluster.paths import StatePaths
 from trainshed.kube.meta.duration import elapsed
@@ -96,6 +97,26 @@ def up(
             exists=True, dir_okay=False, help="Those states, with --fake-nodes; without, pods run for ever."
         ),
     ] = None,
+    image_space: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="How much of the disk images may take, as 40Gi; half of the file system until it is said once. Above, "
+            "pulled images go that were not used for the longest time. Nothing keeps that of last time.",
+        ),
+    ] = "",
+    image_gc_high_threshold: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=100, help="Percent of it above which images go; 85 at first.", show_default=False
+        ),
+    ] = None,
+    image_gc_low_threshold: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=100, help="Percent of it down to which they go; 80 at first.", show_default=False
+        ),
+    ] = None,
     merge: Annotated[
         bool,
         typer.Option(
@@ -107,6 +128,7 @@ def up(
     with user_errors():
         if audit_log is not None and audit_policy is None:
             raise UserError("--audit-log without --audit-policy writes nothing", "add --audit-policy FILE")
+        imagespace.keep(image_space, image_gc_high_threshold, image_gc_low_threshold)
         started = ensure_up(
             nodes=nodes,
             port=port,
@@ -253,6 +275,8 @@ def _print(found: ClusterStatus) -> None:
         table.add_row("[red]damaged[/]", escape(text))
     for name, keeper in (found.limits or {}).items():
         table.add_row(f"limits of {name}", escape(keeper))
+    if found.images is not None:
+        table.add_row("images", imagespace.use_text(found.images))
     for process in found.processes:
         table.add_row(process.role, f"pid {process.pid}, {process.rss_bytes / 2**20:.0f} MiB")
     if found.processes:

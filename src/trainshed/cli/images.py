@@ -32,6 +32,7 @@ for command in (
     imagestore.history,
     imagestore.rm,
     imagestore.prune,
+    imagestore.pin,
     imagestore.save,
     imagestore.load,
     imagetransfer.pull,

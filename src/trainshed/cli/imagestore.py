@@ -15,17 +15,21 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from trainshed.cli import imagespace
 from trainshed.cli.completion import complete_image
 from trainshed.cli.console import is_interactive, note, out, user_errors
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import InvalidReference, Reference, parse
 from trainshed.cluster.images.store import archive, confined, garbage
 from trainshed.cluster.images.store.blobs import MissingBlob
+from trainshed.cluster.images.store.space import Space
 from trainshed.cluster.images.store.store import SHORT, ImageStore, StoredImage, wanted_platform
+from trainshed.cluster.images.store.usage import Usage, usage_of
 from trainshed.cluster.paths import StatePaths
 from trainshed.kube.meta.duration import elapsed
-from trainshed.kube.meta.times import parse_time
+from trainshed.kube.meta.times import format_time, parse_time
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.local import image_use
 
 Name = Annotated[
     str,
@@ -36,7 +40,6 @@ Names = Annotated[
     typer.Argument(metavar="NAME", help="Names of images, or their ids.", autocompletion=complete_image),
 ]
 Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")]
-_UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def store_of_user() -> ImageStore:
@@ -47,26 +50,34 @@ def store_of_user() -> ImageStore:
 def ls(output: Output = "text") -> None:
     """List the images of the store."""
     with user_errors():
-        store = store_of_user()
+        paths = StatePaths.default().prepare()
+        store = ImageStore(paths.image_store)
         rows = []
         for name, descriptor in store.all().items():
             try:
                 rows.append((name, store.image(descriptor)))
             except (InvalidImage, MissingBlob) as error:
                 note(f"[yellow]warning:[/] {escape(name.familiar)}: {escape(str(error))}")
+        usage = usage_of(store, paths.pods)
         if output == "json":
-            out.print_json(json.dumps([_summary(name, image) for name, image in rows]))
+            out.print_json(json.dumps([_summary(name, image, usage) for name, image in rows]))
             return
-        table = Table("REPOSITORY", "TAG", "IMAGE ID", "CREATED", "SIZE", box=None, pad_edge=False)
+        columns = ("REPOSITORY", "TAG", "IMAGE ID", "CREATED", "SIZE", "ON DISK", "USED", "KEPT")
+        table = Table(*columns, box=None, pad_edge=False)
         for name, image in rows:
             table.add_row(
                 escape(name.familiar_repository),
                 escape(name.tag or "<none>"),
                 _short(image.id),
                 _age(image.config.created),
-                size_text(image.size),
+                imagespace.size_text(image.size),
+                imagespace.size_text(usage.size_of(item)) if (item := usage.of(image)) else "-",
+                f"{elapsed(time.time() - item.used_at)} ago" if item else "-",
+                item.kept if item else "",
             )
         out.print(table)
+        if (use := image_use(paths)) is not None and rows:
+            note(imagespace.use_text(use))
 
 
 def inspect(names: Names) -> None:
@@ -105,7 +116,9 @@ def history(name: Name, output: Output = "text") -> None:
             return
         table = Table("CREATED", "CREATED BY", "SIZE", "COMMENT", box=None, pad_edge=False)
         for step, size in rows:
-            table.add_row(_age(step.created), escape(step.created_by), size_text(size), escape(step.comment))
+            table.add_row(
+                _age(step.created), escape(step.created_by), imagespace.size_text(size), escape(step.comment)
+            )
         out.print(table)
 
 
@@ -137,6 +150,14 @@ def prune(
     all_images: Annotated[
         bool, typer.Option("--all", "-a", help="Remove every image and the caches of builds, too.")
     ] = False,
+    keep_storage: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="Remove only as many images that were pulled, and caches of builds, as are above this size, as 20Gi: "
+            "those that were not used for the longest time.",
+        ),
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
 ) -> None:
     """Delete what no image needs any more, layers kept for builds among it; what pods run on stays."""
@@ -144,6 +165,8 @@ def prune(
         paths = StatePaths.default().prepare()
         store = ImageStore(paths.image_store)
         names = [str(name) for name in store.all()]
+        if all_images and keep_storage:
+            raise UserError("--all removes every image, --keep-storage keeps some", "give one of them")
         if all_images and names and not yes:
             if not is_interactive():
                 raise UserError(f"prune --all removes {len(names)} images", "add --yes")
@@ -151,12 +174,34 @@ def prune(
         try:
             if all_images:
                 store.names.remove(*names)
+            if keep_storage:
+                wanted = usage_of(store, paths.pods).bytes - imagespace.size(keep_storage, "--keep-storage")
+                shrunk = garbage.shrink(store, paths.pods, Space(), time.time(), wanted=max(wanted, 0))
+                for name in shrunk.images:
+                    out.print(escape(f"untagged: {parse(name).familiar}"))
+                note(f"freed {imagespace.size_text(shrunk.bytes)}")
+                return
             _say_freed(garbage.collect(store, paths.pods))
             store.forget(everything=all_images)
             if all_images and paths.build_caches.is_dir():
                 confined.remove(paths.images, paths.build_caches.name)
         except garbage.Busy as error:
             raise UserError(f"nothing can be deleted now: {error}", "try again when that is done") from error
+
+
+def pin(
+    names: Names,
+    off: Annotated[bool, typer.Option("--off", help="Let them go again.")] = False,
+) -> None:
+    """Keep images that were pulled, whatever others need of the disk. What was built or loaded here is kept anyway."""
+    with user_errors():
+        store = store_of_user()
+        for name in names:
+            image = store.get(name)
+            known = store.names_of(image.descriptor)
+            for each in [one for one in known if _is_called(one, name)] or known:
+                store.names.pin(str(each), not off)
+                note(f"{escape(each.familiar)} is {'no longer ' if off else ''}pinned")
 
 
 def save(
@@ -187,7 +232,7 @@ def save(
             partial.replace(file)
         finally:
             partial.unlink(missing_ok=True)
-        note(f"saved to {escape(output)}, {size_text(file.stat().st_size)}")
+        note(f"saved to {escape(output)}, {imagespace.size_text(file.stat().st_size)}")
 
 
 def load(
@@ -231,15 +276,6 @@ def _opened(file: str) -> IO[bytes]:
     return spool
 
 
-def size_text(size: float) -> str:
-    """Return a size as tables of images have it: 1.2MB, in powers of 1000."""
-    for unit in _UNITS:
-        if size < 1000 or unit == _UNITS[-1]:
-            return f"{size:.0f}{unit}" if unit == "B" else f"{size:.3g}{unit}"
-        size /= 1000
-    return ""
-
-
 def _is_called(name: Reference, text: str) -> bool:
     """Return whether the text is this name, and no id."""
     try:
@@ -248,7 +284,8 @@ def _is_called(name: Reference, text: str) -> bool:
         return False
 
 
-def _summary(name: Reference, image: StoredImage) -> dict[str, object]:
+def _summary(name: Reference, image: StoredImage, usage: Usage) -> dict[str, object]:
+    item = usage.of(image)
     return {
         "name": name.familiar,
         "id": image.id,
@@ -256,6 +293,9 @@ def _summary(name: Reference, image: StoredImage) -> dict[str, object]:
         "created": image.config.created,
         "platform": str(image.config.platform),
         "size": image.size,
+        "size_on_disk": usage.size_of(item) if item else None,
+        "used": format_time(item.used_at) if item else None,
+        "kept": item.kept if item else None,
     }
 
 
@@ -271,4 +311,6 @@ def _age(created: str | None) -> str:
 
 
 def _say_freed(freed: garbage.Freed) -> None:
-    note(f"deleted {freed.blobs} blobs ({size_text(freed.bytes)}) and {freed.layers} unpacked layers")
+    note(
+        f"deleted {freed.blobs} blobs ({imagespace.size_text(freed.bytes)}) and {freed.layers} unpacked layers"
+    )

@@ -81,6 +81,11 @@ class StatePaths(msgspec.Struct, frozen=True):
         return self.images / "store"
 
     @property
+    def image_space(self) -> Path:
+        """How much of the disk images may take, by `trainshed up --image-space`."""
+        return self.images / "space.json"
+
+    @property
     def builds(self) -> Path:
         """What builds of images that go on now have on disk."""
         return self.root / "builds"

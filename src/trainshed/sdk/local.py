@@ -41,6 +41,14 @@ class Started(msgspec.Struct, frozen=True):
     mended: bool = False
 
 
+class ImageUse(msgspec.Struct, frozen=True):
+    """Bytes that images have on disk, that could go, and that are theirs."""
+
+    bytes: int
+    reclaimable_bytes: int
+    budget_bytes: int
+
+
 class ClusterStatus(msgspec.Struct, frozen=True):
     """What is up, and where. What is not known, or not of this machine, is None."""
 
@@ -56,6 +64,9 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     """What the disk did to the store since the cluster was last started, a sentence each."""
     limits: dict[str, str] | None = None
     """What keeps limits of cpu, memory, pids and ephemeral-storage, in a few words each."""
+
+    images: ImageUse | None = None
+    """What images take of the disk; None where there are none."""
 
     @property
     def rss_bytes(self) -> int:
@@ -218,7 +229,25 @@ def status(paths: StatePaths) -> ClusterStatus:
         processes=processes,
         damaged=damaged,
         limits=_limits(paths),
+        images=image_use(paths),
     )
+
+
+def image_use(paths: StatePaths) -> ImageUse | None:
+    """Return what images take of the disk; None where there is no store, or it cannot be read."""
+    from trainshed.cluster.images.oci import InvalidImage
+    from trainshed.cluster.images.store.space import read_space
+    from trainshed.cluster.images.store.store import ImageStore
+    from trainshed.cluster.images.store.usage import usage_of
+
+    if not paths.image_store.is_dir():
+        return None
+    try:
+        usage = usage_of(ImageStore(paths.image_store), paths.pods)
+    except (InvalidImage, OSError):
+        return None
+    budget = read_space(paths.image_space).budget(paths.image_store)
+    return ImageUse(usage.bytes, usage.reclaimable, budget)
 
 
 def _limits(paths: StatePaths) -> dict[str, str] | None:

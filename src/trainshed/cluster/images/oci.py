@@ -26,6 +26,10 @@ INDEXES = (OCI_INDEX, DOCKER_LIST)
 CONFIGS = (OCI_CONFIG, DOCKER_CONFIG)
 NAME_ANNOTATION = "org.opencontainers.image.ref.name"
 MACHINE_ROOT = "io.trainshed.base"
+PULLED_ANNOTATION = "io.trainshed.pulled"
+"""Of a name in the store's index: it came from a registry, which has it still."""
+PINNED_ANNOTATION = "io.trainshed.pinned"
+"""Of a name in the store's index: somebody wants it kept whatever it takes."""
 """Label of an image that holds only what a build added to this machine's root; its value is `machine`."""
 MAX_DOCUMENT = 4 << 20
 """Bytes of a manifest or a configuration, as registries bound them."""

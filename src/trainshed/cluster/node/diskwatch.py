@@ -67,8 +67,15 @@ def room_of(found: os.statvfs_result) -> Room:
     )
 
 
+async def _nothing(wanted: int) -> int:
+    return 0
+
+
 class DiskWatch:
-    """Watches the pods of all nodes of this machine. `nodes` returns them."""
+    """Watches the pods of all nodes of this machine. `nodes` returns them.
+
+    `reclaim` is asked to free so many bytes before a pod is evicted, and returns how many it freed.
+    """
 
     def __init__(
         self,
@@ -77,11 +84,13 @@ class DiskWatch:
         nodes: Callable[[], Sequence[Node]],
         *,
         room: Callable[[Path], Room] = lambda path: room_of(os.statvfs(path)),
+        reclaim: Callable[[int], Awaitable[int]] = _nothing,
     ) -> None:
         self._runtime = runtime
         self._paths = paths
         self._nodes = nodes
         self._room = room
+        self._reclaim = reclaim
         self._short_since_end = 0.0
         self._short = False
 
@@ -120,6 +129,8 @@ class DiskWatch:
             self._short = room.is_short
             for node in self._nodes():
                 await node.disk_pressure(self._short)
+        if room.is_short and await self._reclaim(max(room.threshold - room.available, 1)):
+            room = await asyncio.to_thread(self._room, self._paths.home)
         if room.is_short:
             await self._make_room(room)
 

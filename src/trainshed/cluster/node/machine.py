@@ -29,6 +29,7 @@ from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.diskwatch import DiskWatch
 from trainshed.cluster.node.hardware import capacity
+from trainshed.cluster.node.imagekeeper import ImageKeeper
 from trainshed.cluster.node.network import NetworkController
 from trainshed.cluster.node.node import Node, persist
 from trainshed.cluster.node.paths import NodePaths, remove_pod
@@ -43,6 +44,7 @@ from trainshed.cluster.node.registration import KILLED, Registration
 from trainshed.cluster.node.unattended import why_unattended
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimeUnavailable, SandboxState
 from trainshed.kube.meta.objects import Object, name_of, texts
+from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.resources import CONFIGMAPS, NODES, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES
 
 log = logging.getLogger(__name__)
@@ -93,11 +95,14 @@ class Machine:
             runtime, client, informers, self._proxy_recorder, domain=self._options.network.domain
         )
         registry, store = ImageRegistry(paths.images), ImageStore(paths.image_store)
-        self._images = Images(registry, store, self._options.images, now)
+        self._image_keeper = ImageKeeper(store, paths.pod(""), paths.image_space, self._tell_nodes, now)
+        self._images = Images(registry, store, self._options.images, now, pulled=self._image_keeper.look_soon)
         self._tools = tools_directory()
         self._cores = Cores(sorted(os.sched_getaffinity(0)))
         self._nodes: dict[str, Node] = {}
-        self._disk = DiskWatch(runtime, paths, lambda: list(self._nodes.values()))
+        self._disk = DiskWatch(
+            runtime, paths, lambda: list(self._nodes.values()), reclaim=self._image_keeper.reclaim
+        )
         self._found: dict[str, SandboxState] = {}
         """Sandboxes of before, while the pods that they belong to get their workers."""
         self._resync_wanted = asyncio.Event()
@@ -148,6 +153,7 @@ class Machine:
                 tasks.create_task(self._follow_ends())
                 tasks.create_task(self._resync())
                 tasks.create_task(self._disk.run())
+                tasks.create_task(self._image_keeper.run())
                 await self._remove_orphans(found)
                 for informer in self._referenced:
                     self._watch(informer)
@@ -180,6 +186,11 @@ class Machine:
         node.pod_changed(kind, pod, found)
         if found is not None and found.alive:
             self._network.note(pod)
+
+    def _tell_nodes(self, event: Event) -> None:
+        """Record an event of what all nodes share."""
+        for node in self._nodes.values():
+            node.tell(event)
 
     def _is_killed(self, name: str) -> bool:
         node = self._node_objects.get("", name)

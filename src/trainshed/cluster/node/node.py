@@ -21,6 +21,7 @@ from trainshed.cluster.node.registration import Registration
 from trainshed.cluster.sandbox.api import ContainerState, RuntimeLost, SandboxState
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.plan import Event
 
 log = logging.getLogger(__name__)
 
@@ -106,13 +107,17 @@ class Node:
         """Return the workers of the pods that have a sandbox now."""
         return [worker for worker in self._workers.values() if _sandboxed(worker)]
 
+    def tell(self, event: Event) -> None:
+        """Record an event about this node."""
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "uid": self.name}}
+        self._context.recorder.event(node, event.type, event.reason, event.message)
+
     async def disk_pressure(self, short: bool) -> None:
         """Say on the Node whether the disk is nearly full. Raises ApiError or TransportError."""
         await self._registration.disk_pressure(short)
         if short:
-            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "uid": self.name}}
             text = "Attempting to reclaim ephemeral-storage"
-            self._context.recorder.event(node, "Warning", "EvictionThresholdMet", text)
+            self.tell(Event("Warning", "EvictionThresholdMet", text))
 
     def compare(self, before: set[str], states: Mapping[str, SandboxState]) -> None:
         """Take what the runtime says of all its sandboxes. `before` is what `sandboxed` returned before it was

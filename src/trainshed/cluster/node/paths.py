@@ -29,6 +29,11 @@ class NodePaths(msgspec.Struct, frozen=True):
     def image_store(self) -> Path:
         return self.home / "images" / "store"
 
+    @property
+    def image_space(self) -> Path:
+        """How much of the disk images may take."""
+        return self.home / "images" / "space.json"
+
     def pod(self, uid: str) -> Path:
         return self.home / "pods" / uid
 

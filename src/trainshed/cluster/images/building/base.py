@@ -91,6 +91,7 @@ class Bases:
         stored = None if self._again else self._store.find(reference)
         if stored is None or (platform and not _fits(stored.config.platform, wanted)):
             stored = await self._pull(reference, wanted)
+        self._store.touch(stored)
         self._refuse_triggers(name, stored)
         return _of(stored)
 

@@ -81,7 +81,8 @@ async def pull(
         else:
             data, media_type = await _fetched(store, own, wanted, credentials, tell)
         image = store.image(store.blobs.add(data, media_type))
-        store.names.set(name, image.descriptor)
+        store.names.set(name, image.descriptor, pulled=True)
+        store.touch(image)
     return image
 
 

@@ -11,15 +11,28 @@ import msgspec
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.store import confined
 from trainshed.cluster.images.store.blobs import MissingBlob
+from trainshed.cluster.images.store.notes import noted_by_pods
 from trainshed.cluster.images.store.paths import StorePaths
+from trainshed.cluster.images.store.space import MIN_AGE_SECONDS, Space, first_to_go
 from trainshed.cluster.images.store.store import ImageStore
-
-NOTE = "layers.json"
-"""In a pod's directory: the layers that its containers stand on."""
+from trainshed.cluster.images.store.usage import usage_of
 
 
 class Busy(Exception):
     """Something is being added to the store: nothing can be deleted now."""
+
+
+class Shrunk(msgspec.Struct, frozen=True):
+    """What had to go and what went, in bytes, layers unpacked included."""
+
+    wanted: int = 0
+    bytes: int = 0
+    images: tuple[str, ...] = ()
+
+    @property
+    def too_little(self) -> bool:
+        """Whether more had to go than may go."""
+        return self.bytes < self.wanted
 
 
 class Freed(msgspec.Struct, frozen=True):
@@ -28,23 +41,6 @@ class Freed(msgspec.Struct, frozen=True):
     blobs: int = 0
     bytes: int = 0
     layers: int = 0
-
-
-def note(pod: Path, layers: Iterable[Path]) -> None:
-    """Note that a pod stands on these layers, beside those noted before. Call with `StorePaths.in_use` held."""
-    names = sorted({*noted(pod), *(layer.name for layer in layers)})
-    pod.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = pod / f".{NOTE}"
-    temporary.write_bytes(msgspec.json.encode(names))
-    temporary.replace(pod / NOTE)
-
-
-def noted(pod: Path) -> list[str]:
-    """Return the layers that a pod stands on."""
-    try:
-        return msgspec.json.decode((pod / NOTE).read_bytes(), type=list[str])
-    except (OSError, msgspec.DecodeError):
-        return []
 
 
 def collect(store: ImageStore, pods: Path, remembered: Iterable[str] = ()) -> Freed:
@@ -63,6 +59,35 @@ def collect(store: ImageStore, pods: Path, remembered: Iterable[str] = ()) -> Fr
         raise Busy("images are being added") from None
 
 
+def shrink(store: ImageStore, pods: Path, space: Space, now: float, *, wanted: int | None = None) -> Shrunk:
+    """Delete what was not used for the longest time until images are within their budget.
+
+    `now` is in seconds since the epoch. With `wanted` so many bytes go whatever the budget, as far as there are any.
+
+    Raises:
+        Busy: something is being added.
+        InvalidImage: the index is damaged.
+        OSError: something cannot be deleted.
+    """
+    try:
+        with store.paths.locked("garbage", wait=False):
+            usage = usage_of(store, pods)
+            excess = space.excess(usage.bytes, space.budget(store.paths.root)) if wanted is None else wanted
+            if excess <= 0:
+                return Shrunk()
+            chosen = first_to_go(usage.items, usage.sizes, excess, now - MIN_AGE_SECONDS)
+            gone = {item.name for item in chosen.items if not item.is_step}
+            names = [name for name, one in store.names.all().items() if one.digest in gone]
+            store.names.remove(*names)
+            for item in chosen.items:
+                if item.is_step:
+                    (store.paths.cache / item.name).unlink(missing_ok=True)
+            _collect(store, pods, store.remembered())
+            return Shrunk(excess, chosen.bytes, tuple(sorted(names)))
+    except BlockingIOError:
+        raise Busy("images are being added") from None
+
+
 def _collect(store: ImageStore, pods: Path, kept: set[str]) -> Freed:
     for one in store.names.all().values():
         kept.add(one.digest)
@@ -74,10 +99,7 @@ def _collect(store: ImageStore, pods: Path, kept: set[str]) -> Freed:
                 *image.config.rootfs.diff_ids,
             }
     store.paths.prepare()
-    names = {digest.removeprefix("sha256:") for digest in kept}
-    if pods.is_dir():
-        for pod in pods.iterdir():
-            names.update(noted(pod))
+    names = {digest.removeprefix("sha256:") for digest in kept}.union(*noted_by_pods(pods))
     paths: StorePaths = store.paths
     blobs = [path for path in paths.blobs.iterdir() if path.name not in names]
     size = sum(path.stat().st_size for path in blobs)
@@ -85,6 +107,10 @@ def _collect(store: ImageStore, pods: Path, kept: set[str]) -> Freed:
         path.unlink()
     layers = [path.name for path in paths.layers.iterdir() if path.name not in names]
     confined.remove(paths.layers, *layers)
+    for notes in (paths.sizes, paths.used):
+        for path in notes.iterdir():
+            if path.name not in names:
+                path.unlink(missing_ok=True)
     for left in paths.partial.iterdir():
         if left.is_dir():
             confined.remove(paths.partial, left.name)

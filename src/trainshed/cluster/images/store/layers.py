@@ -25,6 +25,18 @@ class Layers:
         """Return where the layer is, whether it is there or not."""
         return self._paths.layers / diff_id.removeprefix("sha256:")
 
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes of files each unpacked layer has, by the name of its directory."""
+        found: dict[str, int] = {}
+        if not self._paths.layers.is_dir():
+            return found
+        for place in self._paths.layers.iterdir():
+            try:
+                found[place.name] = int((self._paths.sizes / place.name).read_text())
+            except (OSError, ValueError):
+                found[place.name] = 0
+        return found
+
     def ensure(self, layer: Descriptor, diff_id: str) -> Path:
         """Return the directory of the layer, unpacked if need be; waits for another that does.
 
@@ -48,7 +60,7 @@ class Layers:
             digest = hashlib.sha256()
             try:
                 with self._blobs.path(layer.digest).open("rb") as source:
-                    confined.unpack(
+                    found = confined.unpack(
                         temporary, _noting(decompressed(source, compression_of(layer.media_type)), digest)
                     )
             except FileNotFoundError:
@@ -57,6 +69,7 @@ class Layers:
                 raise InvalidImage(
                     f"layer {layer.digest} unpacks to sha256:{digest.hexdigest()}; the configuration says {diff_id}"
                 )
+            (self._paths.sizes / place.name).write_text(str(found["bytes"]))
             temporary.rename(place)
         except BaseException:
             confined.remove(self._paths.partial, temporary.name)

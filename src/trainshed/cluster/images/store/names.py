@@ -12,7 +12,15 @@ from pathlib import Path
 
 import msgspec
 
-from trainshed.cluster.images.oci import NAME_ANNOTATION, Descriptor, Index, InvalidImage, index_of
+from trainshed.cluster.images.oci import (
+    NAME_ANNOTATION,
+    PINNED_ANNOTATION,
+    PULLED_ANNOTATION,
+    Descriptor,
+    Index,
+    InvalidImage,
+    index_of,
+)
 from trainshed.cluster.images.reference import Reference
 from trainshed.cluster.images.store.paths import StorePaths
 
@@ -45,10 +53,28 @@ class Names:
             self._stamp = stamp
         return self._read
 
-    def set(self, name: Reference, manifest: Descriptor) -> None:
-        """Let the name stand for the manifest."""
-        named = msgspec.structs.replace(manifest, annotations={NAME_ANNOTATION: str(name)})
-        self._change(lambda names: {**names, str(name): named})
+    def set(self, name: Reference, manifest: Descriptor, *, pulled: bool = False) -> None:
+        """Let the name stand for the manifest; `pulled`: it can be had again. A pin of the name stays."""
+
+        def change(names: dict[str, Descriptor]) -> dict[str, Descriptor]:
+            notes = {NAME_ANNOTATION: str(name)} | ({PULLED_ANNOTATION: ""} if pulled else {})
+            if str(name) in names and is_pinned(names[str(name)]):
+                notes[PINNED_ANNOTATION] = ""
+            return {**names, str(name): msgspec.structs.replace(manifest, annotations=notes)}
+
+        self._change(change)
+
+    def pin(self, name: str, pinned: bool) -> None:
+        """Keep what a name in full stands for, or no longer; a name that is not there is no matter."""
+
+        def change(names: dict[str, Descriptor]) -> dict[str, Descriptor]:
+            if (one := names.get(name)) is None:
+                return names
+            notes = {key: value for key, value in one.annotations.items() if key != PINNED_ANNOTATION}
+            notes |= {PINNED_ANNOTATION: ""} if pinned else {}
+            return {**names, name: msgspec.structs.replace(one, annotations=notes)}
+
+        self._change(change)
 
     def remove(self, *names: str) -> None:
         """Forget names in full; those that are not there are no matter."""
@@ -68,3 +94,13 @@ class Names:
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
                 raise
+
+
+def is_pinned(named: Descriptor) -> bool:
+    """Return whether somebody wants what the name stands for to be kept."""
+    return PINNED_ANNOTATION in named.annotations
+
+
+def is_pulled(named: Descriptor) -> bool:
+    """Return whether the name came from a registry, and was not given by hand, by a build or by an archive."""
+    return PULLED_ANNOTATION in named.annotations

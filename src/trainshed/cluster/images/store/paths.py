@@ -38,9 +38,27 @@ class StorePaths(msgspec.Struct, frozen=True):
         """What instructions of builds have led to."""
         return self.root / "cache"
 
+    @property
+    def sizes(self) -> Path:
+        """What each unpacked layer takes, in bytes."""
+        return self.root / "sizes"
+
+    @property
+    def used(self) -> Path:
+        """When each image was used last: an empty file's time, named as its manifest."""
+        return self.root / "used"
+
     def prepare(self) -> StorePaths:
         """Create the directories with mode 0700 and the mark of the layout; return self. Raises OSError."""
-        for directory in (self.root, self.blobs, self.layers, self.partial, self.cache):
+        for directory in (
+            self.root,
+            self.blobs,
+            self.layers,
+            self.partial,
+            self.cache,
+            self.sizes,
+            self.used,
+        ):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark = self.root / "oci-layout"
         if not mark.exists():

@@ -125,6 +125,21 @@ class ImageStore:
         paths = [self.layers.ensure(layer, diff_id) for layer, diff_id in pairs]
         return tuple(dict.fromkeys(reversed(paths)))
 
+    def touch(self, image: StoredImage) -> None:
+        """Note that the image is used now."""
+        self.paths.prepare()
+        (self.paths.used / image.descriptor.digest.removeprefix("sha256:")).touch(mode=0o600)
+
+    def used_at(self, manifest: Descriptor) -> float:
+        """Return when an image was used last, or came, in seconds since the epoch."""
+        name = manifest.digest.removeprefix("sha256:")
+        for place in (self.paths.used / name, self.paths.blobs / name):
+            try:
+                return place.stat().st_mtime
+            except FileNotFoundError:
+                continue
+        return 0.0
+
     def tag(self, name: str, new: str) -> Reference:
         """Give the image of a name another one as well; return that. Raises UnknownImage or InvalidReference."""
         reference = tagged(new)

@@ -29,7 +29,7 @@ from trainshed.cluster.images.registry.credentials import (
     of_user,
 )
 from trainshed.cluster.images.registry.errors import RegistryError
-from trainshed.cluster.images.store import garbage
+from trainshed.cluster.images.store import notes
 from trainshed.cluster.images.store.blobs import MissingBlob
 from trainshed.cluster.images.store.store import ImageStore, StoredImage
 from trainshed.cluster.sandbox.model import Layer
@@ -88,7 +88,10 @@ async def pull_aside(
 
 
 class Images:
-    """The images of a machine. `now` returns seconds since the epoch; `transfer` is what pulls."""
+    """The images of a machine. `now` returns seconds since the epoch.
+
+    `transfer` is what pulls; `pulled` is called after.
+    """
 
     def __init__(
         self,
@@ -97,12 +100,14 @@ class Images:
         mode: Mode,
         now: Callable[[], float],
         transfer: Pull = pull_aside,
+        pulled: Callable[[], None] = lambda: None,
     ) -> None:
         self._registry = registry
         self._store = store
         self._mode = mode
         self._now = now
         self._transfer = transfer
+        self._tell_pulled = pulled
         self._backoffs: dict[str, _Backoff] = {}
         self._pulls: dict[str, asyncio.Task[StoredImage]] = {}
 
@@ -174,6 +179,7 @@ class Images:
         except (RegistryError, CredentialsError, InvalidImage, MissingBlob, OSError) as error:
             raise self._refused(name, str(error)) from error
         self._backoffs.pop(name, None)
+        self._tell_pulled()
         seconds = f"{self._now() - began:.3g}s"
         text = f'Successfully pulled image "{name}" in {seconds} ({seconds} including waiting)'
         tell(Event("Normal", "Pulled", f"{text}. Image size: {stored.size} bytes."))
@@ -213,7 +219,8 @@ class Images:
         # Held until the pod's note is written: a collection in between would take the layers away.
         with self._store.paths.in_use():
             lowers = self._store.lowers(stored)
-            garbage.note(pod_directory, lowers)
+            notes.note(pod_directory, lowers)
+            self._store.touch(stored)
         image = as_image(stored)
         if stored.over_machine and self._mode == "strict":
             raise InvalidImage("it lies over this machine's root, which --images strict does not allow")
