@@ -105,7 +105,41 @@ async def test_a_runtime_class_has_to_exist(world: World) -> None:
     assert error["message"] == 'pods "p" is forbidden: pod rejected: RuntimeClass "kata" not found'
     classes = "/apis/node.k8s.io/v1/runtimeclasses"
     await world.ok("POST", classes, {"metadata": {"name": "kata"}, "handler": "kata"})
-    await world.ok("POST", f"{NS}/pods", pod("p", runtimeClassName="kata"))
+    made = await world.ok("POST", f"{NS}/pods", pod("p", runtimeClassName="kata"))
+    assert "overhead" not in made["spec"]
+
+
+async def test_a_runtime_class_adds_what_it_costs_and_where_it_runs(world: World) -> None:
+    kata = {
+        "metadata": {"name": "kata"},
+        "handler": "kata",
+        "overhead": {"podFixed": {"memory": "100Mi"}},
+        "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm", "operator": "Exists"}]},
+    }
+    await world.ok("POST", "/apis/node.k8s.io/v1/runtimeclasses", kata)
+    said = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    spec = (await world.ok("POST", f"{NS}/pods", pod("p", runtimeClassName="kata", **said)))["spec"]
+    assert spec["overhead"] == {"memory": "100Mi"}
+    assert spec["nodeSelector"] == {"disk": "ssd", "vm": "yes"}
+    assert [t["key"] for t in spec["tolerations"]][:2] == ["gpu", "vm"]
+    await world.ok("POST", f"{NS}/pods", pod("q", runtimeClassName="kata", overhead={"memory": "100Mi"}))
+    for fields, why in (
+        (
+            {"runtimeClassName": "kata", "overhead": {"memory": "1Mi"}},
+            "Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+        ),
+        (
+            {"overhead": {"memory": "1Mi"}},
+            "Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        ),
+    ):
+        error = await world.refused(403, "POST", f"{NS}/pods", pod("r", **fields))
+        assert error["message"] == f'pods "r" is forbidden: pod rejected: {why}'
+    other = pod("r", runtimeClassName="kata", nodeSelector={"vm": "no"})
+    error = await world.refused(403, "POST", f"{NS}/pods", other)
+    assert error["message"].endswith(
+        "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no"
+    )
 
 
 async def test_a_put_names_its_object(world: World) -> None:

@@ -278,7 +278,7 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
     unmasked = {"securityContext": {"procMount": "Unmasked"}}
     demanding = job("demanding", replica("exit 0", **unmasked))
     spec = demanding["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-    spec["securityContext"] = {"sysctls": [{"name": "kernel.shm_rmid_forced", "value": "1"}]}
+    spec["securityContext"] = {"sysctls": [{"name": "vm.swappiness", "value": "1"}]}
     bare = pod("bare", "exit 0", **unmasked)
     cron = {
         "apiVersion": "batch/v1",
@@ -294,7 +294,7 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
         "spec.containers[0].securityContext.procMount",
         "spec.jobTemplate.spec.template.spec.containers[0].securityContext.procMount",
         f"{template}.containers[0].securityContext.procMount",
-        f"{template}.securityContext.sysctls",
+        f"{template}.securityContext.sysctls[0]",
     ]
     why = dict(found)[f"{template}.containers[0].securityContext.procMount"]
     assert why.startswith("/proc is mounted the usual way")

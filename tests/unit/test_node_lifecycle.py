@@ -103,6 +103,34 @@ def test_sidecars_stop_after_the_main_container():
     assert stop.name == "main"
 
 
+def test_sidecars_share_the_grace_period_of_the_pod():
+    """One after the other while some of it is left; then all that still run have two seconds together."""
+    pod = make_pod(init=(make_container("s1", restartPolicy="Always"), SIDECAR), metadata=DELETING)
+    main = SeenContainer((ended(137, end=NOW - 10),), stopping=Stopping(0, NOW - 20, 30.0, terminated=True))
+    begun = seen(s1=running(), side=running(), main=main)
+    assert actions(pod, begun) == (BeginStop("side", 0, 10.0),)
+
+    def side(since: float, grace: float, **fields: bool) -> SeenContainer:
+        stopping = Stopping(0, since, grace, terminated=True, **fields)
+        return SeenContainer((running(),), Health(started=True), stopping=stopping)
+
+    ignoring = seen(s1=running(), side=side(NOW, 10.0), main=main)
+    assert actions(pod, ignoring, NOW + 9) == ()
+    assert next_steps(pod, ignoring, NOW + 9).requeue_after == 1
+    assert actions(pod, ignoring, NOW + 10) == (Signal("side", SIGKILL), BeginStop("s1", 0, 2.0))
+    late = seen(s1=side(NOW + 10, 2.0), side=side(NOW, 10.0, killed=True), main=main)
+    assert actions(pod, late, NOW + 11) == ()
+    assert actions(pod, late, NOW + 12) == (Signal("s1", SIGKILL),)
+
+
+def test_sidecars_have_the_whole_grace_period_when_the_pod_ends_by_itself():
+    pod = make_pod(init=(SIDECAR,), restartPolicy="Never")
+    earlier = SeenContainer((ended(137, end=NOW - 90),), stopping=Stopping(0, NOW - 100, 30.0))
+    pod["spec"]["containers"].append(make_container("other"))
+    known = seen(side=running(), main=earlier, other=ended(0, end=NOW))
+    assert actions(pod, known) == (BeginStop("side", 0, 30.0),), "the kill of the first was no end of the pod"
+
+
 @pytest.mark.parametrize(
     "policy, code, restarts",
     [

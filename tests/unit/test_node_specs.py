@@ -84,7 +84,13 @@ def test_a_plain_pod_is_honoured_whole():
         ({}, {"hostUsers": True}, None),
         ({}, {"os": {"name": "windows"}}, "spec.os.name"),
         ({}, {"os": {"name": "linux"}}, None),
-        ({}, {"overhead": {"cpu": "1"}}, "spec.overhead"),
+        ({}, {"overhead": {"cpu": "1"}, "setHostnameAsFQDN": True, "hostIPC": True}, None),
+        (
+            {},
+            {"securityContext": {"sysctls": [{"name": "vm.swappiness", "value": "1"}]}},
+            "spec.securityContext.sysctls[0]",
+        ),
+        ({}, {"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}}, None),
         ({}, {"resources": {"limits": {"cpu": "1"}}}, "spec.resources"),
         ({}, {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}, "spec.dnsPolicy"),
         ({}, {"dnsPolicy": "ClusterFirstWithHostNet"}, None),
@@ -186,6 +192,27 @@ def test_search_domains_of_the_machine(tmp_path, text, found):
     if text is not None:
         path.write_text(text)
     assert host_searches(str(path)) == found
+
+
+def test_long_hostnames():
+    named = make_pod(subdomain="job")
+    assert sandbox_spec(named, NETWORK).hostname == "web"
+    assert sandbox_spec(named, NETWORK).fqdn == "web.job.default.svc.cluster.local"
+    assert sandbox_spec(make_pod(setHostnameAsFQDN=True), NETWORK).hostname == "web", "without a subdomain"
+    whole = make_pod(subdomain="job", setHostnameAsFQDN=True)
+    assert sandbox_spec(whole, NETWORK).hostname == "web.job.default.svc.cluster.local"
+    with pytest.raises(
+        ValueError, match=r"is too long \(64 characters is the max, 70 characters requested\)"
+    ):
+        sandbox_spec(make_pod(subdomain="j" * 40, setHostnameAsFQDN=True), NETWORK)
+
+
+def test_what_containers_of_a_pod_share():
+    assert not sandbox_spec(make_pod(), NETWORK).share_memory
+    two = make_pod(make_container("a"), init=(make_container("i"),), hostIPC=True)
+    assert sandbox_spec(two, NETWORK).share_memory and sandbox_spec(two, NETWORK).host_ipc
+    own = make_pod(securityContext={"sysctls": [{"name": "kernel.sem", "value": "1 2 3 4"}]})
+    assert sandbox_spec(own, NETWORK).sysctls == (("kernel/sem", "1 2 3 4"),)
 
 
 def test_hostnames():

@@ -131,6 +131,7 @@ def test_init_containers_and_initialized():
 def test_a_sidecar_does_not_decide_the_phase():
     pod = make_pod(init=(SIDECAR,), restartPolicy="Never")
     assert status(pod, seen(side=running(), main=running()))["phase"] == "Running"
+    assert status(pod, seen(side=running(), main=ended(0)))["phase"] == "Running", "until all has ended"
     assert status(pod, seen(side=ended(137), main=ended(0)))["phase"] == "Succeeded"
     unready = seen(side=SeenContainer((running(),), Health(started=True)), main=running())
     assert condition(status(pod, unready), "Ready")["message"].endswith("[side]")
@@ -155,6 +156,14 @@ def test_readiness_gates_hold_ready_back_only():
     written = status(pod, seen(main=running()))
     assert condition(written, "Ready")["reason"] == "ReadinessGatesNotReady"
     assert condition(written, "ContainersReady")["status"] == "True"
+    assert condition(written, "Ready")["message"] == (
+        'corresponding condition of pod readiness gate "example.com/up" does not exist.'
+    )
+    down = {"type": "example.com/up", "status": "False"}
+    closed = status({**pod, "status": {"conditions": [down]}}, seen(main=running()))
+    assert condition(closed, "Ready")["message"] == (
+        'the status of pod readiness gate "example.com/up" is not "True", but False'
+    )
     up = {"type": "example.com/up", "status": "True"}
     opened = status({**pod, "status": {"conditions": [up]}}, seen(main=running()))
     assert condition(opened, "Ready")["status"] == "True"

@@ -128,6 +128,7 @@ class TestPodFiles:
     SPEC: ClassVar[dict[str, Any]] = {
         "host_network": False,
         "hostname": "worker-0",
+        "fqdn": "",
         "hosts": [["10.1.1.1", ["a", "a.example"]]],
         "nameservers": ["10.88.0.1"],
         "searches": ["default.svc.cluster.local", "svc.cluster.local"],
@@ -138,6 +139,8 @@ class TestPodFiles:
         lines = podfiles.hosts(self.SPEC, "10.88.0.9", "127.0.0.1 laptop\n").splitlines()
         assert lines[0] == "127.0.0.1\tlocalhost"
         assert lines[-2:] == ["10.88.0.9\tworker-0", "10.1.1.1\ta a.example"]
+        long = podfiles.hosts({**self.SPEC, "fqdn": "worker-0.job.ns.svc.cluster.local"}, "10.88.0.9", "")
+        assert long.splitlines()[-2] == "10.88.0.9\tworker-0.job.ns.svc.cluster.local\tworker-0"
         shared = podfiles.hosts({**self.SPEC, "host_network": True}, "", "127.0.0.1 laptop\n")
         assert shared == "127.0.0.1 laptop\n10.1.1.1\ta a.example\n"
 

@@ -56,12 +56,14 @@ class MemoryVolume(msgspec.Struct, frozen=True):
 
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod: what its containers share. `hosts` adds lines to /etc/hosts: (IP, names).
+    """One pod: what its containers share. `hosts` adds lines to /etc/hosts: (IP, names); `fqdn` is the pod's long name
+    there, empty for none.
 
     Without `nameservers` the pod's /etc/resolv.conf is a copy of the host's. `pids_limit` is how many processes and
     threads there may be, 0 for any number; where the kernel does not keep it, a pod with more processes is killed.
     With `share_processes` containers see each other's processes, and are in one pid namespace, whose process 1 is
-    none of theirs.
+    none of theirs. With `share_memory` they have one /dev/shm, with `host_ipc` the machine's, and its IPC namespace.
+    `sysctls` are kernel parameters of the pod's own namespaces, by their paths below /proc/sys, and their values.
     """
 
     uid: str
@@ -76,6 +78,10 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     pids_limit: int = 0
     memory_volumes: tuple[MemoryVolume, ...] = ()
     share_processes: bool = False
+    share_memory: bool = False
+    host_ipc: bool = False
+    fqdn: str = ""
+    sysctls: tuple[tuple[str, str], ...] = ()
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):

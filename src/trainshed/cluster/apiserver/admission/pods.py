@@ -1,6 +1,6 @@
 """What every new pod gets: requests and limits, its service account and token, priority, default tolerations.
 
-Source: the LimitRanger, ServiceAccount, Priority and DefaultTolerationSeconds admission plug-ins.
+Source: the LimitRanger, ServiceAccount, Priority, RuntimeClass and DefaultTolerationSeconds admission plug-ins.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from trainshed.cluster.apiserver.admission import limits, priority
+from trainshed.cluster.apiserver.admission import limits, priority, runtimes
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import Compacted, keys
 from trainshed.kube.builtin.parts.pod.admission import admit_pod, tolerations
 from trainshed.kube.meta.errors import forbidden
 from trainshed.kube.meta.objects import Object, section, spec_of
-from trainshed.kube.meta.resources import RUNTIMECLASSES, SERVICEACCOUNTS
+from trainshed.kube.meta.resources import SERVICEACCOUNTS
 
 _AUTOMOUNT = "automountServiceAccountToken"
 MIRROR = "kubernetes.io/config.mirror"
@@ -28,7 +28,7 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
     spec = dict(spec_of(obj))
     obj = {**obj, "spec": spec}
     spec.update(priority.resolve(core, call, obj))
-    _check_runtime_class(core, obj)
+    spec.update(runtimes.resolve(core, obj))
     wants_token = MIRROR not in section(obj, "metadata", "annotations")
     if wants_token:
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
@@ -42,13 +42,6 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
     if said is None:
         del out["spec"][_AUTOMOUNT]
     return out
-
-
-def _check_runtime_class(core: Core, obj: Object) -> None:
-    name = obj["spec"].get("runtimeClassName")
-    if name and core.store.get(keys.of(RUNTIMECLASSES, None, name)) is None:
-        why = f'pod rejected: RuntimeClass "{name}" not found'
-        raise forbidden("pods", "", obj["metadata"].get("name", ""), why)
 
 
 async def _account(core: Core, namespace: str, name: str, obj: Object) -> Object:

@@ -5,7 +5,7 @@
                                                                      │
        deleted, gone, past its deadline, or every container done ────┤
                                                                      ▼
-    preStop ▸ SIGTERM ▸ grace ▸ SIGKILL   (main containers, then sidecars in reverse order)
+    preStop ▸ SIGTERM ▸ grace ▸ SIGKILL   (main containers, then sidecars in reverse order, within one grace period)
                                                                      ▼
     StopSandbox ──▶ DeleteObject (a deleted pod) ──▶ RemovePod (nothing of it is left in the API)
 
@@ -24,7 +24,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, SeenPod, Verdict
+from trainshed.cluster.node.pod.observed import (
+    SIGKILL,
+    SIGTERM,
+    Attempt,
+    SeenContainer,
+    SeenPod,
+    Verdict,
+)
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.plan import Event, PlanOf
 from trainshed.kube.meta.pods import (
@@ -41,6 +48,8 @@ DEADLINE = Verdict("DeadlineExceeded", "Pod was active on the node longer than t
 DEFAULT_GRACE_SECONDS = 30.0
 FORCED_GRACE_SECONDS = 1.0
 """A pod whose object is gone gets this long between SIGTERM and SIGKILL, as from the kubelet."""
+LATE_SIDECAR_SECONDS = 2.0
+"""A sidecar whose turn comes when the grace period is over still gets this long, as from the kubelet."""
 HOOK_EXTENSION_SECONDS = 2.0
 """A container whose preStop hook used up the grace period still gets this long after SIGTERM."""
 INITIAL_BACKOFF_SECONDS = 10.0
@@ -286,15 +295,40 @@ def _end(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: float) ->
         for name in others:
             _stop(draft, pod, seen, name, now, grace, f"Stopping container {name}")
         return False
-    for name in sidecars:
-        # One at a time, last started first: a sidecar may need those before it.
-        if seen.container(name).running:
-            _stop(draft, pod, seen, name, now, grace, f"Stopping container {name}")
+    left = grace - (now - _end_began(pod, seen, now))
+    late = [name for name in sidecars if seen.container(name).running]
+    for name in late:
+        own = grace if _is_stopping(seen.container(name)) else left
+        own = max(own, LATE_SIDECAR_SECONDS)
+        _stop(draft, pod, seen, name, now, own, f"Stopping container {name}")
+        if left > 0:
+            # One at a time, last started first: a sidecar may need those before it.
             return False
+    if late:
+        return False
     if seen.ip is not None and not seen.stopped:
         draft.actions.append(StopSandbox())
         return False
     return True
+
+
+def _end_began(pod: Object, seen: SeenPod, now: float) -> float:
+    """Return when the end of the pod began that its sidecars take part in: the grace period is for all of it."""
+    mains = [c for c in (seen.container(m["name"]) for m in main_containers(pod)) if c.newest is not None]
+    last = max(mains, key=lambda c: c.attempts[-1].finished_at or now, default=SeenContainer())
+    if last.stopping is not None and _is_stopping(last):
+        return last.stopping.since
+    ends = (seen.container(c["name"]) for c in init_containers(pod) if is_sidecar(c))
+    return min((c.stopping.since for c in ends if c.stopping is not None and _is_stopping(c)), default=now)
+
+
+def _is_stopping(known: SeenContainer) -> bool:
+    """Return whether the stop of the newest attempt has begun; also once it is over."""
+    return (
+        known.newest is not None
+        and known.stopping is not None
+        and known.stopping.attempt == known.newest.number
+    )
 
 
 def _stop(

@@ -11,12 +11,14 @@ import msgspec
 
 from trainshed.cluster.node.pod.amounts import in_bytes, in_milli, limits_of, requests_of
 from trainshed.cluster.node.pod.images import RunImage
+from trainshed.cluster.node.pod.refusal import sysctls
 from trainshed.cluster.sandbox.addresses import DOMAIN, GATEWAY
 from trainshed.cluster.sandbox.model import ContainerSpec, MemoryVolume, Mount, SandboxSpec
 from trainshed.kube.builtin.scheduling.priorityclass import HIGHEST_USER_PRIORITY
 from trainshed.kube.meta.objects import Object, section
 
 HOSTNAME_LIMIT = 63
+FQDN_LIMIT = 64
 DEFAULT_WORKDIR = "/"
 
 
@@ -48,12 +50,33 @@ def hostname(pod: Object) -> str:
     return str(name)[:HOSTNAME_LIMIT].rstrip("-.")
 
 
+def fqdn(pod: Object, domain: str) -> str:
+    """Return the pod's long name, which it has by its `subdomain`; empty without one."""
+    subdomain = pod["spec"].get("subdomain")
+    return f"{hostname(pod)}.{subdomain}.{pod['metadata']['namespace']}.svc.{domain}" if subdomain else ""
+
+
+def kernel_hostname(pod: Object, domain: str) -> str:
+    """Return what the pod's kernel calls it: the long name with `setHostnameAsFQDN`.
+
+    Raises:
+        ValueError: that name is longer than the kernel takes; the text is the kubelet's.
+    """
+    long = fqdn(pod, domain) if pod["spec"].get("setHostnameAsFQDN") else ""
+    if len(long) > FQDN_LIMIT:
+        raise ValueError(
+            f"Failed to construct FQDN from Pod hostname and cluster domain, FQDN {long} is too long "
+            f"({FQDN_LIMIT} characters is the max, {len(long)} characters requested)"
+        )
+    return long or hostname(pod)
+
+
 def sandbox_spec(
     pod: Object, network: ClusterNetwork, *, pids: int = 0, memory: Sequence[MemoryVolume] = ()
 ) -> SandboxSpec:
     """Return the sandbox: names, resolver (dnsPolicy, dnsConfig) and /etc/hosts additions.
 
-    `pids`: how many processes it may have; `memory`: its volumes there.
+    `pids`: how many processes it may have; `memory`: its volumes there. Raises ValueError for a long hostname.
     """
     metadata, spec = pod["metadata"], pod["spec"]
     host_network = bool(spec.get("hostNetwork"))
@@ -81,12 +104,16 @@ def sandbox_spec(
         uid=metadata["uid"],
         namespace=namespace,
         name=metadata["name"],
-        hostname=hostname(pod),
+        hostname=kernel_hostname(pod, network.domain),
+        fqdn=fqdn(pod, network.domain),
         host_network=host_network,
+        host_ipc=bool(spec.get("hostIPC")),
         searches=tuple(searches),
         nameservers=tuple(nameservers),
         dns_options=tuple(options),
         share_processes=bool(spec.get("shareProcessNamespace")),
+        share_memory=len(spec["containers"]) + len(spec.get("initContainers") or ()) > 1,
+        sysctls=tuple(sysctls(pod)),
         hosts=tuple((a["ip"], tuple(a.get("hostnames") or ())) for a in spec.get("hostAliases") or ()),
         pids_limit=pids,
         memory_volumes=tuple(memory),

@@ -141,15 +141,15 @@ class PodStarter:
         self._allocate_gpus(pod)
         prepared = await self._prepare(pod)
         options = self._context.options
-        spec = sandbox_spec(
-            pod,
-            options.network,
-            pids=options.pids,
-            memory=memory_volumes(pod, prepared.volumes, self._group(pod)),
-        )
         try:
+            spec = sandbox_spec(
+                pod,
+                options.network,
+                pids=options.pids,
+                memory=memory_volumes(pod, prepared.volumes, self._group(pod)),
+            )
             return await self._context.runtime.run_sandbox(spec)
-        except (RuntimeLost, OSError) as error:
+        except (RuntimeLost, OSError, ValueError) as error:
             raise SetupError("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}") from error
 
     async def container(self, pod: Object, container: Object, attempt: int, ip: str) -> ContainerSpec:

@@ -84,11 +84,11 @@ def pod_phase(pod: Object, seen: SeenPod) -> str:
             return "Failed" if ending and not any_running and newest is not None else "Pending"
     if any(not c.attempts for c in known):
         return "Pending"
-    if any(c.running for c in known):
-        return "Running"
+    if any_running:
+        return "Running"  # sidecars, too: who reads of an end may count on it
     newest_of = [c.newest for c in known if c.newest is not None]
     final = ending or seen.verdict is not None or not any(should_restart(policy, n) for n in newest_of)
-    if not final or (any_running and (ending or seen.verdict is not None)):
+    if not final:
         return "Running"
     return "Failed" if any(n.failed for n in newest_of) else "Succeeded"
 
@@ -232,11 +232,8 @@ def _conditions(
     message = "" if finished else not_ready
     ready = all_ready and gates_open
     if all_ready and not gates_open:
-        closed = [gate for gate in gates if section(old, gate).get("status") != "True"]
-        gate_text = "; ".join(
-            f'corresponding condition of pod readiness gate "{g}" does not exist.' for g in closed
-        )
-        ready_reason, ready_message = "ReadinessGatesNotReady", gate_text
+        texts = (_closed_gate(gate, section(old, gate).get("status")) for gate in gates)
+        ready_reason, ready_message = "ReadinessGatesNotReady", ", ".join(text for text in texts if text)
     else:
         ready_reason, ready_message = reason, message
 
@@ -269,6 +266,15 @@ def _conditions(
         out.append(condition)
     written = {condition["type"] for condition in out}
     return out + [c for kind, c in old.items() if kind not in (*OWNED_CONDITIONS, *written)]
+
+
+def _closed_gate(gate: str, status: str | None) -> str:
+    """Return what the kubelet says of a readiness gate, nothing of an open one (pkg/kubelet/status/generate.go)."""
+    if status == "True":
+        return ""
+    if status is None:
+        return f'corresponding condition of pod readiness gate "{gate}" does not exist.'
+    return f'the status of pod readiness gate "{gate}" is not "True", but {status}'
 
 
 def _initialized(status: Object, container: Object) -> bool:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from trainshed.cluster.node.pod.refusal import forbidden_sysctls
 from trainshed.cluster.node.service_routes import host_ip
 from trainshed.cluster.node.volumes.registry import unsupported_volumes
 from trainshed.kube.meta.objects import Object, section, spec_of
@@ -76,10 +77,9 @@ PROBED_HOST = "the address is dialled from the pod's network, not from the node'
 HOST_DNS = (
     "names of Services do not resolve on the machine's network, and other pods cannot be reached from it"
 )
-OTHER_SYSTEM = "containers run on Linux"
+OTHER_SYSTEM = "the node refuses the pod: containers run on Linux"
 WINDOWS = "options for Windows mean nothing here"
 USER_NAMESPACE = "pods share one user namespace, which is not the machine's"
-OVERHEAD = "sandboxes have no overhead that is accounted for"
 POD_RESOURCES = (
     "resources of a pod as a whole are neither reserved nor enforced; those of its containers are reserved"
 )
@@ -88,8 +88,7 @@ OTHERS_PYTHON = (
 )
 IMAGE_USER = "the image's user is unknown: without runAsUser the container runs as root of its sandbox"
 NO_PULL = "images are pulled only by a cluster that was started with `trainshed up --images pull` or `strict`"
-HOST_NAMESPACE = "sandboxes have their own namespace of this kind"
-SYSCTLS = "kernel parameters are not set"
+HOST_NAMESPACE = "a pod sees its own processes alone"
 GROUP = "every group stands for you here: files of volumes are yours, as are all processes of the pod"
 RUNTIME_CLASS = "there is one runtime only"
 
@@ -98,6 +97,10 @@ def unsupported_fields(pod: Object, capabilities: Capabilities) -> list[Finding]
     """Return what the node will not honour, in the order of the fields."""
     spec: Object = spec_of(pod)
     findings = [*_annotations(pod), *_pod_fields(spec, capabilities)]
+    refused = "spec.securityContext.sysctls"
+    findings += [
+        (f"{refused}[{index}]", f"the node refuses the pod: {why}") for index, why in forbidden_sysctls(pod)
+    ]
     for path, container in _containers(spec):
         findings += _container_fields(path, container, capabilities)
         findings += _network_fields(path, container, host_network=bool(spec.get("hostNetwork")))
@@ -140,21 +143,16 @@ def _annotations(pod: Object) -> Iterator[Finding]:
 def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
     if spec.get("imagePullSecrets") and not capabilities.pulls:
         yield "spec.imagePullSecrets", NO_PULL
-    for field in ("hostPID", "hostIPC"):
-        if spec.get(field):
-            yield f"spec.{field}", HOST_NAMESPACE
+    if spec.get("hostPID"):
+        yield "spec.hostPID", HOST_NAMESPACE
     if spec.get("runtimeClassName"):
         yield "spec.runtimeClassName", RUNTIME_CLASS
-    if spec.get("setHostnameAsFQDN"):
-        yield "spec.setHostnameAsFQDN", "the hostname is the short name"
     if spec.get("resourceClaims"):
         yield "spec.resourceClaims", "dynamic resource allocation is not offered"
     if spec.get("hostUsers") is False:
         yield "spec.hostUsers", USER_NAMESPACE
     if section(spec, "os").get("name", "linux") != "linux":
         yield "spec.os.name", OTHER_SYSTEM
-    if spec.get("overhead"):
-        yield "spec.overhead", OVERHEAD
     if spec.get("resources"):
         yield "spec.resources", POD_RESOURCES
     if spec.get("hostNetwork") and spec.get("dnsPolicy") == "ClusterFirstWithHostNet":
@@ -165,8 +163,6 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
         yield "spec.securityContext.fsGroup", GROUP
     if context.get("supplementalGroups") and not capabilities.user_mapping:
         yield "spec.securityContext.supplementalGroups", NO_USERS
-    if context.get("sysctls"):
-        yield "spec.securityContext.sysctls", SYSCTLS
 
 
 def _container_fields(path: str, container: Object, capabilities: Capabilities) -> Iterator[Finding]:

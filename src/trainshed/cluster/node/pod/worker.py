@@ -19,6 +19,7 @@ from trainshed.cluster.node.pod.decide import decide
 from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.observed import Observed, SeenPod, StatusContext, Verdict
 from trainshed.cluster.node.pod.record import PodRecord
+from trainshed.cluster.node.pod.refusal import refusal
 from trainshed.cluster.node.pod.starter import ContainerError, PodStarter, SetupError, needed
 from trainshed.cluster.node.pod.status import OWNED_CONDITIONS
 from trainshed.cluster.node.pod.statuswriter import StatusWriter
@@ -261,6 +262,10 @@ class PodWorker:
             await self._wait(self._context.now() + 1)
 
     async def _create_sandbox(self) -> None:
+        self.record.verdict = refusal(self.pod)
+        if self.record.verdict is not None:
+            self._emit("Warning", self.record.verdict.reason, self.record.verdict.message.partition(": ")[2])
+            return
         try:
             state = await self._starter.sandbox(self.pod)
         except gpu.NotEnoughDevices as error:

@@ -22,7 +22,9 @@ def hosts(spec: Message, ip: str, host_file: str) -> str:
     """Return /etc/hosts: the pod's own name, then `spec["hosts"]`. On the host's network: `host_file` first."""
     lines = [host_file if spec["host_network"] else _LOCAL]
     if ip:
-        lines.append(f"{ip}\t{spec['hostname']}\n")
+        long = spec["fqdn"]
+        names = f"{long}\t{long.partition('.')[0]}" if long else spec["hostname"]
+        lines.append(f"{ip}\t{names}\n")
     lines += [f"{address}\t{' '.join(names)}\n" for address, names in spec["hosts"]]
     return "".join(lines)
 

@@ -21,7 +21,7 @@ from trainshed.cluster.sandbox.daemon.container import STATE, Container
 from trainshed.cluster.sandbox.daemon.exec import ExecProcess
 from trainshed.cluster.sandbox.daemon.pause import Pause
 from trainshed.cluster.sandbox.daemon.peers import Server
-from trainshed.cluster.sandbox.linux import keyring, memory, syscalls
+from trainshed.cluster.sandbox.linux import keyring, memory, syscalls, sysctls
 from trainshed.cluster.sandbox.linux.cgroups import Hierarchy, make_container, make_pod, usage
 from trainshed.cluster.sandbox.linux.cgroups import remove as remove_cgroup
 from trainshed.cluster.sandbox.linux.limits import bound_pids
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 SOCKET = "shim.sock"
+SHARED_MEMORY = "/dev/shm"
 LOCK = "lock"
 _LOOK_SECONDS = 0.25  # between two looks at the processes of a pod
 
@@ -79,11 +80,12 @@ class Shim:
         keyring.leave_keyring_of_pods()
         if not self._spec["host_network"]:
             clusternet.enter_new_pod_network(self._namespaces[1], self._ip)
-        syscalls.unshare(syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS)
+        syscalls.unshare(syscalls.CLONE_NEWUTS | (0 if self._spec["host_ipc"] else syscalls.CLONE_NEWIPC))
+        sysctls.write(self._spec["sysctls"])
         self._bound_pids()
-        self._mount_memory_volumes()
         socket.sethostname(self._spec["hostname"])
         self._files = podfiles.write(self._directory, self._spec, self._ip)
+        self._mount_memory()
         self._read_ended()
         self._write(stopped=False)
         self._server = Server(self._loop, f"{self._directory}/{SOCKET}", self._request)
@@ -103,13 +105,19 @@ class Shim:
         kept = self._cgroups is not None and self._cgroups.has("pids")
         self._pids_kept = kept or not most or bound_pids(most)
 
-    def _mount_memory_volumes(self) -> None:
-        """Mount them where this process and its containers see them, and nobody else."""
-        volumes = self._spec["memory_volumes"]
-        if volumes:
+    def _mount_memory(self) -> None:
+        """Mount volumes in memory, and /dev/shm, where this process and its containers see them, and nobody else."""
+        volumes, shared = self._spec["memory_volumes"], f"{self._directory}/shm"
+        own = self._spec["share_memory"] and not self._spec["host_ipc"]
+        if volumes or own:
             syscalls.unshare(syscalls.CLONE_NEWNS)
         for volume in volumes:
             memory.mount(volume["path"], volume["size"], volume["gid"])
+        if own:
+            os.makedirs(shared, exist_ok=True)
+            memory.mount_shared(shared)
+        if own or self._spec["host_ipc"]:
+            self._files.append({"source": shared if own else SHARED_MEMORY, "path": SHARED_MEMORY})
 
     def _look_at_processes(self) -> None:
         """Kill the largest container of a pod that has more processes than it may: the kernel does not refuse them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from trainshed.cluster.sandbox.linux import syscalls
+from trainshed.cluster.sandbox.linux import memory, syscalls
 from trainshed.cluster.sandbox.linux.syscalls import (
     MS_BIND,
     MS_NODEV,
@@ -115,9 +115,7 @@ def mount_dev(root: str, devices: list[str], privileged: bool) -> None:
     for name in ("pts", "shm", "mqueue"):
         os.mkdir(f"{target}/{name}")
     _mount_terminals(f"{target}/pts")
-    # Half of the machine's memory, the kernel's default, where container engines give 64 MiB: data
-    # loaders hand tensors over here.
-    syscalls.mount("shm", f"{target}/shm", "tmpfs", _SAFE, "mode=1777")
+    memory.mount_shared(f"{target}/shm")
     try:
         syscalls.mount("mqueue", f"{target}/mqueue", "mqueue", _SAFE)
     except OSError:
