@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tests.unit.notebook_builder import Cell, content
 from trainshed.findings import Severity
-from trainshed.pipelines.compilation import Compiled, compile_notebook
-from trainshed.pipelines.ir import Pipeline, program
+from trainshed.pipelines.compilation import compile_notebook
+from trainshed.pipelines.ir import Compiled, Pipeline, program
 from trainshed.pipelines.notebook.cells import read
 from trainshed.pipelines.runner.inside import Session
 from trainshed.pipelines.runner.program import Circumstances, Job, Program

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from trainshed.pipelines.compilation import Compiled, compile_notebook
-from trainshed.pipelines.ir import Pipeline
+from trainshed.pipelines.compilation import compile_notebook
+from trainshed.pipelines.ir import Compiled, Pipeline
 from trainshed.pipelines.notebook.cells import Notebook, read
 
 Cell = tuple[str, str]

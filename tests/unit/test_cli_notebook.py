@@ -30,6 +30,57 @@ def made(folder: Path, *cells: Cell) -> Path:
     return file
 
 
+def test_several_notebooks_are_checked_at_once(tmp_path: Path) -> None:
+    wrong = made(tmp_path, ("step:a", "x = 1"), ("step:b", "print(x)"))
+    whole = [*sorted(EXAMPLES.glob("*.ipynb")), wrong, tmp_path / "none.ipynb"]
+    code, stdout, stderr = run("check", *whole)
+    assert code == 1
+    assert [line.split()[1] for line in stdout.splitlines() if line.startswith("✓")] == [
+        f"{file}:" for file in whole[:-2]
+    ]
+    assert f"{wrong}, cell 2, line 1, step b: error NB201" in stdout
+    assert stderr == f"error: cannot read {tmp_path}/none.ipynb: No such file or directory\n"
+    code, stdout, _ = run("check", *whole[:-1], "-o", "json")
+    assert code == 1
+    assert [(d["code"], d["file"]) for d in json.loads(stdout)] == [("NB201", str(wrong))]
+    assert run("check", *whole[:2])[0] == 0
+
+
+SUMS = """from trainshed.pipelines import pipeline, step
+
+@step
+def load(count):
+    return list(range(count))
+
+@step
+def total(rows):
+    return sum(rows)
+
+@pipeline
+def sums(count: int = 3):
+    total(load(count))
+"""
+
+
+def test_functions_are_compiled_checked_drawn_and_shown(tmp_path: Path) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(SUMS)
+    assert run("check", file) == (0, f"✓ {file}: 2 steps\n", "")
+    code, stdout, stderr = run("compile", file, "--param", "count=7")
+    assert (code, stderr) == (0, "")
+    (found,) = yaml.safe_load_all(stdout)
+    assert found["spec"]["params"] == [{"name": "count", "value": "7"}]
+    assert run("compile", file)[1] == run("compile", f"{file}:sums")[1]
+    assert run("graph", file)[1].split() == ["load", "total", "after", "load", "rows", "from", "load"]
+    assert "def total(rows):" in run("show", file, "total")[1]
+    code, stdout, stderr = run("run", file, "--param", "count=many")
+    assert (code, stderr) == (1, "error: parameter count: must be int, not 'many'\n")
+    file.write_text(SUMS.replace("total(load(count))", "total(load())"))
+    code, stdout, stderr = run("compile", file)
+    assert (code, stdout) == (1, "")
+    assert f"{file}, line 13: error NB602: step load: missing a required argument: 'count'" in stderr
+
+
 @pytest.mark.parametrize("name", sorted(p.name for p in EXAMPLES.glob("*.ipynb")))
 def test_examples_have_no_findings(name: str) -> None:
     code, stdout, stderr = run("check", EXAMPLES / name)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.notebook_builder import edges
-from trainshed.pipelines.compilation import Compiled, compile_notebook
+from trainshed.pipelines.compilation import compile_notebook
 from trainshed.pipelines.expansion import workers_as_steps
+from trainshed.pipelines.ir import Compiled
 from trainshed.pipelines.notebook.cells import read
 
 ROOT = Path(__file__).parents[2]

@@ -42,6 +42,7 @@ def total(rows, power):  # type: ignore[no-untyped-def]
 @step(distribute="DDP", num_workers=2)
 def announce(title, value):  # type: ignore[no-untyped-def]
     text = f"{title}: {value}"
+    print(text)
     return text
 
 
@@ -72,11 +73,10 @@ def test_a_step_is_a_function_outside_of_a_pipeline() -> None:
     sums()
 
 
-def test_steps_run_as_the_functions_do(tmp_path: Path) -> None:
+def test_steps_run_as_the_functions_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = sums.pipeline()
-    names: dict[str, Any] = {}
     for one in made.steps:
-        names = {"__name__": "__main__"}
+        names: dict[str, Any] = {"__name__": "__main__"}
         wanted = msgspec.convert(program(one, made.parameters), Program)
         session = Session(Job(wanted, Circumstances(str(tmp_path), "r", parameters={"count": "3"})), names)
         session.begin()
@@ -86,7 +86,7 @@ def test_steps_run_as_the_functions_do(tmp_path: Path) -> None:
         for block in [b for b in wanted.blocks if b.role == "step"]:
             exec(block.source, names)
         session.finish()
-    assert names["text"] == "rows: 4.5"
+    assert capsys.readouterr().out == "rows: 4.5\n"
 
 
 @pipeline()

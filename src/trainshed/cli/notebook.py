@@ -27,7 +27,12 @@ app = typer.Typer(
 )
 
 _Notebook = Annotated[
-    Path, typer.Argument(metavar="NOTEBOOK", help="Notebook file (.ipynb).", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="NOTEBOOK",
+        help="Notebook file (.ipynb), or a Python file with a @pipeline: FILE.py, or FILE.py:FUNCTION of several.",
+        show_default=False,
+    ),
 ]
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
@@ -122,30 +127,51 @@ def compile_(
 
 @app.command()
 def check(
-    notebook: _Notebook,
+    notebook: Annotated[
+        list[Path],
+        typer.Argument(metavar="NOTEBOOK...", help="Notebook files; FILE.py as well.", show_default=False),
+    ],
     output: Annotated[Format, typer.Option("--output", "-o", help="Form of the findings.")] = Format.TEXT,
 ) -> None:
-    """Say what is wrong with a notebook, with cell, line and a fix.
+    """Say what is wrong with notebooks, with cell, line and a fix.
 
-    Exit code 1 when it cannot become a pipeline.
+    Exit code 1 when one of them cannot become a pipeline.
     """
     import msgspec
 
     from trainshed.pipelines.diagnostics import has_errors
+
+    found: list[Diagnostic] = []
+    unread = False
+    for path in notebook:
+        try:
+            with user_errors():
+                findings = _checked(path, output)
+        except typer.Exit:
+            unread = True
+            continue
+        # Of several, each finding says whose it is.
+        found += [
+            msgspec.structs.replace(one, file=one.file or str(path)) if len(notebook) > 1 else one
+            for one in findings
+        ]
+    if output == Format.JSON and (found or not unread):
+        typer.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+    if has_errors(found) or unread:
+        raise typer.Exit(REFUSED)
+
+
+def _checked(notebook: Path, output: Format) -> Sequence[Diagnostic]:
+    """Return the findings of a notebook, printed as text. Raises UserError when it cannot be read."""
     from trainshed.sdk import notebook as notebooks
 
-    with user_errors():
-        compiled = notebooks.load(notebook)
-        found = compiled.diagnostics
-        if output == Format.JSON:
-            typer.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
-        else:
-            _report(notebook, found, out.print)
-            if compiled.pipeline is not None:
-                steps = len(compiled.pipeline.steps)
-                out.print(f"[green]✓[/] {escape(str(notebook))}: {steps} step{'s' if steps != 1 else ''}")
-        if has_errors(found):
-            raise typer.Exit(REFUSED)
+    compiled = notebooks.load(notebook)
+    if output == Format.TEXT:
+        _report(notebook, compiled.diagnostics, out.print)
+        if compiled.pipeline is not None:
+            steps = len(compiled.pipeline.steps)
+            out.print(f"[green]✓[/] {escape(str(notebook))}: {steps} step{'s' if steps != 1 else ''}")
+    return compiled.diagnostics
 
 
 @app.command()

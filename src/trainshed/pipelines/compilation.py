@@ -8,10 +8,10 @@ from typing import TypeVar
 import msgspec
 
 from trainshed.pipelines.composition import Composed, Unit, compose
-from trainshed.pipelines.diagnostics import Diagnostic, NotebookError, diagnostic, has_errors, ordered
+from trainshed.pipelines.diagnostics import Diagnostic, diagnostic, has_errors, ordered
 from trainshed.pipelines.graph.edges import Edges, StepNames
 from trainshed.pipelines.graph.order import Cycle, topological
-from trainshed.pipelines.ir import Block, Input, Pipeline, Step
+from trainshed.pipelines.ir import Block, Compiled, Input, Pipeline, Step
 from trainshed.pipelines.lint.rules import Subject, lint
 from trainshed.pipelines.names.source import Code, parse
 from trainshed.pipelines.names.usage import Usage
@@ -23,19 +23,6 @@ from trainshed.pipelines.notebook.steps import DraftStep, Reference, draft
 from trainshed.pipelines.notebook.tags import tagged
 
 _T = TypeVar("_T")
-
-
-class Compiled(msgspec.Struct, frozen=True):
-    """What became of a notebook: a pipeline, unless a finding is an error."""
-
-    pipeline: Pipeline | None
-    diagnostics: tuple[Diagnostic, ...]
-
-    def checked(self) -> Pipeline:
-        """Return the pipeline; raises NotebookError when there is none."""
-        if self.pipeline is None:
-            raise NotebookError(self.diagnostics)
-        return self.pipeline
 
 
 def references(notebook: Notebook) -> tuple[str, ...]:

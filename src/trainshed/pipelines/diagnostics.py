@@ -1,7 +1,7 @@
 """What can be wrong with a notebook: every rule with its code and severity, and what a finding is.
 
 Codes are for people to search for and never change their meaning. The hundreds tell the stage: 0 reading, 1 tags and
-order of steps, 2 names, 3 code, 4 parameters and metrics, 5 what a target cannot do.
+order of steps, 2 names, 3 code, 4 parameters and metrics, 5 what a target cannot do, 6 functions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class NotebookError(Exception):
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
-        super().__init__("; ".join(d.message for d in self.diagnostics if d.severity == Severity.ERROR))
+        errors = [d for d in self.diagnostics if d.severity == Severity.ERROR]
+        super().__init__("; ".join(f"{d.where}: {d.message}" if d.where else d.message for d in errors))
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -111,6 +112,17 @@ RULES: dict[str, Rule] = {
         Rule("NB403", "parameters-alike", _W, "Parameters differ only in case."),
         Rule("NB404", "metrics-statement", _E, "A metrics cell may only print names."),
         Rule("NB405", "unknown-metric", _W, "No step defines the metric."),
+        Rule("NB601", "pipeline-statement", _E, "The body of a `@pipeline` may only call steps."),
+        Rule(
+            "NB602",
+            "step-call",
+            _E,
+            "A step is called with what it does not take, or gives what it does not return.",
+        ),
+        Rule(
+            "NB603", "unknown-name", _E, "A `@step` or `@pipeline` uses a name that its file does not define."
+        ),
+        Rule("NB604", "no-function", _E, "A `@step` is not what can become a step's program."),
         Rule("NB501", "target-cannot", _W, "The target cannot express something that the notebook asks for."),
     )
 }

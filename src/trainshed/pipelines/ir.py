@@ -10,17 +10,23 @@ from typing import Any, Literal
 
 import msgspec
 
+from trainshed.pipelines.diagnostics import Diagnostic, NotebookError
 from trainshed.pipelines.notebook.literals import Metric, Parameter
 from trainshed.pipelines.notebook.settings import Settings
 from trainshed.pipelines.notebook.steps import Distribution, StepSettings
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A piece of a step's program, which runs as one cell. `cell` is where it stands in the notebook."""
+    """A piece of a step's program, which runs as one cell. `cell` is where it stands in the notebook.
+
+    What comes from a file has the file's name, and the line that it begins in.
+    """
 
     source: str
     role: Literal["imports", "functions", "step"] = "step"
     cell: int | None = None
+    file: str | None = None
+    line: int = 1
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -69,12 +75,29 @@ class Pipeline(msgspec.Struct, frozen=True):
         raise KeyError(name)
 
 
+class Compiled(msgspec.Struct, frozen=True):
+    """What became of a notebook or of functions: a pipeline, unless a finding is an error."""
+
+    pipeline: Pipeline | None
+    diagnostics: tuple[Diagnostic, ...]
+
+    def checked(self) -> Pipeline:
+        """Return the pipeline; raises NotebookError when there is none."""
+        if self.pipeline is None:
+            raise NotebookError(self.diagnostics)
+        return self.pipeline
+
+
 def program(step: Step, parameters: tuple[Parameter, ...]) -> dict[str, Any]:
     """Return what the step runner is told to do, as JSON: the other half is `runner/program.py`."""
     types = {p.name: p for p in parameters}
     return {
         "step": step.name,
-        "blocks": [{"source": b.source, "role": b.role, "cell": b.cell} for b in step.blocks],
+        "blocks": [
+            {"source": b.source, "role": b.role, "cell": b.cell}
+            | ({"file": b.file, "line": b.line} if b.file is not None else {})
+            for b in step.blocks
+        ],
         "inputs": [{"name": i.name, "step": i.step, "output": i.output} for i in step.inputs],
         "outputs": [
             {"name": name, "cell": step.places.get(name), "fallback": name in step.fallbacks}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trainshed.pipelines.ir import Pipeline, Step
+import re
+
+from trainshed.pipelines.ir import Block, Pipeline, Step
 
 
 def listing(pipeline: Pipeline, step: Step) -> str:
@@ -16,11 +18,11 @@ def listing(pipeline: Pipeline, step: Step) -> str:
     if step.parameters:
         lines = [f"{name} = {by_name[name].default!r}  # or what the run says" for name in step.parameters]
         parts.append("\n".join(["# %% parameters", *lines]))
-    parts += [_block(b.role, b.cell, b.source) for b in step.blocks if b.role != "step"]
+    parts += [_block(b) for b in step.blocks if b.role != "step"]
     if step.inputs:
         lines = [f"#   {i.name} (step {i.step})" for i in step.inputs]
         parts.append("\n".join(["# %% load", *lines]))
-    parts += [_block("step", b.cell, b.source) for b in step.blocks if b.role == "step"]
+    parts += [_block(b) for b in step.blocks if b.role == "step"]
     if step.metrics:
         lines = [f"#   {m.key} = {m.variable}" for m in step.metrics]
         parts.append("\n".join(["# %% metrics", *lines]))
@@ -29,7 +31,14 @@ def listing(pipeline: Pipeline, step: Step) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _block(role: str, cell: int | None, source: str) -> str:
-    what = {"imports": "imports", "functions": "functions"}.get(role, "")
-    place = f"cell {cell}" if cell is not None else "from the steps before"
-    return f"# %% {place}{f' ({what})' if what else ''}\n{source.rstrip()}"
+def _block(block: Block) -> str:
+    what = f" ({block.role})" if block.role != "step" else ""
+    source = block.source.rstrip()
+    if block.file is not None:
+        place, what = f"{block.file}, from line {block.line}", ""
+        source = re.sub(r"\n{4,}", "\n\n\n", source)
+    elif block.cell is not None:
+        place = f"cell {block.cell}"
+    else:
+        place = "from the steps before" if block.role != "step" else "call"
+    return f"# %% {place}{what}\n{source}"

@@ -10,20 +10,26 @@ from typing import Literal
 import msgspec
 
 from trainshed.findings import Severity
-from trainshed.pipelines.compilation import Compiled, compile_notebook, references
+from trainshed.pipelines.compilation import compile_notebook, references
 from trainshed.pipelines.diagnostics import Diagnostic, NotebookError, has_errors
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.program import is_exposed, takes, too_large
-from trainshed.pipelines.ir import Pipeline, Step
+from trainshed.pipelines.ir import Compiled, Pipeline, Step
 from trainshed.pipelines.notebook.cells import Notebook, read
 from trainshed.pipelines.notebook.nearest import nearest
+from trainshed.sdk import pipelinescript as scripts
 from trainshed.sdk.errors import UserError
 
 Target = Literal["tekton", "tekton-v1beta1", "kfp", "local"]
 
 
 def load(path: Path) -> Compiled:
-    """Return what becomes of a notebook file. Raises UserError when it cannot be read."""
+    """Return what becomes of a notebook, or of a Python file with a `@pipeline`: FILE.py, or FILE.py:FUNCTION.
+
+    Raises UserError when it cannot be read, or the Python file cannot be imported.
+    """
+    if scripts.is_script(path):
+        return scripts.compiled(path)
     try:
         notebook = _read(path)
     except NotebookError as error:

@@ -17,7 +17,8 @@ from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, placement, pod_volumes
 from trainshed.pipelines.emit.program import RUNNER, program_text
 from trainshed.pipelines.ir import Pipeline, Step
-from trainshed.pipelines.notebook.steps import Distribution, resource_name
+from trainshed.pipelines.notebook.stepnames import resource_name
+from trainshed.pipelines.notebook.steps import Distribution
 from trainshed.pipelines.notebook.strategies import STRATEGIES
 
 API_VERSION = "trainshed.dev/v1alpha1"

@@ -20,7 +20,7 @@ from trainshed.pipelines.emit.options import DEFAULT_IMAGE, Options
 from trainshed.pipelines.emit.program import RUNNER, program_text, too_large
 from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.literals import Parameter
-from trainshed.pipelines.notebook.steps import resource_name
+from trainshed.pipelines.notebook.stepnames import resource_name
 
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 _ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu")

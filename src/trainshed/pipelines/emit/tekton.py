@@ -17,7 +17,7 @@ from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, containe
 from trainshed.pipelines.emit.program import RUNNER, is_exposed, parameter_text, program_text
 from trainshed.pipelines.expansion import worker_of
 from trainshed.pipelines.ir import Pipeline, Step
-from trainshed.pipelines.notebook.steps import resource_name
+from trainshed.pipelines.notebook.stepnames import resource_name
 
 Object = dict[str, Any]
 

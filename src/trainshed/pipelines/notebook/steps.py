@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -10,12 +9,9 @@ import msgspec
 from trainshed.pipelines.diagnostics import Diagnostic, diagnostic
 from trainshed.pipelines.notebook.cells import Cell
 from trainshed.pipelines.notebook.nearest import nearest
+from trainshed.pipelines.notebook.stepnames import NamedStep, wrong_names
 from trainshed.pipelines.notebook.strategies import STRATEGIES
 from trainshed.pipelines.notebook.tags import Kind, Said, TaggedCell, understand
-
-_RESOURCE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_LONGEST_NAME = 48
-"""Characters of a step's name, so that those of its pods and results fit into 63."""
 
 _DEFAULTS = (
     "annotation",
@@ -182,7 +178,10 @@ def draft(cells: Sequence[TaggedCell], defaults: Sequence[str] = ()) -> tuple[Dr
         _step(name, step, steps, {r.name for r in references}, defaults, found)
         for name, step in steps.items()
     )
-    found += _names(made)
+    found += wrong_names(
+        NamedStep(step.name, step.distribution.workers if step.distribution else None, step.cells[0].number)
+        for step in made
+    )
     found += _default_tags(defaults)
     return (
         Draft(
@@ -375,46 +374,6 @@ def _distribution(
     if "nprocPerNode" in values and not torchrun:
         ignored("tag nprocPerNode has an effect with distribute:DDP only")
     return Distribution(known[0], int(workers[0]), int(processes[0]) if torchrun else 1)
-
-
-def resource_name(step: str) -> str:
-    """Return the step's name as part of a resource's, where `_` is not allowed."""
-    return step.replace("_", "-").strip("-")
-
-
-def _names(steps: Sequence[DraftStep]) -> list[Diagnostic]:
-    found = []
-    taken: dict[str, tuple[str, int]] = {}
-    for step in steps:
-        cell = step.cells[0].number
-        own = resource_name(step.name)
-        if not _RESOURCE_NAME.fullmatch(own) or len(own) > _LONGEST_NAME:
-            found.append(
-                diagnostic(
-                    "NB107",
-                    f"no resource can be named after step {step.name}",
-                    cell=cell,
-                    step=step.name,
-                    fix=f"begin with a letter, and use {_LONGEST_NAME} characters at most",
-                )
-            )
-            continue
-        names = [own]
-        if step.distribution is not None:
-            names += [f"{own}{i}" for i in range(1, step.distribution.workers + 1)]
-        for name in names:
-            other = taken.setdefault(name, (step.name, cell))
-            if other[0] != step.name:
-                found.append(
-                    diagnostic(
-                        "NB106",
-                        f"steps {other[0]} and {step.name} would both be called {name}",
-                        cell=cell,
-                        step=step.name,
-                        fix="rename one",
-                    )
-                )
-    return found
 
 
 def _default_tags(defaults: Sequence[str]) -> list[Diagnostic]:

@@ -2,15 +2,14 @@
 
     from trainshed.pipelines import pipeline, step
 
-    @step()
+    @step
     def load(count):
         rows = list(range(count))
         return rows
 
     @step(limits={"cpu": "1"})
     def total(rows):
-        result = sum(rows)
-        return result
+        return sum(rows)
 
     @pipeline(name="sums")
     def sums(count: int = 3):
@@ -19,31 +18,33 @@
 
     sums.pipeline()  # the compiled pipeline
 
-The arguments of a step are what it loads, the names that it returns what it saves. Called outside of a pipeline, a step
-is the plain function. Imports and undecorated functions of the same file are there in every step.
+The arguments of a step are what it loads, what it returns is what it saves. Called outside of a pipeline, a step is the
+plain function. Imports, functions, classes and values of the same file that a step uses are there in it.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
-import inspect
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-import msgspec
-
-from trainshed.pipelines.diagnostics import NotebookError, diagnostic
-from trainshed.pipelines.ir import Block, Input, Pipeline, Step
-from trainshed.pipelines.notebook.cells import Notebook
-from trainshed.pipelines.notebook.literals import Parameter
-from trainshed.pipelines.notebook.settings import sanitised, settings_of
-from trainshed.pipelines.notebook.steps import Distribution, StepSettings
+from trainshed.pipelines.ir import Compiled, Pipeline
+from trainshed.pipelines.notebook.steps import Distribution, StepSettings, step_settings
 from trainshed.pipelines.notebook.strategies import STRATEGIES
+from trainshed.pipelines.notebook.tags import Said, understand
+from trainshed.pipelines.python.build import Ours, compiled
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+_GROUPS = {
+    "labels": "label",
+    "annotations": "annotation",
+    "limits": "limit",
+    "requests": "request",
+    "env": "env",
+}
+_AMOUNTS = ("limits", "requests")
 
 
 class StepFunction(Generic[_P, _R]):
@@ -53,11 +54,11 @@ class StepFunction(Generic[_P, _R]):
         self,
         function: Callable[_P, _R],
         name: str | None,
-        settings: StepSettings,
+        said: tuple[Said, ...],
         distribution: Distribution | None,
     ) -> None:
         functools.update_wrapper(self, function)
-        self.function, self.settings, self.distribution = function, settings, distribution
+        self.function, self.said, self.distribution = function, said, distribution
         self.name = name or function.__name__
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -65,9 +66,9 @@ class StepFunction(Generic[_P, _R]):
         return self.function(*args, **kwargs)
 
     @property
-    def arguments(self) -> list[str]:
-        """The names of the arguments."""
-        return list(inspect.signature(self.function).parameters)
+    def settings(self) -> StepSettings:
+        """How the step's pod is set up."""
+        return step_settings(self.said)
 
 
 class PipelineFunction(Generic[_P, _R]):
@@ -81,223 +82,160 @@ class PipelineFunction(Generic[_P, _R]):
         """Run the steps in this process."""
         return self.function(*args, **kwargs)
 
+    def compiled(self) -> Compiled:
+        """Return the pipeline, unless there is an error, and all findings."""
+        return compiled(self.function, self.settings, Ours((step, pipeline), StepFunction))
+
     def pipeline(self) -> Pipeline:
         """Return the compiled pipeline. Raises NotebookError."""
-        return _compiled(self.function, self.settings)
+        return self.compiled().checked()
 
 
+@overload
+def step(name: Callable[_P, _R]) -> StepFunction[_P, _R]: ...
+@overload
 def step(
     name: str | None = None,
     *,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
-    limits: Mapping[str, str] | None = None,
-    requests: Mapping[str, str] | None = None,
+    limits: Mapping[str, str | int | float] | None = None,
+    requests: Mapping[str, str | int | float] | None = None,
     env: Mapping[str, str] | None = None,
     image: str | None = None,
     retries: int = 0,
-    timeout: str | None = None,
+    timeout: str | int | None = None,
     distribute: str | None = None,
     num_workers: int = 1,
     nproc_per_node: int = 1,
-) -> Callable[[Callable[_P, _R]], StepFunction[_P, _R]]:
-    """Make a function a step. `timeout` is a duration as `1h30m`; `distribute` one of the strategies of the tags.
+    retry_count: int | None = None,
+) -> Callable[[Callable[_P, _R]], StepFunction[_P, _R]]: ...
+def step(
+    name: str | Callable[..., Any] | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    limits: Mapping[str, str | int | float] | None = None,
+    requests: Mapping[str, str | int | float] | None = None,
+    env: Mapping[str, str] | None = None,
+    image: str | None = None,
+    retries: int = 0,
+    timeout: str | int | None = None,
+    distribute: str | None = None,
+    num_workers: int = 1,
+    nproc_per_node: int = 1,
+    retry_count: int | None = None,
+) -> Any:
+    """Make a function a step. `timeout` is a duration as `1h30m`, or a number of seconds.
 
-    Raises ValueError for an unknown strategy or fewer than one worker.
+    `distribute` is one of the strategies of the tags. `retry_count` is Kale's word for `retries`.
+
+    Raises ValueError for what none of these can be: an unknown strategy, a name that no step may have.
     """
-    distribution = None
-    if distribute is not None:
-        if distribute not in STRATEGIES:
-            raise ValueError(f"distribute must be one of {', '.join(STRATEGIES)}, not {distribute!r}")
-        if num_workers < 1 or nproc_per_node < 1:
-            raise ValueError("num_workers and nproc_per_node must be at least 1")
-        distribution = Distribution(distribute, num_workers, nproc_per_node)
-    settings = StepSettings(
-        labels=dict(labels or {}),
-        annotations=dict(annotations or {}),
-        limits=dict(limits or {}),
-        requests=dict(requests or {}),
-        env=dict(env or {}),
-        image=image,
-        retries=retries,
-        timeout=timeout,
-    )
-    return lambda function: StepFunction(function, name, settings, distribution)
+    if callable(name):
+        return StepFunction(name, None, (), None)
+    if name is not None and (not isinstance(name, str) or not understand(f"step:{name}")):
+        raise ValueError(f"name: must have lower-case letters, digits and _, not {name!r}")
+    groups = {
+        "labels": labels,
+        "annotations": annotations,
+        "limits": limits,
+        "requests": requests,
+        "env": env,
+    }
+    said = [one for argument, values in groups.items() for one in _group(argument, values)]
+    singles = {
+        "image": image,
+        "retries": retry_count if retry_count is not None else retries or None,
+        "timeout": f"{timeout}s" if isinstance(timeout, int) and not isinstance(timeout, bool) else timeout,
+    }
+    said += [_single(argument, value) for argument, value in singles.items() if value is not None]
+    distribution = _distribution(distribute, num_workers, nproc_per_node)
+    return lambda function: StepFunction(function, name, tuple(said), distribution)
 
 
+@overload
+def pipeline(name: Callable[_P, _R]) -> PipelineFunction[_P, _R]: ...
+@overload
 def pipeline(
     name: str | None = None, *, experiment: str = "", description: str = "", image: str = "", **settings: Any
-) -> Callable[[Callable[_P, _R]], PipelineFunction[_P, _R]]:
-    """Make a function a pipeline. Further settings are those of a notebook's metadata."""
-    given = {
-        "experiment_name": experiment,
-        "pipeline_description": description,
-        "base_image": image,
-        **settings,
-    }
+) -> Callable[[Callable[_P, _R]], PipelineFunction[_P, _R]]: ...
+def pipeline(
+    name: str | Callable[..., Any] | None = None,
+    *,
+    experiment: str = "",
+    description: str = "",
+    image: str = "",
+    **settings: Any,
+) -> Any:
+    """Make a function a pipeline. Further settings are those of a notebook's metadata.
+
+    `steps_defaults` may also be the arguments of `@step` that all steps have, as a dictionary.
+    """
+    given = {"experiment_name": experiment, "pipeline_description": description, **settings}
+    if image:
+        given["base_image"] = image
+    if callable(name):
+        return PipelineFunction(name, given)
     if name is not None:
         given["pipeline_name"] = name
+    defaults = settings.get("steps_defaults")
+    if isinstance(defaults, Mapping):
+        given["steps_defaults"] = [
+            f"{one.name}:{':'.join(one.args)}" for one in step(**defaults)(_nothing).said
+        ]
     return lambda function: PipelineFunction(function, given)
 
 
-class _Variable(msgspec.Struct, frozen=True):
-    step: str
-    output: str
+def _nothing() -> None:
+    """Do nothing: a function for a step of which only the settings are asked."""
 
 
-def _compiled(function: Callable[..., Any], given: Mapping[str, Any]) -> Pipeline:
-    settings, found = settings_of(Notebook(sanitised(function.__name__), (), dict(given)))
-    if found:
-        raise NotebookError(found)
-    body = _definition(function).body
-    parameters = _parameters(function)
-    variables: dict[str, _Variable] = {}
-    steps: dict[str, Step] = {}
-    for statement in body:
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            continue
-        targets, called, arguments = _call(statement, function)
-        name = called.name
-        while name in steps:
-            name += "_again"
-        returned = _returned(called.function)
-        if len(targets) > len(returned) or (targets and len(targets) != len(returned)):
-            raise _wrong(statement, f"step {called.name} returns {', '.join(returned) or 'nothing'}")
-        inputs, own = [], []
-        for argument, value in arguments.items():
-            if value in variables:
-                inputs.append(Input(argument, variables[value].step, variables[value].output))
-            elif value in parameters:
-                own.append((argument, value))
-            else:
-                raise _wrong(statement, f"{value} is no parameter, and no step before returns it")
-        for target in targets:
-            if target in parameters:
-                raise _wrong(statement, f"{target} is the name of a parameter")
-        variables |= {
-            target: _Variable(name, output) for target, output in zip(targets, returned, strict=False)
-        }
-        steps[name] = Step(
-            name,
-            _blocks(called, own, returned),
-            tuple(dict.fromkeys(i.step for i in inputs)),
-            tuple(sorted(inputs, key=lambda i: i.name)),
-            parameters=tuple(sorted({value for _, value in own})),
-            settings=called.settings,
-            distribution=called.distribution,
-        )
-    if not steps:
-        raise NotebookError([diagnostic("NB001", f"pipeline {function.__name__} calls no step")])
-    used = {(i.step, i.output) for s in steps.values() for i in s.inputs}
-    finished = [
-        msgspec.structs.replace(s, outputs=tuple(sorted(output for name, output in used if name == s.name)))
-        for s in steps.values()
-    ]
-    return Pipeline(settings, tuple(parameters.values()), tuple(finished))
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
-    parameters = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        default = parameter.default
-        if not isinstance(default, int | float | str):
-            message = f"parameter {name} of pipeline {function.__name__} needs a default: an int, float, str or bool"
-            raise NotebookError([diagnostic("NB402", message)])
-        parameters[name] = Parameter(name, type(default).__name__, default)
-    return parameters
-
-
-def _call(
-    statement: ast.stmt, function: Callable[..., Any]
-) -> tuple[list[str], StepFunction[..., Any], dict[str, str]]:
-    """Return the names that a statement sets, the step that it calls, and which names it gives to which arguments."""
-    value = statement.value if isinstance(statement, ast.Assign | ast.Expr | ast.Return) else None
-    if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
-        raise _wrong(statement, "the body of a pipeline may only call steps and assign what they return")
-    called = function.__globals__.get(value.func.id) or inspect.getclosurevars(function).nonlocals.get(
-        value.func.id
-    )
-    if not isinstance(called, StepFunction):
-        raise _wrong(statement, f"{value.func.id} is no step")
-    targets: list[str] = []
-    if isinstance(statement, ast.Assign):
-        (target,) = statement.targets
-        nodes = target.elts if isinstance(target, ast.Tuple) else [target]
-        targets = [n.id for n in nodes if isinstance(n, ast.Name)]
-    names = called.arguments
-    arguments: dict[str, str] = {}
-    given: list[tuple[str, ast.expr]] = list(zip(names, value.args, strict=False))
-    given += [(keyword.arg or "", keyword.value) for keyword in value.keywords]
-    for argument, node in given:
-        if not isinstance(node, ast.Name):
-            raise _wrong(statement, f"argument {argument} of step {called.name} must be a name")
-        arguments[argument] = node.id
-    return targets, called, arguments
-
-
-def _blocks(
-    called: StepFunction[..., Any], own: Sequence[tuple[str, str]], returned: Sequence[str]
-) -> tuple[Block, ...]:
-    """Return the program: imports and helpers of the file, the parameters under their argument's names, the body."""
-    definition = _definition(called.function)
-    body = [s for s in definition.body if not isinstance(s, ast.Return)]
-    renamed = [f"{argument} = {value}" for argument, value in own if argument != value]
-    values = _return_values(definition)
-    renamed_results = [
-        f"{name} = {ast.unparse(v)}"
-        for name, v in zip(returned, values, strict=True)
-        if ast.unparse(v) != name
-    ]
-    text = "\n".join([*renamed, *(ast.unparse(s) for s in body), *renamed_results]) or "pass"
-    imports, functions = _surroundings(called.function)
-    return (
-        *([Block(imports, "imports")] if imports else []),
-        *([Block(functions, "functions")] if functions else []),
-        Block(text),
-    )
-
-
-def _surroundings(function: Callable[..., Any]) -> tuple[str, str]:
-    """Return the imports and the undecorated functions and classes of the file."""
-    module = inspect.getmodule(function)
-    try:
-        tree = ast.parse(inspect.getsource(module)) if module is not None else ast.Module([], [])
-    except (OSError, TypeError):
-        return "", ""
-    own = [n for n in tree.body if not _is_ours(n)]
-    imports = [ast.unparse(n) for n in own if isinstance(n, ast.Import | ast.ImportFrom)]
-    kinds = ast.FunctionDef | ast.ClassDef | ast.Assign
-    functions = [ast.unparse(n) for n in own if isinstance(n, kinds) and not getattr(n, "decorator_list", [])]
-    return "\n".join(imports), "\n".join(functions)
-
-
-def _is_ours(node: ast.stmt) -> bool:
-    from_ours = isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trainshed")
-    return from_ours or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
-
-
-def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    (definition,) = tree.body
-    assert isinstance(definition, ast.FunctionDef)
-    return definition
-
-
-def _return_values(definition: ast.FunctionDef) -> list[ast.expr]:
-    last = definition.body[-1]
-    if not isinstance(last, ast.Return) or last.value is None:
+def _group(argument: str, values: object) -> list[Said]:
+    if values is None:
         return []
-    return list(last.value.elts) if isinstance(last.value, ast.Tuple) else [last.value]
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{argument}: must be a dictionary, not {type(values).__name__}")
+    tag, said = _GROUPS[argument], []
+    for key, value in values.items():
+        if argument in _AMOUNTS and isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str):
+            raise ValueError(f"{argument}: {key} must be a text, not {type(value).__name__}")
+        if not understand(f"{tag}:{key}:{value if argument in _AMOUNTS else ''}"):
+            raise ValueError(f"{argument}: {key}={value!r} is not understood")
+        said.append(Said(tag, (key, value)))
+    return said
 
 
-def _returned(function: Callable[..., Any]) -> list[str]:
-    """Return the names of what a step returns; a value that is no name is called `result`, `result_2`."""
-    names = []
-    for index, value in enumerate(_return_values(_definition(function))):
-        other = f"result_{index + 1}" if index else "result"
-        names.append(value.id if isinstance(value, ast.Name) else other)
-    return names
+def _single(argument: str, value: object) -> Said:
+    said = (
+        understand(f"{argument}:{value}")
+        if isinstance(value, str | int) and not isinstance(value, bool)
+        else None
+    )
+    if said is None:
+        form = {
+            "timeout": "a duration as 1h30m",
+            "retries": "a number, 0 or more",
+            "image": "the name of an image",
+        }
+        raise ValueError(f"{argument}: must be {form[argument]}, not {value!r}")
+    return said
 
 
-def _wrong(statement: ast.stmt, message: str) -> NotebookError:
-    return NotebookError([diagnostic("NB301", f"{message} (line {statement.lineno} of the pipeline)")])
+def _distribution(distribute: str | None, num_workers: int, nproc_per_node: int) -> Distribution | None:
+    if distribute is None:
+        if num_workers != 1 or nproc_per_node != 1:
+            raise ValueError(
+                f"num_workers and nproc_per_node need distribute: one of {', '.join(STRATEGIES)}"
+            )
+        return None
+    if distribute not in STRATEGIES:
+        raise ValueError(f"distribute must be one of {', '.join(STRATEGIES)}, not {distribute!r}")
+    for name, value in (("num_workers", num_workers), ("nproc_per_node", nproc_per_node)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a whole number, at least 1, not {value!r}")
+    if nproc_per_node > 1 and not STRATEGIES[distribute].torchrun:
+        raise ValueError("nproc_per_node is for the strategies that torchrun starts: DDP")
+    return Distribution(distribute, num_workers, nproc_per_node)

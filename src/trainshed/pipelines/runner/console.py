@@ -22,7 +22,7 @@ def console(job: Job) -> int:
         file = Path(folder) / "job.json"
         file.write_bytes(msgspec.json.encode(job))
         call = f"__import__({_INSIDE!r}, fromlist=['inside'])"
-        before = [b.source for b in job.program.blocks if b.role != "step"]
+        before = [job.program.statement(b, call) for b in job.program.blocks if b.role != "step"]
         for source in (f"{call}.begin({str(file)!r})", *before, f"{call}.load()"):
             if not shell.run_cell(source, store_history=False).success:
                 return 1

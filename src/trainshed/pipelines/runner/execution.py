@@ -16,7 +16,7 @@ from jupyter_client.manager import AsyncKernelManager
 
 from trainshed.pipelines.runner.kernel import ended, fork
 from trainshed.pipelines.runner.outputs import Output, Outputs
-from trainshed.pipelines.runner.program import Block, Job
+from trainshed.pipelines.runner.program import Block, Job, Program
 from trainshed.pipelines.runner.turn import filled
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -68,13 +68,13 @@ def execute(
         call = f"__import__({_INSIDE!r}, fromlist=['inside'])"
         plan: list[tuple[str, Block | None]] = [
             (f"{call}.begin({str(file)!r})", None),
-            *((b.source, b) for b in before),
+            *((program.statement(b, call), b) for b in before),
             (f"{call}.load()", None),
-            *((b.source, b) for b in own),
+            *((program.statement(b, call), b) for b in own),
             (f"{call}.finish()", None),
         ]
         kept: list[list[Output]] = []
-        error = asyncio.run(_run(plan, kept, manager, program.step, alongside, ready))
+        error = asyncio.run(_run(plan, kept, manager, program, alongside, ready))
     begun = bool(kept)
     kept += [[] for _ in plan[len(kept) :]]
     ran = tuple(
@@ -89,11 +89,12 @@ async def _run(
     plan: list[tuple[str, Block | None]],
     kept: list[list[Output]],
     manager: AsyncKernelManager,
-    step: str,
+    program: Program,
     alongside: Callable[[], Awaitable[str]] | None,
     ready: Path | None,
 ) -> str | None:
     """Run the plan; add what each block put out to `kept`, and return the message for the user if one failed."""
+    step = program.step
     client: AsyncKernelClient = manager.client()
     client.start_channels()
     outputs = Outputs()
@@ -124,7 +125,7 @@ async def _run(
                 return f"step {step}{_place(block)}: the kernel died; out of memory is a frequent reason"
             reply = running.result()["content"]
             if reply["status"] != "ok":
-                return _message(reply, block, step)
+                return _message(reply, block, program)
     finally:
         for reason in reasons:
             reason.cancel()
@@ -150,12 +151,24 @@ def _place(block: Block | None, line: str | None = None) -> str:
     return f", cell {block.cell}" + (f", line {line}" if line else "")
 
 
-def _message(reply: dict[str, Any], block: Block | None, step: str) -> str:
+def _message(reply: dict[str, Any], block: Block | None, program: Program) -> str:
     """Return the message of a block that failed, or was not run since one before it had."""
     name, value = str(reply.get("ename", reply["status"])), _ANSI.sub("", str(reply.get("evalue", "")))
+    step = program.step
     if block is None:
         return f"step {step}: {value}"  # our own call: what it says is meant for the user as it stands
     traceback = _ANSI.sub("", "\n".join(reply.get("traceback", ())))
-    found = _LINE.search(traceback)
-    line = next((g for g in found.groups() if g), None) if found else None
-    return f"step {step}{_place(block, line)}: {name}: {value}\n\n{traceback.strip()}"
+    place = _place_in_file(traceback, program)
+    if not place:
+        found = _LINE.search(traceback)
+        place = _place(block, next((g for g in found.groups() if g), None) if found else None)
+    return f"step {step}{place}: {name}: {value}\n\n{traceback.strip()}"
+
+
+def _place_in_file(traceback: str, program: Program) -> str:
+    """Return the innermost place in the file that the step's functions come from, empty when they come from none."""
+    files = {re.escape(block.file) for block in program.blocks if block.file is not None}
+    if not files:
+        return ""
+    found = re.findall(rf"^\s*File .*?({'|'.join(files)}):(\d+)", traceback, re.MULTILINE)
+    return f", file {found[-1][0]}, line {found[-1][1]}" if found else ""

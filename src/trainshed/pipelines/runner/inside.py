@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import math
 import numbers
 import os
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from trainshed.pipelines.runner import store
-from trainshed.pipelines.runner.program import Job, MetricsArtifact, parameter_value
+from trainshed.pipelines.runner.program import Block, Job, MetricsArtifact, parameter_value
 from trainshed.pipelines.runner.values import backends
 
 
@@ -31,6 +32,15 @@ class Session:
         for parameter in self._program.parameters:
             text = self._circumstances.parameters.get(parameter.name)
             self._names[parameter.name] = parameter_value(parameter, text)
+
+    def define(self, number: int) -> None:
+        """Run a block that comes from a file, as lines of that file."""
+        block = self._program.blocks[number]
+        assert block.file is not None
+        text = "\n" * (block.line - 1) + block.source
+        # No time of the last change: so it is not looked for on the disk, where it need not be.
+        linecache.cache[block.file] = (len(text), None, text.splitlines(keepends=True), block.file)
+        exec(compile(text, block.file, "exec", dont_inherit=True), self._names)  # noqa: S102 - the step's own program
 
     def load(self) -> None:
         """Load the inputs, after the imports and functions have run. Raises DataError."""
@@ -146,6 +156,12 @@ def begin(file: str) -> None:
     _number_cells(shell, job)
 
 
+def define(number: int) -> None:
+    """Run a block that comes from a file, so that tracebacks show the lines of that file."""
+    assert _session is not None
+    _session.define(number)
+
+
 def load() -> None:
     """Load the inputs."""
     assert _session is not None
@@ -165,7 +181,11 @@ def _number_cells(shell: Any, job: Job) -> None:
     """
     prelude = [b for b in job.program.blocks if b.role != "step"]
     own = [b for b in job.program.blocks if b.role == "step"]
-    following = [*((b.source, b.cell) for b in prelude), (None, None), *((b.source, b.cell) for b in own)]
+
+    def told(blocks: list[Block]) -> list[tuple[str | None, int | None]]:
+        return [(b.source if b.file is None else None, b.cell) for b in blocks]
+
+    following = [*told(prelude), (None, None), *told(own)]
     running: list[str | None] = [None]
 
     def after(result: Any) -> None:

@@ -11,11 +11,16 @@ Primitive = int | float | str | bool
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A piece of code, run as one cell. `cell` is its number in the notebook."""
+    """A piece of code, run as one cell. `cell` is its number in the notebook.
+
+    With a `file` it runs as lines of that file, from `line` on.
+    """
 
     source: str
     role: Literal["imports", "functions", "step"] = "step"
     cell: int | None = None
+    file: str | None = None
+    line: int = 1
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -62,6 +67,10 @@ class Program(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...] = ()
     metrics: tuple[Metric, ...] = ()
     report: bool = True
+
+    def statement(self, block: Block, inside: str) -> str:
+        """Return what a kernel is given to run a block. `inside` is an expression for the module of that name."""
+        return block.source if block.file is None else f"{inside}.define({self.blocks.index(block)})"
 
 
 class MetricsArtifact(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
 from trainshed.pipelines.emit.job import DATA
 from trainshed.pipelines.ir import Pipeline
-from trainshed.pipelines.notebook.steps import resource_name
+from trainshed.pipelines.notebook.stepnames import resource_name
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.notebook import step_of
 from trainshed.sdk.pipelineruns.data import data_claim, given_parameters

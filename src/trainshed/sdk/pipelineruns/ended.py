@@ -9,7 +9,10 @@ import msgspec
 
 from trainshed.sdk.pipelineruns.steps import StepState
 
-_ERROR = re.compile(r"error: step ([^\s:,]+)(?:, cell (\d+))?(?:, line (\d+))?(?::| stops) ?(.*)")
+_ERROR = re.compile(
+    r"error: step ([^\s:,]+)(?:, cell (\d+)|, file (?P<file>[^:]+?))?(?:, line (?P<line>\d+))?"
+    r"(?::| stops) ?(?P<message>.*)"
+)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -20,10 +23,13 @@ class Failure(msgspec.Struct, frozen=True):
     cell: int | None = None
     line: int | None = None
     traceback: tuple[str, ...] = ()
+    file: str | None = None
+    """The file of the step's function, where it is one."""
 
     def lines(self) -> list[str]:
         """Return what to print: where and what first, then the traceback."""
         place = f", cell {self.cell}" if self.cell is not None else ""
+        place += f", {self.file}" if self.file is not None else ""
         place += f", line {self.line}" if self.line is not None else ""
         return [f"step {self.step} failed{place}: {self.message}", *self.traceback]
 
@@ -66,8 +72,8 @@ def failure_in(step: str, lines: Sequence[str]) -> Failure | None:
     rest = all_lines[number + 1 :]
     while rest and not rest[0].strip():
         rest.pop(0)
-    cell, line_ = (int(g) if g else None for g in (match[2], match[3]))
-    return Failure(step, match[4], cell, line_, tuple(rest))
+    cell, line_ = (int(g) if g else None for g in (match[2], match["line"]))
+    return Failure(step, match["message"], cell, line_, tuple(rest), match["file"])
 
 
 def reports(data: str | None, steps: Sequence[StepState]) -> tuple[str, ...]:

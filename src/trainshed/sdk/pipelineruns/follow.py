@@ -27,7 +27,7 @@ from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.times import parse_time
 from trainshed.pipelines.emit.program import parameter_text
 from trainshed.pipelines.ir import Pipeline
-from trainshed.pipelines.notebook.steps import resource_name
+from trainshed.pipelines.notebook.stepnames import resource_name
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.logs import Lines, follow_container
 from trainshed.sdk.pipelineruns.data import data_directory, given_parameters

@@ -16,6 +16,7 @@ from trainshed.sdk.errors import UserError
 from trainshed.sdk.pipelineruns.ended import PipelineOutcome, summary
 from trainshed.sdk.pipelineruns.follow import Follower, Quiet
 from trainshed.sdk.pipelineruns.start import emitted, start
+from trainshed.sdk.pipelinescript import file_of
 from trainshed.sdk.portal import portal
 
 
@@ -23,6 +24,13 @@ def _pipeline(given: str | Path | Pipeline | PipelineFunction[Any, Any]) -> Pipe
     if isinstance(given, str | Path):
         return notebooks.pipeline_of(Path(given))[0]
     return given if isinstance(given, Pipeline) else given.pipeline()
+
+
+def _file(given: str | Path | Pipeline | PipelineFunction[Any, Any]) -> Path | None:
+    """Return the file in whose directory the steps run here."""
+    if isinstance(given, str | Path):
+        return Path(given)
+    return file_of(given) if isinstance(given, PipelineFunction) else None
 
 
 class PipelineFailed(UserError):
@@ -64,7 +72,7 @@ def run_pipeline(
     where = Target(kubeconfig, context, namespace)
     if where.is_local:
         machine.start(where.paths)
-    file = Path(pipeline) if isinstance(pipeline, str | Path) else None
+    file = _file(pipeline)
     objects_ = emitted(made, where, Options(run_name=run_name or made.name, parameters=given), file)
 
     async def follow() -> PipelineOutcome:

@@ -11,7 +11,7 @@ import msgspec
 from trainshed.kube.meta.objects import Object, labels_of, objects, status_of
 from trainshed.kube.meta.times import parse_time
 from trainshed.pipelines.ir import Pipeline
-from trainshed.pipelines.notebook.steps import resource_name
+from trainshed.pipelines.notebook.stepnames import resource_name
 from trainshed.tekton import conditions
 from trainshed.tekton.ahead import is_prepared
 from trainshed.tekton.resources import LABEL_PIPELINE_TASK
