@@ -109,6 +109,10 @@ def test_functions_run_as_the_page_says(cluster: Cluster, tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "sums ['succeeded', 'succeeded']\n"
+    again = cluster.trainshed("notebook", "run", str(tmp_path / "sums.py"), "-p", "count=7", timeout=SECONDS)
+    assert again.rc == 0, again
+    assert "sums succeeded: 2 of 2 steps" in again.out
+    assert "parameter  count = 7" in again.out
     cluster.kubectl("delete", "pipelinerun", "sums", "-n", "default").ok()
 
 

@@ -22,6 +22,8 @@ from trainshed.cluster.node.volumes import atomic
 from trainshed.cluster.node.volumes.files import File
 from trainshed.pipelines.ir import Pipeline, Step, program
 from trainshed.pipelines.runner import rendezvous
+from trainshed.sdk.notebook import load
+from trainshed.sdk.pipelineruns.ended import failure_in
 from trainshed.testing import until
 
 DEADLINE = 240
@@ -90,6 +92,39 @@ def run_all(folder: Path, pipeline: Pipeline, *more: str) -> dict[str, str]:
         assert code == 0, f"{step.name}: {stderr}"
         printed[step.name] = stdout
     return printed
+
+
+FILE = """from trainshed.pipelines import pipeline, step
+
+@step
+def load(count):
+    return [0] * count
+
+def mean(rows):
+    return sum(rows) / len(rows)
+
+@step
+def total(rows):
+    return mean(rows)
+
+@pipeline
+def sums(count: int = 2):
+    total(load(count))
+"""
+
+
+def test_a_step_of_functions_fails_at_a_line_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "sums.py").write_text(FILE)
+    pipeline = load(tmp_path / "sums.py").checked()
+    (tmp_path / "sums.py").unlink()
+    assert run(tmp_path, pipeline, pipeline.step("load"), "--param", "count=0")[0] == 0
+    code, _, stderr = run(tmp_path, pipeline, pipeline.step("total"))
+    assert code == 1
+    assert "error: step total, file sums.py, line 8: ZeroDivisionError: division by zero" in stderr
+    failure = failure_in("total", stderr.splitlines())
+    assert failure is not None
+    assert failure.lines()[0] == "step total failed, sums.py, line 8: ZeroDivisionError: division by zero"
+    assert [line for line in failure.traceback if "return mean(rows)" in line or "len(rows)" in line]
 
 
 def test_candies(tmp_path: Path) -> None:
