@@ -130,7 +130,7 @@ def test_a_step_gets_what_it_names_of_its_file(
     assert [s.settings.labels for s in made_.steps] == [{"team": "a"}] * 5
     assert made_.step("pick").settings.retries == 2
     (second,) = made(text, head="", name="work.py:second").checked().steps
-    assert second.blocks[-1].source == "choose([-1, {'a': 2}])"
+    assert second.blocks[-1].source == "choose([-1, {'a': 2}]);"
 
 
 def test_what_a_step_is_given_does_not_hide_what_its_file_has(

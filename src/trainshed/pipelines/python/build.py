@@ -215,7 +215,8 @@ def _step(
         texts.append(f"{argument.name}={text}" if argument.keyword else text)
     result = f"{', '.join(kept[call.name].values())} = " if call.outputs else ""
     function = call.called.function.__name__
-    called = Block(f"{result}{function}({', '.join(texts)})")
+    # A kernel shows the value of a last expression, unless a semicolon follows.
+    called = Block(f"{result}{function}({', '.join(texts)}){'' if result else ';'}")
     step: StepLike = call.called  # type: ignore[assignment]
     return Step(
         call.name,
