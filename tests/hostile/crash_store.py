@@ -198,7 +198,7 @@ class History:
 
 def _crash(path: Path, history: History, chance: random.Random, number: int) -> None:
     """Let a child write, and kill it; take in what it said."""
-    boundary = BOUNDARIES[number % len(BOUNDARIES)] if number % 2 else ""
+    boundary = BOUNDARIES[number // 2 % len(BOUNDARIES)] if number % 2 else ""
     reader, writer = os.pipe()
     seed, countdown = chance.randrange(2**31), chance.randrange(1, 12)
     child = os.fork()
