@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gzip
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any
@@ -38,6 +37,7 @@ from trainshed.cluster.apiserver.kinds import Kinds
 from trainshed.cluster.apiserver.nonresource import HealthCheck, NonResource
 from trainshed.cluster.apiserver.subresources import streaming
 from trainshed.cluster.apiserver.tokens import TokenIssuer
+from trainshed.cluster.apiserver.uids import new_uid
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.backend import Nodes
 from trainshed.cluster.pki import Pki
@@ -335,7 +335,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 def _headers(request: Incoming, content_type: str, extra: Sequence[Header]) -> list[Header]:
     headers: list[Header] = [
         (b"content-type", content_type.encode()),
-        (b"audit-id", (os.urandom(16).hex() if request.trail is None else request.trail.id).encode()),
+        (b"audit-id", (new_uid() if request.trail is None else request.trail.id).encode()),
         *extra,
     ]
     if not any(name == b"cache-control" for name, _ in extra):

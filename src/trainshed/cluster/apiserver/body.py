@@ -98,8 +98,10 @@ def _rest(obj: Object) -> Object:
     return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
-def conformed(call: Call, obj: Object, mode: Mode, duplicates: list[str] | None = None) -> Object:
-    """Return `obj` as the schema wants it; what was dropped becomes warnings of the answer."""
+def conformed(
+    call: Call, obj: Object, mode: Mode, duplicates: list[str] | None = None, whole: Object | None = None
+) -> Object:
+    """Return `obj` as the schema wants it; what was dropped becomes warnings of the answer. `whole` is as it wants."""
     kind = call.kind
     out, warnings = conform(
         obj,
@@ -108,6 +110,7 @@ def conformed(call: Call, obj: Object, mode: Mode, duplicates: list[str] | None 
         what=cannot_handle(kind.resource.kind, kind.resource.version),
         builtin=not kind.info.crd,
         duplicates=duplicates or (),
+        whole=whole,
     )
     for text in warnings:
         call.request.warn(text)

@@ -73,6 +73,7 @@ class Definitions:
         kinds = self._core.kinds
         kinds.definitions.pop(name, None)
         kinds.specs.pop(name, None)
+        kinds.terminating.pop(name, None)
         kinds.registry.remove(name)
 
     async def clean_up(self, remove: Remove) -> None:
@@ -125,7 +126,7 @@ def _digest(spec: Object) -> bytes:
 def check_served(core: Core, call: Call) -> None:
     """Raise 405 when the CustomResourceDefinition of a new object is being deleted."""
     stored = core.store.get(keys.of(CRDS, None, call.kind.info.crd_name))
-    if stored is not None and stored.obj["metadata"].get("deletionTimestamp"):
+    if stored is not None and _is_terminating(core, stored):
         raise ApiError(
             405,
             "MethodNotAllowed",
@@ -133,6 +134,16 @@ def check_served(core: Core, call: Call) -> None:
             kind=call.kind.resource.plural,
             group=call.kind.resource.group,
         )
+
+
+def _is_terminating(core: Core, definition: Stored) -> bool:
+    """Return whether a definition, which is long and decoded once for all its objects, is being deleted."""
+    name = keys.place(definition.key).name
+    known = core.kinds.terminating.get(name)
+    if known is None or known[0] != definition.revision:
+        is_ending = bool(definition.obj["metadata"].get("deletionTimestamp"))
+        core.kinds.terminating[name] = known = (definition.revision, is_ending)
+    return known[1]
 
 
 def names_conflict(core: Core, obj: Object) -> str:

@@ -161,6 +161,8 @@ class Kinds:
         """The store revision at which each CRD's spec last changed, by name."""
         self.specs: dict[str, bytes] = {}
         """A digest of the spec of each CRD that is served, by name."""
+        self.terminating: dict[str, tuple[int, bool]] = {}
+        """Whether a CRD is being deleted, and at which revision that was seen, by name."""
         self._kinds: dict[tuple[str, str, str], ServedKind] = {}
 
     def get(self, group: str, version: str, plural: str) -> ServedKind | None:

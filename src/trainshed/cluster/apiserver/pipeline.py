@@ -7,7 +7,6 @@ Update:  server's metadata restored → status isolated → the same
 
 from __future__ import annotations
 
-import uuid
 from functools import partial
 
 from trainshed.cluster.apiserver import admission
@@ -17,6 +16,7 @@ from trainshed.cluster.apiserver.body import conformed
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import names_conflict
 from trainshed.cluster.apiserver.kinds import ServedKind
+from trainshed.cluster.apiserver.uids import new_uid
 from trainshed.kube.builtin.registry import default_object, validate_object
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import Cause
@@ -73,7 +73,7 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
     if (obj["metadata"]).get("resourceVersion"):
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_OWNED}
-    metadata["uid"] = str(uuid.uuid4())
+    metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = call.timestamp
     if counts_generations(kind):
         metadata["generation"] = 1
@@ -105,7 +105,8 @@ async def prepare_update(
     new = {**new, "metadata": _restored(old["metadata"], metadata_of(new))}
     new = _isolated(kind, old, new, subresource)
     apart = partial(call.request.apart, size=size)
-    new = await apart(partial(_defaulted, kind, new))
+    if subresource != "status" or kind.builtin is None or kind.builtin.defaults_status:
+        new = await apart(partial(_defaulted, kind, new))
     new = mutate_update(core, call, old, new, subresource)
     new = await _through_webhooks(core, call, new, old, subresource, options)
     await apart(partial(check, core, call, new, old, subresource))

@@ -27,8 +27,8 @@ from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.003
-PAUSE = 4
-"""Between two pushes, so many times as long as the last one took: a fifth of the time may go into them."""
+PAUSE = 9
+"""Between two pushes, so many times as long as the last one took: a tenth of the time may go into them."""
 RETRY_SECONDS = 0.5
 RETRY_PORT_SECONDS = 2.0
 """When a port of the machine that another program has is tried again. The first time it may be one that is only just

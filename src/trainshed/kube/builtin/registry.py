@@ -144,7 +144,10 @@ def default_object(resource: Resource, obj: Object) -> Object:
     kind = find(resource)
     if kind is None or kind.defaults is None:
         return obj
-    out: Object = copy_tree(obj)
+    out = {key: copy_tree(value) if key != "metadata" else value for key, value in obj.items()}
+    if isinstance(metadata := obj.get("metadata"), dict):
+        # Who owns which field is most of many an object, and nothing is filled in there.
+        out["metadata"] = {k: copy_tree(v) if k != "managedFields" else v for k, v in metadata.items()}
     kind.defaults(out)
     return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from datetime import UTC, date, datetime, timedelta
 
@@ -53,7 +54,12 @@ def parse_duration(text: str) -> timedelta:
 
 def format_time(instant: float) -> str:
     """Return `instant` as metav1.Time: `2026-01-31T12:00:00Z`; fractions of a second are cut off."""
-    return datetime.fromtimestamp(int(instant), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(instant))
+
+
+@functools.lru_cache(maxsize=16)  # a server writes the same second a thousand times
+def _second(instant: int) -> str:
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(instant: float) -> str:

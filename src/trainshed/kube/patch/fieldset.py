@@ -135,14 +135,15 @@ def _clean(fields: FieldSet) -> FieldSet:
 
 def owned(value: Any, node: SchemaNode | None, *, dots: bool) -> FieldSet:
     """Return the tree below a value. `dots` adds `.` to every map and list, which a first write owns as well."""
-    if isinstance(value, dict):
+    kind = type(value)
+    if kind is dict:
         if not value or (node is not None and node.map_type == "atomic"):
             return _LEAF
         out: FieldSet = {SELF: _LEAF} if dots else {}
         properties = node.properties if node is not None else {}
         other = node.additional if node is not None else None
         for key, child in value.items():
-            if isinstance(child, dict | list):
+            if type(child) is dict or type(child) is list:
                 declared = properties.get(key)
                 below = owned(child, declared or other, dots=dots)
                 # Entries of a map are members themselves; fields of a struct are not.
@@ -152,7 +153,7 @@ def owned(value: Any, node: SchemaNode | None, *, dots: bool) -> FieldSet:
             else:
                 out["f:" + key] = _LEAF
         return out
-    if isinstance(value, list):
+    if kind is list:
         keys = list_keys(node)
         items = elements(value, node, keys) if value and keys is not None else None
         if items is None:

@@ -43,6 +43,7 @@ def conform(
     what: str,
     builtin: bool,
     duplicates: Sequence[str] = (),
+    whole: Object | None = None,
 ) -> tuple[Object, list[str]]:
     """Return `obj` without fields that `schema` does not know, in canonical form, and the warnings.
 
@@ -53,6 +54,8 @@ def conform(
         what: start of error messages, from `cannot_handle`.
         builtin: whether the kind is built in; see the module's text for the difference.
         duplicates: paths of repeated fields, from `decode_body`; reported like unknown fields.
+        whole: an object that this schema has been over. Of a built-in kind, what `obj` shares with it at its first two
+            levels is not looked at again: a patch leaves most of an object as it was.
 
     Returns:
         The object and, in mode `warn`, texts such as `unknown field "spec.foo"`.
@@ -60,7 +63,7 @@ def conform(
     Raises:
         ApiError: 400, a wrong JSON type, or in mode `strict` an unknown or repeated field.
     """
-    walk = _Walk(what)
+    walk = _Walk(what, _parts(whole) if builtin and whole is not None else frozenset())
     out = walk.typed_object(obj, schema, "") if builtin else walk.structural(obj, schema, "")
     if mode == "ignore":
         return out, []
@@ -71,13 +74,27 @@ def conform(
     return out, complaints
 
 
+def _parts(obj: Object) -> frozenset[int]:
+    """Return the identities of the lists and objects at the first two levels of an object, which has to live on."""
+    first = [value for value in obj.values() if type(value) in (dict, list)]
+    second = [
+        item
+        for value in first
+        if type(value) is dict
+        for item in value.values()
+        if type(item) in (dict, list)
+    ]
+    return frozenset(map(id, first + second))
+
+
 class _Walk:
-    """One pass over an object. Paths look like `spec.containers[0].image`."""
+    """One pass over an object, but for the values in `known`. Paths look like `spec.containers[0].image`."""
 
-    __slots__ = ("unknown", "what")
+    __slots__ = ("known", "unknown", "what")
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, known: frozenset[int] = frozenset()) -> None:
         self.what = what
+        self.known = known
         self.unknown: list[str] = []
 
     # ------------------------------------------------------------------------------- built-in kinds
@@ -111,6 +128,8 @@ class _Walk:
         if type(value) is node.verbatim:
             return value
         kind = node.type
+        if id(value) in self.known:
+            return value
         if node.quantity:
             return self.quantity(value, path)
         if node.int_or_string:

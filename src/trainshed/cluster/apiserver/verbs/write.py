@@ -95,7 +95,9 @@ async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
     def patched(old: Object) -> Object:
         new = change.on(old, call)
         check_name(call, _with_metadata(new), name)
-        return conformed(call, typed(call.kind, new), options.unknown_fields)
+        # A JSON patch may have copied a part of the old object to where another schema holds.
+        whole = None if content_type == JSON else old
+        return conformed(call, typed(call.kind, new), options.unknown_fields, whole=whole)
 
     written = await writing.modify(core, call, name, patched, options, subresource=subresource)
     return written.answer(call.kind)

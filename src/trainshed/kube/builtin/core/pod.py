@@ -71,6 +71,7 @@ KIND = Builtin(
     },
     lacks="some fields are not honoured: an event says which",
     defaults=_defaults,
+    defaults_status=False,
     check=_check,
     columns=table.COLUMNS,
     fields={

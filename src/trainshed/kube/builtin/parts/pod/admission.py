@@ -6,7 +6,7 @@ Only what needs no look at other objects; the API server's admission decides the
 from __future__ import annotations
 
 from trainshed.kube.builtin.parts.pod.qos import qos_class
-from trainshed.kube.meta.objects import Object, copy_tree
+from trainshed.kube.meta.objects import Object
 
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where pods find the token of their service account."""
@@ -24,8 +24,8 @@ def admit_pod(pod: Object, *, token_volume_suffix: str) -> Object:
     Expected flow: conform, default, `admit_pod`, validate. The caller has checked that the service account
     exists and clears `automountServiceAccountToken` questions that need it: a pod-level false is honoured here.
     """
-    out: Object = copy_tree(pod)
-    spec = out["spec"]
+    spec = dict(pod["spec"])
+    out: Object = {**pod, "spec": spec}
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = account
     if spec.get("automountServiceAccountToken") is not False:
@@ -34,9 +34,7 @@ def admit_pod(pod: Object, *, token_volume_suffix: str) -> Object:
     if not spec.get("priorityClassName"):
         spec.setdefault("priority", 0)
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    status = out.setdefault("status", {})
-    status.setdefault("phase", "Pending")
-    status["qosClass"] = qos_class(spec)
+    out["status"] = {"phase": "Pending", **(pod.get("status") or {}), "qosClass": qos_class(spec)}
     return out
 
 
@@ -57,13 +55,18 @@ def _tolerates(toleration: Object, key: str) -> bool:
 
 
 def _mount_token(spec: Object, volume: str) -> None:
-    wanting = [
-        container
-        for field in ("initContainers", "containers")
-        for container in spec.get(field) or ()
-        if all(mount.get("mountPath") != MOUNT_PATH for mount in container.get("volumeMounts") or ())
-    ]
-    if not wanting:
+    mount = {"name": volume, "readOnly": True, "mountPath": MOUNT_PATH}
+    mounted = False
+    for field in ("initContainers", "containers"):
+        containers = list(spec.get(field) or ())
+        for number, container in enumerate(containers):
+            mounts = container.get("volumeMounts") or []
+            if all(held.get("mountPath") != MOUNT_PATH for held in mounts):
+                containers[number] = {**container, "volumeMounts": [*mounts, dict(mount)]}
+                mounted = True
+        if containers:
+            spec[field] = containers
+    if not mounted:
         return
     sources: list[Object] = [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
@@ -76,10 +79,5 @@ def _mount_token(spec: Object, volume: str) -> None:
             }
         },
     ]
-    spec.setdefault("volumes", []).append(
-        {"name": volume, "projected": {"sources": sources, "defaultMode": 420}}
-    )
-    for container in wanting:
-        container.setdefault("volumeMounts", []).append(
-            {"name": volume, "readOnly": True, "mountPath": MOUNT_PATH}
-        )
+    token = {"name": volume, "projected": {"sources": sources, "defaultMode": 420}}
+    spec["volumes"] = [*(spec.get("volumes") or ()), token]
