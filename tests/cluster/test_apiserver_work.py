@@ -62,6 +62,21 @@ async def little(world: World, status: int, method: str, path: str, sent: Any, *
     return json.loads(response.body)
 
 
+class Calls:
+    """Counts the calls, in this thread."""
+
+    def __enter__(self) -> Calls:
+        self.count = 0
+        sys.setprofile(self._see)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+
+    def _see(self, frame: FrameType, event: str, argument: object) -> None:
+        self.count += event in ("call", "c_call")
+
+
 def pod(number: int, **fields: Any) -> dict[str, Any]:
     containers = [make_container(name=f"c{index}", **fields) for index in range(number)]
     return {"metadata": {"name": "many"}, "spec": {"containers": containers}}
@@ -124,6 +139,21 @@ async def test_a_pod_has_no_more_parts_than_a_machine_has_room_for(world: World,
     (cause,) = refused["details"]["causes"]
     assert (cause["field"], cause["reason"]) == (f"spec.{field}", "FieldValueTooMany")
     assert "must have at most 1000 items" in cause["message"]
+
+
+async def test_what_an_ordinary_write_costs(world: World) -> None:
+    """How many writes a second the server takes is decided here: each bound is a twentieth above what was counted."""
+    status = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
+    await world.ok("POST", PODS, pod(1))  # what is made once is made
+    await world.ok("PATCH", f"{PODS}/many/status", {"status": status}, content_type=STRATEGIC)
+    for most, method, path, sent, content_type in (
+        (1_430, "POST", PODS, {**pod(1), "metadata": {"name": "one"}}, "application/json"),
+        (1_060, "PATCH", f"{PODS}/one/status", {"status": status}, STRATEGIC),
+        (320, "GET", f"{PODS}/one", None, "application/json"),
+    ):
+        with Calls() as calls:
+            await world.ok(method, path, sent, content_type=content_type)
+        assert calls.count <= most, f"{method} {path} takes {calls.count} calls"
 
 
 async def test_a_role_whose_rules_multiply_is_refused_to_who_does_not_hold_it(world: World) -> None:

@@ -392,3 +392,20 @@ async def test_events_in_their_newer_shape(world: World) -> None:
     assert (core["apiVersion"], core["involvedObject"]["name"], core["message"]) == ("v1", "p", "n")
     async with world.lines(path) as lines:
         assert (await lines.next())["object"]["note"] == "n"
+
+
+async def test_what_a_json_patch_copies_is_held_to_where_it_lands(world: World) -> None:
+    await world.ok("POST", "/api/v1/namespaces/default/pods", pod("p", nodeSelector={"a": "b"}))
+    for source, target, code in (
+        ("/spec/containers", "/metadata/labels", 400),
+        ("/spec/nodeSelector", "/metadata/labels", 200),
+    ):
+        patch = [{"op": "copy", "from": source, "path": target}]
+        answer = await world.raw(
+            "PATCH",
+            "/api/v1/namespaces/default/pods/p",
+            json.dumps(patch).encode(),
+            content_type="application/json-patch+json",
+        )
+        assert answer.status == code, answer.body
+    assert json.loads(answer.body)["metadata"]["labels"] == {"a": "b"}

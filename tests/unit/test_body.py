@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,3 +131,12 @@ def test_brackets_in_strings_are_none(text: str) -> None:
     held = text * (MAX_CONTAINERS + 1)
     body_ = json.dumps({"a": held, "b": [held], "c": {}}).encode()
     assert decode_value(body_) == {"a": held, "b": [held], "c": {}}
+
+
+@given(JSON)
+def test_a_body_as_msgspec_or_go_writes_it_repeats_nothing(value) -> None:
+    text = msgspec.json.encode({"a": value, "b": 1})
+    for written in (text, text + b"\n", text.replace(b'"b"', b'"\\u0062"')):
+        assert decode_body(written)[1] == []
+    assert decode_body(text[:-1] + b',"b":1}')[1] == ["b"]
+    assert decode_body(b'{"b":1,' + text[1:])[1] == ["b"]

@@ -298,3 +298,20 @@ def test_what_is_no_keyword_but_a_name_or_a_value(schema):
     out, warnings = conform(definition(schema), CRD, mode="warn", what="", builtin=True)
     assert warnings == []
     assert out["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == schema
+
+
+def test_only_what_is_not_shared_with_a_whole_object_is_looked_at() -> None:
+    stored, _ = pod({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}})
+    spec = stored["spec"]
+    spec["containers"][0]["odd"] = 1  # as a later release may have left it
+    changed = {**stored, "status": {"phase": "Running", "odd": 1, "startTime": "2026-01-01T01:00:00+01:00"}}
+    out, warnings = pod(changed, mode="warn", whole=stored)
+    assert warnings == ['unknown field "status.odd"']
+    assert out["spec"] is spec
+    assert out["status"] == {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+    assert pod(changed, mode="warn")[1] == [
+        'unknown field "spec.containers[0].odd"',
+        'unknown field "status.odd"',
+    ]
+    with pytest.raises(ApiError, match="of type string"):
+        pod({**stored, "spec": {**spec, "nodeName": 1}}, whole=stored)

@@ -26,6 +26,13 @@ class Selection(msgspec.Struct, frozen=True):
         return self.labels.everything and not self.fields.requirements
 
     @property
+    def values(self) -> dict[str, tuple[str, ...]]:
+        """The labels that an object in the store must have, with the values that they may have."""
+        if self.kind.converter is not None or self.kind.info.conversion:
+            return {}  # the version that is asked for may have others
+        return {r.key: r.values for r in self.labels.requirements if r.operator == "in"}
+
+    @property
     def name(self) -> str | None:
         """The one name that can match, when there is only one."""
         return self.fields.exact("metadata.name")

@@ -26,7 +26,7 @@ from typing import TypeAlias
 from trainshed.cluster.store import watermark
 from trainshed.cluster.store.damage import Damage, write_report
 from trainshed.cluster.store.errors import Damaged, FutureRevision, StoreError
-from trainshed.cluster.store.index import Index
+from trainshed.cluster.store.index import Index, Values
 from trainshed.cluster.store.loading import Loaded
 from trainshed.cluster.store.log import Log, explain
 from trainshed.cluster.store.model import Stored, StoreEvent
@@ -112,6 +112,13 @@ class Store:
         What is damaged is left out: `damaged` names it.
         """
         return self._index.list(prefix), self._window.revision
+
+    def labelled(self, prefix: str, wanted: Values) -> tuple[Listing, int]:
+        """Return what `list` does, without objects that an index of labels tells apart: those left are to be looked at.
+
+        `prefix` names a resource, or a namespace of one.
+        """
+        return self._index.labelled(prefix, wanted), self._window.revision
 
     def damaged(self, prefix: str = "/") -> dict[str, int]:
         """Return the objects under `prefix` that cannot be read: their keys and the revision of each."""

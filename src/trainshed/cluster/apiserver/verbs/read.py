@@ -107,7 +107,7 @@ def _latest(core: Core, call: Call, chosen: Selection) -> list[Stored]:
     if name is not None and (namespace or not call.kind.resource.namespaced):
         stored = core.store.get(call.kind.key(namespace, name))
         return [stored] if stored else []
-    return core.store.list(call.kind.prefix(namespace))[0]
+    return core.store.labelled(call.kind.prefix(namespace), chosen.values)[0]
 
 
 def _state(core: Core, call: Call, token: Continue) -> tuple[list[Stored], int]:
