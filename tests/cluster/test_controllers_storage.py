@@ -268,6 +268,14 @@ async def test_a_bound_claim_grows(world: World) -> None:
         return (bound(world) or {"status": {}})["status"].get("capacity") == {"storage": "7Gi"}
 
     await world.until("7Gi", size)
+    await world.until("events", lambda: {"Resizing", "VolumeResizeSuccessful"} <= reasons(world, "claim"))
+    status = (bound(world) or {})["status"]
+    assert status["allocatedResources"] == {"storage": "7Gi"}
+    assert not status.get("conditions") and not status.get("allocatedResourceStatuses")
+    less = {"spec": {"resources": {"requests": {"storage": "6Gi"}}}}
+    with pytest.raises(ApiError, match="field can not be less than status") as refused:
+        await world.client.patch(PERSISTENTVOLUMECLAIMS, "claim", "default", less)
+    assert refused.value.code == 422
 
 
 async def test_a_claim_of_a_class_without_expansion_does_not_grow(world: World) -> None:

@@ -50,6 +50,44 @@ async def test_the_root_is_the_image_and_nothing_of_the_machine(boxes: Sandboxes
     assert again.exit_code == 0 and "x" not in output.split(), "what a pod writes stays in the pod"
 
 
+async def test_a_volume_of_the_image_has_its_content_and_can_be_written_to(
+    boxes: Sandboxes, store: ImageStore
+) -> None:
+    """Also with a root that cannot; through links of the image, which lead nowhere else; anew for each container."""
+    layer = Archive().file("data/seed", b"seeded").link("linked", "/data").link("out", "../../../../evil")
+    root = lowers(store, layer.bytes())
+    script = (
+        "cat /data/seed; echo; touch /data/mine /fresh/mine && ls /data; touch /etc/x 2>&1; "
+        "echo changed > /data/seed; cat /linked/seed"
+    )
+    fields = {"root": root, "env": ENV, "read_only_root": True, "volumes": ("/data", "/out", "/fresh")}
+    _, output = await boxes.run("p", "sh", "-c", script, **fields)
+    assert output.split()[:3] == ["seeded", "mine", "seed"], output
+    assert "Read-only file system" in output and output.endswith("changed\n")
+    assert not Path("/evil").exists()
+    _, again = await boxes.run("q", "sh", "-c", "cat /data/seed; ls /fresh", **fields)
+    assert again == "seeded", "what one container wrote is not in another's"
+
+
+async def test_an_image_is_a_volume(boxes: Sandboxes, store: ImageStore) -> None:
+    upper = (
+        Archive().file("model/w", b"new").file("model/.wh.gone").file("run.sh", b"#!/bin/sh\n", mode=0o755)
+    )
+    layers = (Archive().file("model/w", b"old").file("model/gone", b"x").bytes(), upper.bytes())
+    image = store.lowers(put(store, "me/model", *layers))
+    whole = Mount("me/model", "/whole", True, lowers=tuple(map(str, image)))
+    part = Mount("me/model", "/part", True, "model", lowers=tuple(map(str, image)))
+    script = "cat /whole/model/w; ls /part; touch /part/x 2>&1; /whole/run.sh 2>&1"
+    for uid, root in (("p", lowers(store)), ("q", ())):
+        _, output = await boxes.run(uid, "sh", "-c", script, root=root, env=ENV, mounts=(whole, part))
+        assert output.startswith("neww\n") and "Read-only file system" in output, output
+        assert "ermission denied" in output, "programs of a volume are not run"
+    await boxes.pod("r")
+    lost = Mount("me/model", "/part", True, "nothing/here", lowers=tuple(map(str, image)))
+    with pytest.raises(StartError, match=r"cannot mount subPath 'nothing/here' of me/model: .*no such file"):
+        await boxes.start("r", "true", root=lowers(store), env=ENV, mounts=(lost,))
+
+
 @pytest.mark.parametrize(
     ("user", "fields", "expected"),
     [

@@ -265,3 +265,55 @@ def test_run_as_non_root(user, stored, own, said):
     image = RunImage(image=Image(), user=user, stored=stored)
     found = check_non_root(make_pod(), make_container(securityContext=own), image)
     assert said in found and bool(found) == bool(said)
+
+
+def _with_image(reference: str, **source: str) -> dict:
+    container = make_container(volumeMounts=[{"name": "v", "mountPath": "/v", "subPath": "w"}])
+    return make_pod(container, volumes=[{"name": "v", "image": {"reference": reference, **source}}])
+
+
+async def test_an_image_is_a_volume_of_a_pod(tmp_path):
+    world = World(tmp_path)
+    store = ImageStore(world.paths.image_store)
+    layers = (Archive().file("w", b"1").bytes(), Archive().file("x", b"2").bytes())
+    image = put(store, "me/model:1", *layers)
+    async with world.node():
+        await world.api.apply_pod(_with_image("me/model:1"))
+        await world.until(lambda: world.runtime.specs, "the container starts")
+        (spec,) = world.runtime.specs.values()
+        (mount,) = [each for each in spec.mounts if each.path == "/v"]
+        assert (mount.source, mount.read_only, mount.sub_path) == ("me/model:1", True, "w")
+        assert mount.lowers == tuple(map(str, store.lowers(image))) and len(mount.lowers) == 2
+        (noted,) = notes.noted_by_pods(world.paths.pod(""))
+        assert len(noted) == 2, "what a pod stands on is not collected"
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason", "message"),
+    [
+        ("IfNotPresent", "ErrImagePull", 'image "me/none:1" of volume "v" is not in the store'),
+        (
+            "Never",
+            "ErrImageNeverPull",
+            'Container image "me/none:1" is not present with pull policy of Never',
+        ),
+    ],
+)
+async def test_an_image_volume_that_cannot_be_had_is_said(tmp_path, policy, reason, message):
+    world = World(tmp_path)
+    async with world.node():
+        await world.api.apply_pod(_with_image("me/none:1", pullPolicy=policy))
+        await world.until(lambda: _waiting(world).get("reason") == reason, "the pod says why it waits")
+        assert message in _waiting(world)["message"] and not world.runtime.specs
+
+
+async def test_volumes_of_an_image_are_told_to_the_runtime_unless_the_pod_mounts_there(tmp_path):
+    world = World(tmp_path)
+    store = ImageStore(world.paths.image_store)
+    put(store, "me/db:1", Archive().bytes(), volumes={"/data": {}, "/logs/": {}}, entrypoint=("db",))
+    async with world.node():
+        container = make_container(image="me/db:1", volumeMounts=[{"name": "v", "mountPath": "/logs"}])
+        await world.api.apply_pod(make_pod(container, volumes=[{"name": "v", "emptyDir": {}}]))
+        await world.until(lambda: world.runtime.specs, "the container starts")
+        (spec,) = world.runtime.specs.values()
+        assert spec.volumes == ("/data",)

@@ -26,6 +26,7 @@ from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.images.store.store import ImageStore
+from trainshed.cluster.node.attachments import Attachments
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.diskwatch import DiskWatch
 from trainshed.cluster.node.hardware import capacity
@@ -99,6 +100,7 @@ class Machine:
         self._images = Images(registry, store, self._options.images, now, pulled=self._image_keeper.look_soon)
         self._tools = tools_directory()
         self._cores = Cores(sorted(os.sched_getaffinity(0)))
+        self._attachments = Attachments()
         self._nodes: dict[str, Node] = {}
         self._disk = DiskWatch(
             runtime, paths, lambda: list(self._nodes.values()), reclaim=self._image_keeper.reclaim
@@ -132,6 +134,7 @@ class Machine:
             tools=self._tools,
             gpus=gpus,
             cores=self._cores,
+            attachments=self._attachments,
             now=self._now,
         )
         registration = Registration(

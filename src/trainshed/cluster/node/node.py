@@ -62,6 +62,8 @@ class Node:
         """End everything at once, as when the machine loses its power: nothing is told, what ran has ended."""
         self._tasks = None
         running, uids = set(self._running), self.sandboxed()
+        for uid in self._workers:
+            self._context.attachments.let_go(uid)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

@@ -23,6 +23,7 @@ class Mount(msgspec.Struct, frozen=True):
     With `sub_path` it is what is there below `source`, whose content may be a pod's: nothing leads out of it. Its
     directories are made if `make` says so.
     Parents of `path` are created in the container's private root.
+    With `lowers`, directories with the topmost first, it shows them as one, and `source` is only their name.
     """
 
     source: str
@@ -30,6 +31,7 @@ class Mount(msgspec.Struct, frozen=True):
     read_only: bool = False
     sub_path: str = ""
     make: bool = False
+    lowers: tuple[str, ...] = ()
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -94,6 +96,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `supplemental_gids` are ignored where the user namespace has no such groups.
     `unconfined` lifts the filter of system calls, which refuses what container runtimes refuse.
     `note_writes` leaves in the attempt's directory where what the container wrote is (`written.json`).
+    `volumes` are directories of the root whose content is there, and can be written to where the root cannot.
     `beside` is a running container in whose pid namespace it is to be.
     `memory_limit` is in bytes, 0 for none: a container that holds more is killed, as a whole.
     `cpu_limit` and `cpu_request` are in thousandths of a core, 0 for none. Where the kernel does not keep them by a
@@ -113,6 +116,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     mounts: tuple[Mount, ...] = ()
     layers: tuple[Layer, ...] = ()
     root: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
     user: str = ""
     uid: int | None = None
     gid: int | None = None

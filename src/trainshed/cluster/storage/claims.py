@@ -9,13 +9,14 @@ next reconcile: volume.spec.claimRef, volume.status, claim.spec.volumeName, clai
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import key_of
-from trainshed.cluster.storage import directories
+from trainshed.cluster.storage import directories, resize
 from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
 from trainshed.kube.builtin.parts.storageclasses import default_class
 from trainshed.kube.meta.errors import ApiError
@@ -27,6 +28,10 @@ from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLU
 PVC_PROTECTION = "kubernetes.io/pvc-protection"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
+_NO_RESIZER = (
+    "Ignoring the PVC: didn't find a plugin capable of expanding the volume; waiting for an external controller to "
+    "process this PVC."
+)
 STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 
 
@@ -81,15 +86,27 @@ class Claims:
             text = f"PersistentVolume {name} is bound to another claim: {reference.get('namespace')}/"
             await self._lose(claim, "ClaimMisbound", text + str(reference.get("name")))
         else:
-            await self._bind(claim, await self._expanded(claim, volume))
+            await self._bind(*await self._expanded(claim, volume))
 
-    async def _expanded(self, claim: Object, volume: Object) -> Object:
-        """Return the volume, as large as the claim asks when it is a directory: those have no size of their own."""
-        if requested(claim) <= capacity(volume) or not directories.is_provisioned(volume):
-            return volume
-        size = claim["spec"]["resources"]["requests"]["storage"]
-        patch = _exactly(volume, {"spec": {"capacity": {"storage": size}}})
-        return await self._client.patch(PERSISTENTVOLUMES, volume["metadata"]["name"], None, patch)
+    async def _expanded(self, claim: Object, volume: Object) -> tuple[Object, Object]:
+        """Return the claim and the volume, as large as the claim asks when that is a directory: those have no size."""
+        if requested(claim) <= capacity(volume):
+            return claim, volume
+        if not directories.is_provisioned(volume):
+            self._events.event(claim, "Warning", "ExternalExpanding", _NO_RESIZER)
+            return claim, volume
+        namespace, name = key_of(claim)
+        volume_name = volume["metadata"]["name"]
+        if (status := resize.begun(claim, time.time())) is not None:
+            self._events.event(
+                claim, "Normal", "Resizing", f"External resizer is resizing volume {volume_name}"
+            )
+            patch = _exactly(claim, {"status": status})
+            claim = await self._client.patch(
+                PERSISTENTVOLUMECLAIMS, name, namespace, patch, subresource="status"
+            )
+        patch = _exactly(volume, {"spec": {"capacity": {"storage": resize.wanted_size(claim)}}})
+        return claim, await self._client.patch(PERSISTENTVOLUMES, volume_name, None, patch)
 
     async def _bind(self, claim: Object, volume: Object) -> None:
         """Write what is missing of the binding."""
@@ -115,9 +132,12 @@ class Claims:
             "accessModes": volume["spec"].get("accessModes") or [],
             "capacity": {"storage": volume["spec"]["capacity"]["storage"]},
         }
-        if not status.items() <= status_of(claim).items():
-            patch = _exactly(claim, {"status": status})
+        has_grown = resize.is_resizing(claim) and requested(claim) <= capacity(volume)
+        if has_grown or not status.items() <= status_of(claim).items():
+            patch = _exactly(claim, {"status": {**status, **(resize.ended(claim) if has_grown else {})}})
             await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, patch, subresource="status")
+        if has_grown:
+            self._events.event(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
 
     async def _lose(self, claim: Object, reason: str, text: str) -> None:
         if status_of(claim).get("phase") == "Lost":

@@ -12,7 +12,7 @@ Reasons, messages and delays are the kubelet's (pkg/kubelet/images/image_manager
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ import msgspec
 from trainshed.cluster.images.directories import HOST_ROOT, Image, ImageProblem, ImageRegistry, find, image_id
 from trainshed.cluster.images.lookup import as_image
 from trainshed.cluster.images.oci import InvalidImage, Platform, local_platform
-from trainshed.cluster.images.reference import InvalidReference, Reference, parse
+from trainshed.cluster.images.reference import LATEST, InvalidReference, Reference, parse
 from trainshed.cluster.images.registry.credentials import (
     Credentials,
     CredentialsError,
@@ -51,7 +51,7 @@ class RunImage(msgspec.Struct, frozen=True, kw_only=True):
     """What a container is made of. `root` are unpacked layers, the topmost first; without them the machine's is below.
 
     `user` is what the image says, and known only of images of the store. `stored`: it comes from there. `known`: it is
-    there or registered.
+    there or registered. `volumes` are the paths of its VOLUME instructions.
     """
 
     image: Image
@@ -59,6 +59,12 @@ class RunImage(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     stored: bool = False
     known: bool = False
+    volumes: tuple[str, ...] = ()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The directories that are the image's own, the topmost first."""
+        return self.root or tuple(layer.source for layer in self.image.layers if self.stored)
 
 
 class ImageRefused(ImageProblem):
@@ -145,6 +151,20 @@ class Images:
         except (InvalidImage, MissingBlob, OSError) as error:
             raise _unusable(name, error) from error
 
+    async def obtain_volume(
+        self, volume: str, source: Mapping[str, Any], pod_directory: Path, secrets: Sequence[Any], tell: Tell
+    ) -> tuple[str, ...]:
+        """Return the layers of an image that is a volume, the topmost first, noted. Raises ImageProblem."""
+        name = source["reference"]
+        asked = {"image": name, "imagePullPolicy": source.get("pullPolicy") or default_pull_policy(name)}
+        obtained = await self.obtain(asked, pod_directory, secrets, tell)
+        if not obtained.stored:
+            text = f'image "{name}" of volume "{volume}" is not in the store, and cannot be pulled'
+            if self._mode == "machine":
+                text += ": trainshed image pull, or trainshed up --images pull"
+            raise ImageProblem("ErrImagePull", text)
+        return obtained.layers
+
     async def _find(self, name: str, reference: Reference) -> StoredImage | None:
         try:
             return await asyncio.to_thread(self._store.find, reference)
@@ -227,9 +247,12 @@ class Images:
         if stored.over_machine:
             over = tuple(Layer(str(path), "/") for path in lowers)
             image = msgspec.structs.replace(image, layers=over)
-            return RunImage(image=image, user=stored.config.run.user, stored=True, known=True)
-        root = tuple(map(str, lowers))
-        return RunImage(image=image, root=root, user=stored.config.run.user, stored=True, known=True)
+            root: tuple[str, ...] = ()
+        else:
+            root = tuple(map(str, lowers))
+        run = stored.config.run
+        volumes = tuple(path for path in run.volumes or () if path.startswith("/"))
+        return RunImage(image=image, root=root, user=run.user, stored=True, known=True, volumes=volumes)
 
     def _refused(self, name: str, why: str) -> ImageRefused:
         """Return the first refusal after a failed pull, and begin to back off."""
@@ -275,6 +298,14 @@ def check_non_root(pod: Object, container: Object, image: RunImage) -> str:
     if not user.isdigit():
         return f"container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root"
     return ""
+
+
+def default_pull_policy(name: str) -> str:
+    """Return the pull policy of an image volume that says none."""
+    try:
+        return "Always" if parse(name).tag == LATEST else "IfNotPresent"
+    except InvalidReference:
+        return "IfNotPresent"
 
 
 def _parse(name: str) -> Reference:

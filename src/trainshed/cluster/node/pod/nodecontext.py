@@ -10,6 +10,7 @@ import msgspec
 
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
+from trainshed.cluster.node.attachments import Attachments
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.amounts import pids_limit
 from trainshed.cluster.node.pod.cores import Cores
@@ -74,6 +75,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     tools: Path | None
     gpus: tuple[int, ...]
     cores: Cores
+    attachments: Attachments
     now: Callable[[], float]
     allocated: dict[str, dict[str, tuple[int, ...]]] = {}
     """GPU indexes by pod uid and container; a pod that ended gives its own back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -157,6 +158,7 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         mounts=tuple(parts.mounts),
         layers=parts.image.image.layers,
         root=parts.image.root,
+        volumes=_anonymous_volumes(parts),
         user=parts.image.user,
         uid=chosen("runAsUser"),
         gid=chosen("runAsGroup"),
@@ -181,6 +183,12 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         cpus=parts.cpus,
         oom_score=parts.oom_score,
     )
+
+
+def _anonymous_volumes(parts: ContainerParts) -> tuple[str, ...]:
+    """Return the volumes of the image at which the pod mounts nothing."""
+    mounted = {posixpath.normpath(mount.path) for mount in parts.mounts}
+    return tuple(path for path in parts.image.volumes if posixpath.normpath(path) not in mounted)
 
 
 def _cpu_request(pod: Object, container: Object) -> int:

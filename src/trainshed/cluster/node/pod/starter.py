@@ -44,7 +44,7 @@ from trainshed.cluster.node.podfields import secret_bytes
 from trainshed.cluster.node.references import Reference, References, read
 from trainshed.cluster.node.volumes import registry
 from trainshed.cluster.node.volumes.manager import VolumeManager
-from trainshed.cluster.node.volumes.mounts import container_mounts, memory_volumes
+from trainshed.cluster.node.volumes.mounts import container_mounts, memory_volumes, refuse_block_devices
 from trainshed.cluster.node.volumes.tokens import token_issuer
 from trainshed.cluster.node.volumes.volume import ClaimPending, MountError, Volume, fs_group
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
@@ -189,7 +189,14 @@ class PodStarter:
                 is_program=lambda name: not image.stored and shutil.which(name, path=path) is not None,
                 stored=image.stored,
             )
-            mounts = container_mounts(container, prepared.volumes, declared)
+            of_images = {
+                mount["name"]: await context.images.obtain_volume(
+                    mount["name"], volume.image, directory, secrets, self._tell
+                )
+                for mount in container.get("volumeMounts") or ()
+                if (volume := prepared.volumes[mount["name"]]).image is not None
+            }
+            mounts = container_mounts(container, prepared.volumes, declared, of_images)
         except ImageRefused as error:
             raise ContainerError(
                 error.reason, error.message, events=error.events, retry_at=error.retry_at
@@ -238,7 +245,10 @@ class PodStarter:
         async with self._preparing:
             if self._prepared is None:
                 references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
+                if problem := self._context.attachments.take(self._context.facts.name, pod, references):
+                    raise SetupError("FailedAttachVolume", problem)
                 try:
+                    refuse_block_devices(pod)
                     volumes = await self.volumes.prepare(pod, references)
                 except MountError as error:
                     passing = isinstance(error, ClaimPending)

@@ -178,7 +178,7 @@ def _container_fields(path: str, container: Object, capabilities: Capabilities) 
         if mount.get("mountPropagation") in ("Bidirectional", "HostToContainer"):
             yield f"{path}.volumeMounts[{index}].mountPropagation", "mounts made later are not propagated"
     if container.get("volumeDevices"):
-        yield f"{path}.volumeDevices", "block devices are not offered"
+        yield f"{path}.volumeDevices", "block devices are not offered: the pod waits"
 
 
 def _network_fields(path: str, container: Object, *, host_network: bool) -> Iterator[Finding]:

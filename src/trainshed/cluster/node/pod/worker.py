@@ -78,6 +78,8 @@ class PodWorker:
             for state in found.containers:
                 if found.alive and state.pid is not None:
                     context.cores.note(self.uid, state.name, state.pid)
+            if found.alive:
+                context.attachments.hold(context.facts.name, pod)
         else:
             self.record.lose_sandbox(context.now())
 
@@ -331,6 +333,7 @@ class PodWorker:
         self.record.stopped = True
         self._context.cores.release(self.uid)
         self._context.allocated.pop(self.uid, None)
+        self._context.attachments.let_go(self.uid)
         self._context.paths.devices(self.uid).unlink(missing_ok=True)
 
     async def _delete_object(self) -> None:
@@ -370,6 +373,7 @@ class PodWorker:
         self._context.forget(self.uid)
         self._context.cores.release(self.uid)
         self._context.allocated.pop(self.uid, None)
+        self._context.attachments.let_go(self.uid)
         self._flush_events()
         await remove_pod(self._context.runtime, self._context.paths, self.uid)
 

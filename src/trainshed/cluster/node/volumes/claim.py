@@ -64,9 +64,13 @@ def claimed_directory(name: str, references: References) -> Volume:
         raise MountError(f'persistentvolumeclaim "{name}" has volumeMode Block, which this node cannot offer')
     modes = claim["spec"].get("accessModes") or []
     # As with drivers: the node owns what was provisioned and disks of its own, not every path of the machine.
-    provisioned = "pv.kubernetes.io/provisioned-by" in section(volume["metadata"], "annotations")
-    owned = provisioned or bool(volume["spec"].get("local"))
+    owned = is_provisioned(volume) or bool(volume["spec"].get("local"))
     return Volume(backing_path(volume), read_only=modes == ["ReadOnlyMany"], owned=owned)
+
+
+def is_provisioned(volume: Object) -> bool:
+    """Return whether a PersistentVolume was made for a claim."""
+    return "pv.kubernetes.io/provisioned-by" in section(volume["metadata"], "annotations")
 
 
 def backing_path(volume: Object) -> Path:

@@ -12,18 +12,22 @@ from trainshed.cluster.sandbox.linux.beneath import make_beneath, open_beneath
 from trainshed.cluster.sandbox.model import MemoryVolume, Mount
 from trainshed.kube.meta.expansion import expand, unresolved
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.pods import init_containers, is_sidecar, main_containers
+from trainshed.kube.meta.pods import all_containers, init_containers, is_sidecar, main_containers
 
 _SHOWN = 100
 """Characters of a sub-path in an event."""
 
 
 def container_mounts(
-    container: Object, volumes: Mapping[str, Volume], variables: Mapping[str, str]
+    container: Object,
+    volumes: Mapping[str, Volume],
+    variables: Mapping[str, str],
+    images: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Mount, ...]:
     """Return the mounts of a container, outer paths first so that nested ones stay visible.
 
-    Creates missing sub-directories in writable volumes. Raises MountError.
+    `images` are the layers of volumes that are images. Creates missing sub-directories in writable volumes. Raises
+    MountError.
     """
     out = []
     for declared in container.get("volumeMounts") or ():
@@ -31,10 +35,26 @@ def container_mounts(
         sub_path = _sub_path(declared, variables)
         if sub_path:
             _prepare(volume, sub_path)
+        if volume.image is not None:
+            layers = (images or {})[declared["name"]]
+            name = volume.image["reference"]
+            out.append(Mount(name, declared["mountPath"], True, sub_path, lowers=layers))
+            continue
         read_only = volume.read_only or bool(declared.get("readOnly"))
         make = bool(sub_path and volume.memory_bytes)  # the shim sees what is there
         out.append(Mount(str(volume.source), declared["mountPath"], read_only, sub_path, make))
     return tuple(sorted(out, key=lambda m: len(PurePosixPath(m.path).parts)))
+
+
+def refuse_block_devices(pod: Object) -> None:
+    """Raise MountError for a pod that wants volumes as block devices, which directories are not."""
+    for container in all_containers(pod):
+        for device in container.get("volumeDevices") or ():
+            name = device.get("name", "")
+            raise MountError(
+                f'volume "{name}" has volumeMode Filesystem, but is specified in volumeDevices: this node has no '
+                "block devices to offer"
+            )
 
 
 def memory_volumes(pod: Object, volumes: Mapping[str, Volume], gid: int | None = None) -> list[MemoryVolume]:
@@ -70,8 +90,8 @@ def _prepare(volume: Volume, sub_path: str) -> None:
     pure = PurePosixPath(sub_path)
     if pure.is_absolute() or ".." in pure.parts:
         raise MountError(f'subPath "{sub_path}" must be a relative path without ".."')
-    if volume.memory_bytes:
-        return
+    if volume.memory_bytes or volume.image is not None:
+        return  # looked for where it can be seen
     try:
         root = os.open(volume.source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

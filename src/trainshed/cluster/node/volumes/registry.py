@@ -13,6 +13,7 @@ from trainshed.cluster.node.volumes.downward_api import DownwardApiVolume
 from trainshed.cluster.node.volumes.empty_dir import EmptyDirVolume
 from trainshed.cluster.node.volumes.ephemeral import EphemeralVolume
 from trainshed.cluster.node.volumes.host_path import HostPathVolume
+from trainshed.cluster.node.volumes.image import ImageVolume
 from trainshed.cluster.node.volumes.projected import ProjectedVolume
 from trainshed.cluster.node.volumes.secret import SecretVolume
 from trainshed.cluster.node.volumes.tokens import TokenRequest
@@ -38,6 +39,7 @@ TYPES: dict[str, VolumeType] = {
         SecretVolume(),
         DownwardApiVolume(),
         ProjectedVolume(),
+        ImageVolume(),
     )
 }
 """By the field's name."""

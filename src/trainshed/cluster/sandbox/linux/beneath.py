@@ -12,23 +12,25 @@ from trainshed.cluster.sandbox.linux import syscalls
 
 _PATH = os.O_PATH | os.O_CLOEXEC
 _RESOLVE = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS
+_IN_ROOT = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
 _ATTEMPTS = 64
 
 
-def open_beneath(root: int, path: str) -> int:
+def open_beneath(root: int, path: str, *, as_root: bool = False) -> int:
     """Return an O_PATH descriptor of `path` below the directory `root`; symbolic links are followed within it.
 
-    Raises OSError; EXDEV where the path leads out.
+    With `as_root` absolute ones begin there. Raises OSError; EXDEV where the path leads out.
     """
+    resolve = _IN_ROOT if as_root else _RESOLVE
     for _ in range(_ATTEMPTS):
         try:
-            return syscalls.openat2(root, path, _PATH, _RESOLVE)
+            return syscalls.openat2(root, path, _PATH, resolve)
         except BlockingIOError:
             continue  # something was renamed meanwhile, and the kernel could not be sure
-    return syscalls.openat2(root, path, _PATH, _RESOLVE)
+    return syscalls.openat2(root, path, _PATH, resolve)
 
 
-def make_beneath(root: int, path: str) -> int:
+def make_beneath(root: int, path: str, *, as_root: bool = False) -> int:
     """As `open_beneath`; directories that are missing are made."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     current = os.open(".", _PATH | os.O_DIRECTORY, dir_fd=root)
@@ -36,13 +38,13 @@ def make_beneath(root: int, path: str) -> int:
         place = "/".join(parts[:number])
         try:
             try:
-                following = open_beneath(root, place)
+                following = open_beneath(root, place, as_root=as_root)
             except FileNotFoundError:
                 try:
                     os.mkdir(part, 0o755, dir_fd=current)
                 except FileExistsError:
                     pass  # made by another pod meanwhile; a link to nowhere is told by the next line
-                following = open_beneath(root, place)
+                following = open_beneath(root, place, as_root=as_root)
         finally:
             os.close(current)
         current = following

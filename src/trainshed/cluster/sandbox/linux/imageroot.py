@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import stat
 
-from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem
+from trainshed.cluster.sandbox.linux.beneath import make_beneath
+from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem, by_fd
 
 _MOUNT_POINTS = ("proc", "sys", "dev")
 
@@ -30,6 +31,28 @@ class ImageRoot(RootFilesystem):
             raise OSError(number, os.strerror(number), "overlay of the image's layers")
         for name in _MOUNT_POINTS:
             self._make_directory(f"{self.root}/{name}")
+
+    def own_volumes(self, paths: list[str]) -> None:
+        """Have writes at these paths, with what the image has there, lie in a volume of their own.
+
+        They are resolved within the root. What is no directory, or what overlayfs refuses, stays as it is.
+        """
+        root = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for path in sorted(paths):
+                self._own_volume(root, path)
+        finally:
+            os.close(root)
+
+    def _own_volume(self, root: int, path: str) -> None:
+        try:
+            fd = make_beneath(root, path.lstrip("/"), as_root=True)
+        except OSError:
+            return
+        try:
+            self._try_overlay([by_fd(fd)], by_fd(fd))
+        finally:
+            os.close(fd)
 
     def _make_directory(self, path: str) -> None:
         """Make a directory of the container's own in the place of whatever the image has there."""

@@ -33,6 +33,7 @@ from trainshed.cluster.sandbox.linux.beneath import make_beneath, open_beneath
 from trainshed.cluster.sandbox.linux.imageroot import ImageRoot
 from trainshed.cluster.sandbox.linux.rootfs import WRITTEN, RootFilesystem, by_fd
 from trainshed.cluster.sandbox.linux.syscalls import MS_BIND, MS_PRIVATE, MS_REC
+from trainshed.cluster.sandbox.linux.union import open_union
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ def _take_terminal(slave: int, console: bool) -> None:
 def _build_root(spec: Message, private: str, pod: Message) -> None:
     syscalls.mount("none", "/", "", MS_REC | MS_PRIVATE)
     # Sources are opened while the host's root is the root, and before the state directory is masked.
-    sources = [(_open_source(mount), mount) for mount in _ordered(pod["files"] + spec["mounts"])]
+    sources = [
+        (_open_source(mount, f"{private}/unions"), mount) for mount in _ordered(pod["files"] + spec["mounts"])
+    ]
     masked = [*spec["masked"], *_seen_elsewhere(spec["masked"])]
     if spec["root"]:
         sources = [(_detached(fd), mount) for fd, mount in sources]
@@ -161,6 +164,7 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
             raise CommandError(128, f"layer {path}: {source}: no such directory")
     filesystem = ImageRoot(private, spec["root"]) if spec["root"] else RootFilesystem(private, layers)
     filesystem.build()
+    filesystem.own_volumes(spec["volumes"])
     if spec["note_writes"]:
         filesystem.note_writes(f"{private}/{WRITTEN}")
     root = filesystem.root
@@ -213,11 +217,12 @@ def _ordered(mounts: list[Message]) -> list[Message]:
     return sorted(mounts, key=lambda mount: os.path.normpath(mount["path"]).count("/"))
 
 
-def _open_source(mount: Message) -> int:
+def _open_source(mount: Message, unions: str) -> int:
     """Return a descriptor, by which the source is bound later: other pods may change what its path leads to."""
     path, sub_path = mount["source"], mount.get("sub_path")
     try:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        lowers = mount.get("lowers")
+        fd = open_union(lowers, unions) if lowers else os.open(path, os.O_PATH | os.O_CLOEXEC)
         if not sub_path:
             return fd
         try:
@@ -225,7 +230,8 @@ def _open_source(mount: Message) -> int:
         finally:
             os.close(fd)
     except OSError as error:
-        raise CommandError(128, f"cannot mount {path}: {_reason(error)}") from None
+        what = f"subPath {sub_path!r} of {path}" if sub_path else path
+        raise CommandError(128, f"cannot mount {what}: {_reason(error)}") from None
 
 
 def _detached(fd: int) -> int:

@@ -55,6 +55,7 @@ class RootFilesystem:
         self._uppers: dict[str, str] = {}
         self._made: list[str] = []
         self._host = ""
+        self._volumes: list[str] = []
         self._upper = f"{private}/upper"
         self._mounts = mountinfo.read_mounts()
 
@@ -69,6 +70,10 @@ class RootFilesystem:
         for path in ("/proc", "/sys", "/dev"):
             os.makedirs(self.root + path, 0o755, exist_ok=True)
         self._fresh()
+
+    def own_volumes(self, paths: list[str]) -> None:
+        """Have writes at these paths, with what is there, lie in a volume of their own, once `enter` is called."""
+        self._volumes = sorted(paths)
 
     def enter(self, host: str, mount_points: list[str]) -> None:
         """Finish what needs the container's own symbolic links; its root is the process's now. Raises OSError.
@@ -85,6 +90,12 @@ class RootFilesystem:
             self._overlay_nested(path)
         if nested:
             self._make_room(mount_points)
+        self._make_room(self._volumes)
+        for path in self._volumes:
+            target = os.path.realpath(path)
+            os.makedirs(target, 0o755, exist_ok=True)
+            if _is_directory(target):
+                self._try_overlay([target], target)
 
     def note_writes(self, file: str) -> None:
         """Write to a file where what is written to this root comes to lie (`layers.pack` reads it). Raises OSError.

@@ -53,6 +53,7 @@ def _changes(spec: Object, old: Object) -> Iterator[Cause]:
         )
     new_size = section(spec, "resources", "requests").get("storage")
     old_size = section(before, "resources", "requests").get("storage")
+    capacity = section(status_of(old), "capacity").get("storage") or 0
     path = "spec.resources.requests.storage"
     if new_size is None:
         yield causes.required(path)
@@ -63,8 +64,9 @@ def _changes(spec: Object, old: Object) -> Iterator[Cause]:
     if status_of(old).get("phase") != "Bound":
         text = "spec is immutable after creation except resources.requests and volumeAttributesClassName"
         yield causes.forbidden("spec", f"{text} for bound claims")
-    elif parse(new_size) < parse(old_size):
-        yield causes.forbidden(path, "field can not be less than previous value")
+    elif parse(new_size) < parse(old_size) and parse(new_size) <= parse(capacity):
+        # As with RecoverVolumeExpansionFailure: a size that was never reached may be taken back.
+        yield causes.forbidden(path, "field can not be less than status.capacity")
 
 
 def _row(obj: Object, now: float) -> list[Any]:
