@@ -676,6 +676,11 @@ async def test_usage(boxes: Sandboxes) -> None:
     usage = await boxes.runtime.usage("busy")
     assert usage.memory_bytes > 50 << 20
     assert usage.cpu_seconds > 0.05
+    assert list(usage.containers) == ["c"] and usage.network is not None
+    await boxes.start("busy", "sleep", "60", name="idle")
+    both = (await boxes.runtime.usage("busy")).containers
+    assert both["c"].cpu_seconds > 0.05 > both["idle"].cpu_seconds
+    assert both["c"].rss_bytes > 50 << 20 > both["idle"].memory_bytes
 
 
 async def test_cost_of_a_shim(boxes: Sandboxes) -> None:

@@ -14,7 +14,7 @@ from trainshed.cluster.node.pod.diskuse import (
     Use,
     first_to_go,
     is_bounded,
-    low_on_disk,
+    low_on,
     over_limit,
     places,
     use_of,
@@ -123,9 +123,9 @@ def test_who_goes_first_when_the_disk_is_full():
 
 
 def test_what_an_evicted_pod_says():
-    verdict = low_on_disk(make_pod(limited(request="1Mi")), Use({"main": 3 * MIB}), 1 << 30, 5 << 20)
+    verdict = low_on(make_pod(limited(request="1Mi")), Use({"main": 3 * MIB}), 1 << 30, 5 << 20)
     assert verdict.message == (
-        "The node was low on resource: ephemeral-storage. Threshold quantity: 1073741824, available: 5120Ki. "
+        "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 5120Ki. "
         "Container main was using 3072Ki, request is 1Mi, has larger consumption of ephemeral-storage. "
     )
     assert (verdict.reason, verdict.disruption) == ("Evicted", "TerminationByKubelet")

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from trainshed.cli import imagespace
 from trainshed.cli.console import err, is_interactive, note, out, user_errors
-from trainshed.cluster.paths import StatePaths
+from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk import contexts, local
 from trainshed.sdk.errors import REFUSED, UNAVAILABLE, UserError
@@ -117,6 +117,15 @@ def up(
             min=0, max=100, help="Percent of it down to which they go; 80 at first.", show_default=False
         ),
     ] = None,
+    pod_max_pids: Annotated[
+        int | None,
+        typer.Option(
+            min=-1,
+            help="How many processes and threads a pod may have, -1 for any number; until it is said once 4096, or 256 "
+            "a core if that is more. Nothing keeps that of last time.",
+            show_default=False,
+        ),
+    ] = None,
     merge: Annotated[
         bool,
         typer.Option(
@@ -128,6 +137,8 @@ def up(
     with user_errors():
         if audit_log is not None and audit_policy is None:
             raise UserError("--audit-log without --audit-policy writes nothing", "add --audit-policy FILE")
+        if pod_max_pids is not None:
+            write_private(StatePaths.default().prepare().pod_max_pids, str(pod_max_pids).encode())
         imagespace.keep(image_space, image_gc_high_threshold, image_gc_low_threshold)
         started = ensure_up(
             nodes=nodes,
@@ -140,7 +151,7 @@ def up(
             fakes=_fakes(fake_nodes, fake_lifecycles),
         )
         asked = nodes or allow_privileged or gang_scheduler_name or images or audit_policy
-        asked = asked or fake_nodes is not None
+        asked = asked or fake_nodes is not None or pod_max_pids is not None
         if started.already and (asked or port not in (0, started.info.port)):
             note("the cluster runs already: options are for the next start, after trainshed down")
         if merge:

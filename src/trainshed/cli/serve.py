@@ -72,6 +72,7 @@ def main() -> None:
             admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
             scheduler_names=(operator.gang_scheduler,),
             images=args.images,
+            pids=paths.kept_pids(),
             audit=_audit(args.audit_policy, args.audit_log or paths.audit_log),
             fake_nodes=fakes,
             fake_lifecycles=lifecycles,

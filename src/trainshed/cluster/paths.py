@@ -108,6 +108,18 @@ class StatePaths(msgspec.Struct, frozen=True):
             return ""
 
     @property
+    def pod_max_pids(self) -> Path:
+        """What `trainshed up --pod-max-pids` was given last."""
+        return self.root / "pod-max-pids"
+
+    def kept_pids(self) -> int | None:
+        """Return how many processes a pod may have, 0 for any number; None where nobody has said."""
+        try:
+            return max(0, int(self.pod_max_pids.read_text()))
+        except (OSError, ValueError):
+            return None
+
+    @property
     def fake_nodes(self) -> Path:
         """How many fake nodes there are, and what becomes of their pods."""
         return self.root / "fake-nodes.json"

@@ -11,10 +11,11 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.forwarding import Forwarded
 from trainshed.cluster.apiserver.http import Answer, Bodies, Incoming, Result
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
-from trainshed.cluster.apiserver.subresources import binding, eviction, logs, scale, streaming, token
+from trainshed.cluster.apiserver.subresources import binding, eviction, kubelet, logs, scale, streaming, token
 from trainshed.cluster.apiserver.verbs import read, remove, watch, write
 from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource
 from trainshed.kube.meta.resourceinfo import ResourceInfo
+from trainshed.kube.meta.resources import NODES
 from trainshed.kube.policy.attributes import Attributes
 from trainshed.kube.wire import route
 from trainshed.kube.wire.options import flag
@@ -39,6 +40,7 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("binding", "create"): binding.create,
     ("eviction", "create"): eviction.create,
     ("log", "get"): logs.get,
+    ("proxy", "get"): kubelet.get,
 }
 _PARTS_OF_OBJECT = frozenset({"status", "approval", "ephemeralcontainers", "resize", "finalize"})
 """Subresources that are a part of the object, read and written like the object itself."""
@@ -50,6 +52,8 @@ def is_handled(info: ResourceInfo, subresource: str, verb: str) -> bool:
         return True
     if subresource in streaming.SUBRESOURCES and (info.resource.group, info.resource.plural) == ("", "pods"):
         return True
+    if subresource == "proxy" and info.resource != NODES:
+        return False
     return (subresource, verb) in _SUBRESOURCES
 
 

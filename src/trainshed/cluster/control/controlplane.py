@@ -72,7 +72,7 @@ from trainshed.cluster.node.nodes import NodeGroup
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.environment import Egress
 from trainshed.cluster.node.pod.images import Mode
-from trainshed.cluster.node.pod.nodecontext import MachineOptions
+from trainshed.cluster.node.pod.nodecontext import MachineOptions, local_pids_limit
 from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork, host_searches
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.paths import StateError, StatePaths, write_private
@@ -128,8 +128,9 @@ class CannotStart(Exception):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
     by step, and forgotten; the objects of one step, as JSON, go together. `scheduler_names`: further ones that the
-    scheduler answers to. `images`: what containers run in whose image is not in the store. `audit`: a policy, and the
-    log that it writes. `fake_nodes`: None for as many as last time; `fake_lifecycles`: what becomes of their pods."""
+    scheduler answers to. `images`: what containers run in whose image is not in the store. `pids`: how many processes a
+    pod may have, 0 for any number, None for the machine's share. `audit`: a policy, and the log that it writes.
+    `fake_nodes`: None for as many as last time; `fake_lifecycles`: what becomes of their pods."""
 
     nodes: int = 0
     port: int = 0
@@ -137,6 +138,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     admission: Mapping[str, AdmissionCheck] = {}
     scheduler_names: Sequence[str] = ()
     images: Mode = "machine"
+    pids: int | None = None
     audit: tuple[Policy, Path] | None = None
     fake_nodes: int | None = None
     fake_lifecycles: Sequence[Lifecycle] = (RUNS,)
@@ -287,7 +289,7 @@ async def _serve(
         parts.append(FakeNodes(client, count=fakes, lifecycles=options.fake_lifecycles, stay=True))
     pulls = options.images != "machine"
     capabilities = msgspec.structs.replace(local_capabilities(), pulls=pulls)
-    parts.append(machine_of(client, runtime, informers, paths, names, nodes, capabilities, options.images))
+    parts.append(machine_of(client, runtime, informers, paths, names, nodes, capabilities, options))
     inside = await runtime.cluster_listener(API_ADDRESS, API_PORT)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
     stopping = asyncio.Event()
@@ -324,14 +326,21 @@ def machine_of(
     names: Sequence[str],
     nodes: NodeGroup,
     capabilities: Capabilities,
-    images: Mode = "machine",
+    options: Options | None = None,
 ) -> Machine:
     """Return this machine with nodes of these names; GPUs are dealt out so that none is promised twice."""
     gpus = detect()
     # A tool for egress may be installed and still not work here: ask the runtime, not the PATH.
     egress = Egress() if runtime.has_route else Egress(PROXY_URL)
     network = ClusterNetwork(host_searches=host_searches())
-    on_machine = MachineOptions(egress=egress, capabilities=capabilities, images=images, network=network)
+    options = options or Options()
+    on_machine = MachineOptions(
+        egress=egress,
+        capabilities=capabilities,
+        images=options.images,
+        network=network,
+        pids=local_pids_limit() if options.pids is None else options.pids,
+    )
     machine = Machine(client, runtime, informers, NodePaths(paths.root), options=on_machine)
     for number, name in enumerate(names):
         nodes.add(machine.add(name, NodeOptions(gpus=tuple(gpus[number :: len(names)]))))

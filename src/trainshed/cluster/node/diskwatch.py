@@ -23,12 +23,13 @@ from trainshed.cluster.node.pod.diskuse import (
     Use,
     first_to_go,
     is_bounded,
-    low_on_disk,
+    low_on,
     over_limit,
     places,
     use_of,
 )
 from trainshed.cluster.node.pod.worker import PodWorker
+from trainshed.cluster.node.registration import DISK
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import uid_of
@@ -128,7 +129,7 @@ class DiskWatch:
         if room.is_short != self._short:
             self._short = room.is_short
             for node in self._nodes():
-                await node.disk_pressure(self._short)
+                await node.pressure(DISK, self._short)
         if room.is_short and await self._reclaim(max(room.threshold - room.available, 1)):
             room = await asyncio.to_thread(self._room, self._paths.home)
         if room.is_short:
@@ -141,7 +142,7 @@ class DiskWatch:
         chosen = first_to_go([(pod, use) for pod, use in found if use.total])
         if chosen is not None:
             pod, use = chosen
-            workers[uid_of(pod)].evict(low_on_disk(pod, use, room.threshold, room.available))
+            workers[uid_of(pod)].evict(low_on(pod, use, room.threshold, room.available))
 
     def _workers(self) -> list[PodWorker]:
         return [worker for node in self._nodes() for worker in node.running()]

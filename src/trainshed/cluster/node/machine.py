@@ -31,6 +31,7 @@ from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.diskwatch import DiskWatch
 from trainshed.cluster.node.hardware import capacity
 from trainshed.cluster.node.imagekeeper import ImageKeeper
+from trainshed.cluster.node.memorywatch import MemoryWatch
 from trainshed.cluster.node.network import NetworkController
 from trainshed.cluster.node.node import Node, persist
 from trainshed.cluster.node.paths import NodePaths, remove_pod
@@ -105,6 +106,7 @@ class Machine:
         self._disk = DiskWatch(
             runtime, paths, lambda: list(self._nodes.values()), reclaim=self._image_keeper.reclaim
         )
+        self._memory = MemoryWatch(lambda: list(self._nodes.values()), now=time.monotonic)
         self._found: dict[str, SandboxState] = {}
         """Sandboxes of before, while the pods that they belong to get their workers."""
         self._resync_wanted = asyncio.Event()
@@ -156,6 +158,7 @@ class Machine:
                 tasks.create_task(self._follow_ends())
                 tasks.create_task(self._resync())
                 tasks.create_task(self._disk.run())
+                tasks.create_task(self._memory.run())
                 tasks.create_task(self._image_keeper.run())
                 await self._remove_orphans(found)
                 for informer in self._referenced:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from trainshed.cluster.node.pod.worker import PodWorker
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, SandboxNotFound
 from trainshed.cluster.sandbox.model import Usage
+from trainshed.kube.meta.objects import name_of, namespace_of
 
 WINDOW_SECONDS = 1.0
 """Readings closer together than this are compared with an older one: the kernel counts in 10 ms steps."""
@@ -45,18 +46,42 @@ def machine_usage() -> Usage:
     """Return the machine's own CPU seconds since boot, and the memory that is not available."""
     ticks = [int(t) for t in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
     busy = sum(ticks) - ticks[3] - ticks[4]
+    total, available = machine_memory()
+    return Usage(busy / os.sysconf("SC_CLK_TCK"), total - available)
+
+
+def machine_memory() -> tuple[int, int]:
+    """Return how many bytes of memory the machine has, and how many can be had without swapping."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     memory = {key: int(value.split()[0]) for key, _, value in (line.partition(":") for line in lines)}
-    used = (memory["MemTotal"] - memory["MemAvailable"]) * 1024
-    return Usage(busy / os.sysconf("SC_CLK_TCK"), used)
+    return memory["MemTotal"] * 1024, memory["MemAvailable"] * 1024
+
+
+class ContainerUse(msgspec.Struct, frozen=True):
+    """What a running container uses: cores now, CPU seconds since its start, bytes."""
+
+    cores: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    rss_bytes: int = 0
 
 
 class PodUse(msgspec.Struct, frozen=True):
-    """What a running pod uses: cores, bytes; and the names of its running containers."""
+    """What a running pod and its running containers use; `network` is (received, sent) bytes of one of its own."""
 
-    cores: float
-    memory_bytes: int
-    containers: tuple[str, ...]
+    whole: ContainerUse
+    containers: dict[str, ContainerUse]
+    network: tuple[int, int] | None = None
+
+
+def total_use(pods: Iterable[PodUse]) -> ContainerUse:
+    """Return what pods use together."""
+    found = [use.whole for use in pods]
+    return ContainerUse(
+        sum(one.cores for one in found),
+        sum(one.cpu_seconds for one in found),
+        sum(one.memory_bytes for one in found),
+    )
 
 
 class PodMeter:
@@ -65,19 +90,24 @@ class PodMeter:
     def __init__(self, runtime: Runtime, workers: Mapping[str, PodWorker]) -> None:
         self._runtime = runtime
         self._workers = workers
-        self._meters: dict[str, CpuMeter] = {}
+        self._meters: dict[tuple[str, str, int], CpuMeter] = {}
+        """By pod, container and attempt; the pod as a whole has no name."""
 
     async def measure(self) -> dict[tuple[str, str], PodUse]:
         """Return what each running pod uses, by (namespace, name)."""
+        found = await self.by_pod()
+        return {(namespace_of(worker.pod), name_of(worker.pod)): use for worker, use in found}
+
+    async def by_pod(self) -> list[tuple[PodWorker, PodUse]]:
+        """Return the workers of running pods, and what their pods use."""
         workers = list(self._workers.values())
         found = await asyncio.gather(*(self._measure_one(worker) for worker in workers))
-        self._meters = {uid: meter for uid, meter in self._meters.items() if uid in self._workers}
-        keys = ((w.pod["metadata"]["namespace"], w.pod["metadata"]["name"]) for w in workers)
-        return {key: use for key, use in zip(keys, found, strict=True) if use is not None}
+        self._meters = {key: meter for key, meter in self._meters.items() if key[0] in self._workers}
+        return [(worker, use) for worker, use in zip(workers, found, strict=True) if use is not None]
 
     async def _measure_one(self, worker: PodWorker) -> PodUse | None:
         seen = worker.seen()
-        running = tuple(name for name, known in seen.containers.items() if known.running)
+        running = {name: known.attempts[-1] for name, known in seen.containers.items() if known.running}
         started = min((a.started_at for c in seen.containers.values() for a in c.attempts), default=0.0)
         if not running or seen.ip is None or seen.stopped:
             return None
@@ -85,5 +115,17 @@ class PodMeter:
             used = await self._runtime.usage(worker.uid)
         except (SandboxNotFound, RuntimeLost):
             return None
-        meter = self._meters.setdefault(worker.uid, CpuMeter(started))
-        return PodUse(meter.cores(used.cpu_seconds, time.time()), used.memory_bytes, running)
+        rate = self._rate((worker.uid, "", 0), started, used.cpu_seconds)
+        whole = ContainerUse(rate, used.cpu_seconds, used.memory_bytes)
+        containers = {}
+        for name, attempt in running.items():
+            one = used.containers.get(name)
+            if one is None:
+                containers[name] = ContainerUse()
+                continue
+            rate = self._rate((worker.uid, name, attempt.number), attempt.started_at, one.cpu_seconds)
+            containers[name] = ContainerUse(rate, one.cpu_seconds, one.memory_bytes, one.rss_bytes)
+        return PodUse(whole, containers, used.network)
+
+    def _rate(self, key: tuple[str, str, int], started: float, cpu_seconds: float) -> float:
+        return self._meters.setdefault(key, CpuMeter(started)).cores(cpu_seconds, time.time())

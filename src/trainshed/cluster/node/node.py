@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node.access import NodeAccess
-from trainshed.cluster.node.metrics import PodMeter
+from trainshed.cluster.node.metrics import ContainerUse, PodMeter, total_use
 from trainshed.cluster.node.paths import remove_pod
 from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.worker import PodWorker
 from trainshed.cluster.node.references import Reference
-from trainshed.cluster.node.registration import Registration
+from trainshed.cluster.node.registration import MEMORY, Registration
+from trainshed.cluster.node.summary import Disk, Measured, directories, summary
 from trainshed.cluster.sandbox.api import ContainerState, RuntimeLost, SandboxState
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
@@ -36,6 +37,7 @@ class Node:
         self.name = name
         self._context = context
         self._registration = registration
+        self._started = context.now()
         self._workers: dict[str, PodWorker] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -109,16 +111,36 @@ class Node:
         """Return the workers of the pods that have a sandbox now."""
         return [worker for worker in self._workers.values() if _sandboxed(worker)]
 
+    async def summary(self, whole: ContainerUse | None) -> Object:
+        """Return what the node and its pods use; `whole` is what the node does, None for the sum of its pods."""
+        context = self._context
+        pods = await self.meter.by_pod()
+        wanted = directories(context.paths, [worker.pod for worker, _ in pods])
+        measured = Measured(
+            node=self.name,
+            started=self._started,
+            whole=whole or total_use(use for _, use in pods),
+            pods=pods,
+            sizes=await context.runtime.measure(wanted),
+            disk=await asyncio.to_thread(Disk.of, context.paths.home),
+            images=await asyncio.to_thread(context.images.bytes_on_disk, context.paths.pod("")),
+            now=context.now(),
+        )
+        return summary(measured, context.paths)
+
     def tell(self, event: Event) -> None:
         """Record an event about this node."""
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "uid": self.name}}
         self._context.recorder.event(node, event.type, event.reason, event.message)
 
-    async def disk_pressure(self, short: bool) -> None:
-        """Say on the Node whether the disk is nearly full. Raises ApiError or TransportError."""
-        await self._registration.disk_pressure(short)
+    async def pressure(self, kind: str, short: bool) -> None:
+        """Say on the Node whether little is left of its disk or its memory, by the name of the condition.
+
+        Raises ApiError or TransportError.
+        """
+        await self._registration.pressure(kind, short)
         if short:
-            text = "Attempting to reclaim ephemeral-storage"
+            text = f"Attempting to reclaim {'memory' if kind == MEMORY else 'ephemeral-storage'}"
             self.tell(Event("Warning", "EvictionThresholdMet", text))
 
     def compare(self, before: set[str], states: Mapping[str, SandboxState]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from trainshed import __version__
@@ -27,12 +27,21 @@ RENEW_SECONDS = 10.0
 KUBELET_VERSION = "v1.33.2"
 KUBELET_PORT = 10250
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
-DISK_PRESSURE_TAINT = "node.kubernetes.io/disk-pressure"
-_SHORT_OF_DISK = ("KubeletHasDiskPressure", "kubelet has disk pressure")
+DISK, MEMORY = "DiskPressure", "MemoryPressure"
+"""Conditions that are true when there is little left."""
+_PRESSURES: Mapping[str, tuple[str, str, str]] = {
+    DISK: ("KubeletHasDiskPressure", "kubelet has disk pressure", "node.kubernetes.io/disk-pressure"),
+    MEMORY: (
+        "KubeletHasInsufficientMemory",
+        "kubelet has insufficient memory available",
+        "node.kubernetes.io/memory-pressure",
+    ),
+}
+"""Reason, message and taint of each."""
 _READY = ("KubeletReady", "the node runs pods as sandboxed processes")
 _HEALTHY: Mapping[str, tuple[str, str]] = {
-    "MemoryPressure": ("KubeletHasSufficientMemory", "memory is not watched"),
-    "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    MEMORY: ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    DISK: ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     "PIDPressure": ("KubeletHasSufficientPID", "process ids are not watched"),
 }
 
@@ -72,16 +81,13 @@ def node_status(
     old: Object,
     now: float,
     *,
-    short_of_disk: bool = False,
+    pressures: Collection[str] = (),
 ) -> Object:
     """Return the Node's status. Conditions of others are kept."""
     before = {c["type"]: c for c in old.get("conditions") or ()}
     conditions = [c for kind, c in before.items() if kind != "Ready" and kind not in _HEALTHY]
     rows = [(kind, "False", *text) for kind, text in _HEALTHY.items()] + [("Ready", "True", *_READY)]
-    if short_of_disk:
-        rows = [
-            ("DiskPressure", "True", *_SHORT_OF_DISK) if row[0] == "DiskPressure" else row for row in rows
-        ]
+    rows = [(row[0], "True", *_PRESSURES[row[0]][:2]) if row[0] in pressures else row for row in rows]
     for kind, status, reason, message in rows:
         same = before.get(kind, {}).get("status") == status
         conditions.append(
@@ -124,6 +130,7 @@ class Registration:
         self._amounts = amounts
         self._labels = labels
         self._now = now
+        self._pressures: set[str] = set()
 
     async def register(self) -> Object:
         """Create or update the Node, make it Ready and take the not-ready taint off; return it."""
@@ -139,20 +146,32 @@ class Registration:
             node
         )  # first: a node that says it is ready, and is not heard of, is taken to be lost
         status = node_status(
-            self._name, self._host_ip, self._amounts, node_info(), status_of(node), self._now()
+            self._name,
+            self._host_ip,
+            self._amounts,
+            node_info(),
+            status_of(node),
+            self._now(),
+            pressures=self._pressures,
         )
         node = await self._client.patch(NODES, self._name, None, {"status": status}, subresource="status")
         taints = node["spec"].get("taints") or []
-        kept = [t for t in taints if t.get("key") not in (NOT_READY_TAINT, DISK_PRESSURE_TAINT)]
+        gone = {
+            NOT_READY_TAINT,
+            *(taint for kind, (_, _, taint) in _PRESSURES.items() if kind not in self._pressures),
+        }
+        kept = [t for t in taints if t.get("key") not in gone]
         if kept != taints:
             node = await self._client.patch(NODES, self._name, None, {"spec": {"taints": kept or None}})
         return node
 
-    async def disk_pressure(self, short: bool) -> None:
-        """Write whether the disk is nearly full: the condition, and the taint that keeps further pods away.
+    async def pressure(self, kind: str, short: bool) -> None:
+        """Write whether there is little left of `DISK` or `MEMORY`: the condition, and the taint that keeps pods away.
 
         Raises ApiError or TransportError.
         """
+        (self._pressures.add if short else self._pressures.discard)(kind)
+        taint = _PRESSURES[kind][2]
         node = await self._client.get(NODES, self._name)
         status = node_status(
             self._name,
@@ -161,14 +180,14 @@ class Registration:
             node_info(),
             status_of(node),
             self._now(),
-            short_of_disk=short,
+            pressures=self._pressures,
         )
         conditions = {"status": {"conditions": status["conditions"]}}
         await self._client.patch(NODES, self._name, None, conditions, subresource="status")
-        taints = [t for t in node["spec"].get("taints") or [] if t.get("key") != DISK_PRESSURE_TAINT]
+        taints = [t for t in node["spec"].get("taints") or [] if t.get("key") != taint]
         if short:
             since = format_time(self._now())
-            taints.append({"key": DISK_PRESSURE_TAINT, "effect": "NoSchedule", "timeAdded": since})
+            taints.append({"key": taint, "effect": "NoSchedule", "timeAdded": since})
         await self._client.patch(NODES, self._name, None, {"spec": {"taints": taints or None}})
 
     async def keep_alive(self, node: Object) -> None:

@@ -234,11 +234,24 @@ class Keepers(msgspec.Struct, frozen=True, rename="kebab"):
     ephemeral_storage: str
 
 
-class Usage(msgspec.Struct, frozen=True):
-    """Use of a pod since its containers started: CPU seconds, and anonymous plus shared memory in bytes."""
+class ContainerUsage(msgspec.Struct, frozen=True):
+    """Use of a container since it started. `rss_bytes` are those of its memory that are no file's."""
 
     cpu_seconds: float
     memory_bytes: int
+    rss_bytes: int = 0
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Use of a pod since its containers started: CPU seconds, and anonymous plus shared memory in bytes.
+
+    `containers` are those that run; `network` is (received, sent) bytes of a network of its own.
+    """
+
+    cpu_seconds: float
+    memory_bytes: int
+    containers: dict[str, ContainerUsage] = {}
+    network: tuple[int, int] | None = None
 
 
 class RuntimePaths(msgspec.Struct, frozen=True):

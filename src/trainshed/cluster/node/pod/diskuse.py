@@ -22,6 +22,9 @@ from trainshed.kube.meta.quantity import canonical, parse
 
 RESOURCE = "ephemeral-storage"
 EVICTED = "Evicted"
+CRITICAL = 2_000_000_000
+"""The least priority of pods that a kubelet does not evict (SystemCriticalPriority)."""
+_UNITS = ("", "Ki", "Mi", "Gi", "Ti")
 _GRACE_SECONDS = 1.0  # immediateEvictionGracePeriodSeconds
 
 
@@ -83,38 +86,50 @@ def over_limit(pod: Object, use: Use) -> Verdict | None:
     return None
 
 
-def first_to_go(pods: Sequence[tuple[Object, Use]]) -> tuple[Object, Use] | None:
-    """Return the pod that is evicted when the disk is full: over its requests, of low priority, with much on disk."""
+def first_to_go(pods: Sequence[tuple[Object, Use]], resource: str = RESOURCE) -> tuple[Object, Use] | None:
+    """Return the pod that is evicted when the disk, or memory, is full: over its requests, of low priority, with much.
+
+    None of those that the cluster itself needs (system-cluster-critical).
+    """
 
     def turn(one: tuple[Object, Use]) -> tuple[bool, int, Decimal]:
         pod, use = one
-        asked = _asked(pod)
+        asked = _asked(pod, resource)
         return use.total <= asked, int(pod["spec"].get("priority") or 0), asked - use.total
 
-    return min(pods, key=turn, default=None)
+    known = [one for one in pods if int(one[0]["spec"].get("priority") or 0) < CRITICAL]
+    return min(known, key=turn, default=None)
 
 
-def low_on_disk(pod: Object, use: Use, threshold: int, available: int) -> Verdict:
+def low_on(pod: Object, use: Use, threshold: int, available: int, resource: str = RESOURCE) -> Verdict:
     """Return why the pod is evicted: the node has `available` bytes left, less than `threshold`."""
-    text = f"The node was low on resource: {RESOURCE}. "
-    text += f"Threshold quantity: {threshold}, available: {available // 1024}Ki. "
+    text = f"The node was low on resource: {resource}. "
+    text += f"Threshold quantity: {_binary(threshold)}, available: {available // 1024}Ki. "
     for container in all_containers(pod):
-        name, asked = container["name"], requests_of(container).get(RESOURCE) or "0"
+        name, asked = container["name"], requests_of(container).get(resource) or "0"
         used = use.containers.get(name, 0)
         if used > parse(asked):
             text += (
                 f"Container {name} was using {used // 1024}Ki, request is {canonical(asked)}, "
-                f"has larger consumption of {RESOURCE}. "
+                f"has larger consumption of {resource}. "
             )
     return msgspec.structs.replace(_verdict(text), disruption="TerminationByKubelet")
+
+
+def _binary(amount: int) -> str:
+    """Return bytes in the largest unit that leaves no fraction."""
+    power = 0
+    while amount and amount % 1024 == 0 and power < len(_UNITS) - 1:
+        amount, power = amount // 1024, power + 1
+    return f"{amount}{_UNITS[power]}"
 
 
 def _verdict(text: str) -> Verdict:
     return Verdict(EVICTED, text, grace=_GRACE_SECONDS)
 
 
-def _asked(pod: Object) -> Decimal:
-    return sum((parse(requests_of(each).get(RESOURCE) or 0) for each in all_containers(pod)), Decimal(0))
+def _asked(pod: Object, resource: str) -> Decimal:
+    return sum((parse(requests_of(each).get(resource) or 0) for each in all_containers(pod)), Decimal(0))
 
 
 def _empty_dirs(pod: Object) -> Iterator[tuple[str, str]]:

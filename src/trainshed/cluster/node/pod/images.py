@@ -32,6 +32,7 @@ from trainshed.cluster.images.registry.errors import RegistryError
 from trainshed.cluster.images.store import notes
 from trainshed.cluster.images.store.blobs import MissingBlob
 from trainshed.cluster.images.store.store import ImageStore, StoredImage
+from trainshed.cluster.images.store.usage import usage_of
 from trainshed.cluster.sandbox.model import Layer
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.plan import Event
@@ -211,6 +212,13 @@ class Images:
         return await self._transfer(
             self._store, reference, local_platform(), [*known, *([own] if own else [])]
         )
+
+    def bytes_on_disk(self, pods: Path) -> int:
+        """Return how many bytes the store takes; `pods` holds the notes of pods."""
+        try:
+            return usage_of(self._store, pods).bytes
+        except (InvalidImage, OSError):
+            return 0
 
     def is_known(self, name: str) -> bool:
         """Return whether an image of that name is in the store or registered."""

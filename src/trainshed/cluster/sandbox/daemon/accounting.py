@@ -14,7 +14,15 @@ def pod_usage(roots: list[int], shim: int, idle: set[int]) -> tuple[float, int]:
     descendants that were waited for. Memory is anonymous memory, plus the largest shared mapping set of one process:
     workers share it.
     """
-    pids = _descendants({*roots, *_children(shim)}.difference(idle)) - idle
+    return _sum(_descendants({*roots, *_children(shim)}.difference(idle)) - idle)
+
+
+def container_usage(roots: list[int]) -> tuple[float, int]:
+    """Return (CPU seconds, bytes) of processes and their descendants, counted as for a pod."""
+    return _sum(_descendants(set(roots)))
+
+
+def _sum(pids: set[int]) -> tuple[float, int]:
     cpu, anonymous, shared = 0.0, 0, 0
     for pid in pids:
         cpu += _cpu_seconds(pid)
@@ -22,6 +30,18 @@ def pod_usage(roots: list[int], shim: int, idle: set[int]) -> tuple[float, int]:
         anonymous += private
         shared = max(shared, common)
     return cpu, anonymous + shared
+
+
+def network_usage() -> tuple[int, int]:
+    """Return bytes (received, sent) of this process's network, its loopback left out."""
+    received = sent = 0
+    with open("/proc/thread-self/net/dev") as file:
+        for line in file:
+            name, colon, counts = line.partition(":")
+            fields = counts.split()
+            if colon and name.strip() != "lo":
+                received, sent = received + int(fields[0]), sent + int(fields[8])
+    return received, sent
 
 
 def held_bytes(roots: list[int], limit: int) -> int:

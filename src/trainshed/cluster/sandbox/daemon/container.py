@@ -271,6 +271,14 @@ class Container:
         else:
             self._loop.later(_LOOK_SECONDS, self._look_at_memory)
 
+    def usage(self, by_cgroup: bool) -> Message:
+        """Return what it has used since it started: CPU seconds, bytes, and those of the latter that are no file's."""
+        if by_cgroup:
+            cpu, held = cgroups.usage(self.cgroup)
+            return {"cpu_seconds": cpu, "memory_bytes": held, "rss_bytes": cgroups.anonymous(self.cgroup)}
+        cpu, held = accounting.container_usage([self.pid, *self.joined])
+        return {"cpu_seconds": cpu, "memory_bytes": held + self._in_volumes(), "rss_bytes": held}
+
     def _in_volumes(self) -> int:
         """Return this container's part of what is in the pod's volumes in memory."""
         written = {mount["source"] for mount in self.spec["mounts"] if not mount["read_only"]}

@@ -16,7 +16,7 @@ import socket
 
 from trainshed.cluster.sandbox import files, pids
 from trainshed.cluster.sandbox.daemon import podfiles
-from trainshed.cluster.sandbox.daemon.accounting import crowd, pod_usage
+from trainshed.cluster.sandbox.daemon.accounting import crowd, network_usage, pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
 from trainshed.cluster.sandbox.daemon.exec import ExecProcess
 from trainshed.cluster.sandbox.daemon.pause import Pause
@@ -359,7 +359,12 @@ class Shim:
             idle = set() if self._pause is None else {self._pause.pid}
             cpu, held = pod_usage([one.pid for one in self._containers.values()], pids.own_pid(), idle)
             held += sum(memory.used_bytes(one["path"]) for one in self._spec["memory_volumes"])
-        peer.answer({"cpu_seconds": cpu, "memory_bytes": held})
+        by_cgroup = kept is not None and kept.has("cpu") and kept.has("memory")
+        running = {one.spec["name"]: one.usage(by_cgroup) for one in self._containers.values() if one.running}
+        answer: Message = {"cpu_seconds": cpu, "memory_bytes": held, "containers": running}
+        if not self._spec["host_network"]:
+            answer["network"] = network_usage()
+        peer.answer(answer)
 
     def _on_namespaces(self, peer: Peer, message: Message) -> None:
         """Hand out the user and cluster network namespaces: a new `sandboxd` goes on in them."""

@@ -148,6 +148,11 @@ def usage(group: str) -> tuple[float, int]:
     return cpu, max(0, int(held) - idle) if held else 0
 
 
+def anonymous(group: str) -> int:
+    """Return bytes of memory that is no file's."""
+    return _table(f"{group}/memory.stat").get("anon", 0)
+
+
 def remove(group: str) -> None:
     """Remove a cgroup that has no processes, and those below it; what is in use stays."""
     try:
