@@ -2,9 +2,9 @@
 
 import pytest
 
+from trainshed.kube.cel.types import escape
 from trainshed.kube.schema import cel
 from trainshed.kube.schema.cel import evaluate_rules
-from trainshed.kube.schema.cel_types import escape
 from trainshed.kube.schema.nodes import from_crd
 
 

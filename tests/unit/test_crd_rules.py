@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from trainshed.kube.cel.check import check
+from trainshed.kube.cel.syntax import parse
+from trainshed.kube.cel.types import declared
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.schema.cel_check import check
-from trainshed.kube.schema.cel_syntax import parse
-from trainshed.kube.schema.cel_types import declared
 from trainshed.kube.schema.crd_schema import schema_causes
 
 TEXT: Any = {"type": "string"}

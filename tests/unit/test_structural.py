@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainshed.kube.cel.re2 import QUANTITY_PATTERN, compile_re2
 from trainshed.kube.schema.nodes import from_crd, from_schema
-from trainshed.kube.schema.re2 import QUANTITY_PATTERN, compile_re2
 from trainshed.kube.schema.structural import apply_defaults, validate
 
 SPEC = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Meta
 
-from trainshed.kube.schema.re2 import QUANTITY_PATTERN
+from trainshed.kube.cel.re2 import QUANTITY_PATTERN
 
 CORE_TYPE = "x-core-type"
 """Keyword that names the Kubernetes type whose schema stands here; never part of a finished CRD."""

@@ -25,14 +25,14 @@ from typing import Any
 
 from msgspec import UNSET
 
+from trainshed.kube.cel.re2 import compile_re2
+from trainshed.kube.cel.types import escape
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import instant, parse_duration
 from trainshed.kube.schema.cel_cost import MAX_RULE_STEPS, MAX_STEPS, steps
-from trainshed.kube.schema.cel_types import escape
 from trainshed.kube.schema.nodes import SchemaNode
-from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.schema.structural import list_identity
 from trainshed.kube.wire.body import field_path
 

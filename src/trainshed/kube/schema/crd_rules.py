@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainshed.kube.cel.check import Checked, check
+from trainshed.kube.cel.types import MAX_REQUEST_BYTES, UNBOUNDED, Type, declared
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.schema.cel import syntax_error
-from trainshed.kube.schema.cel_check import Checked, check
-from trainshed.kube.schema.cel_types import MAX_REQUEST_BYTES, UNBOUNDED, Type, declared
 
 MAX_COST = 10_000_000
 """Of one rule for all values that it may have to look at in one object."""

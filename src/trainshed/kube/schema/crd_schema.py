@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from trainshed.kube.cel.re2 import compile_re2
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, section
@@ -15,7 +16,6 @@ from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.crd_rules import rule_causes, wording_causes
 from trainshed.kube.schema.decode import conform
 from trainshed.kube.schema.nodes import SchemaNode, from_schema
-from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.schema.structural import validate
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")

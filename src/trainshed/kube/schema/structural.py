@@ -14,12 +14,12 @@ from typing import Any
 
 from msgspec import UNSET
 
+from trainshed.kube.cel.re2 import compile_re2
 from trainshed.kube.meta.causes import duplicate, invalid, required, shown, too_long, too_many, unsupported
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, copy_tree
 from trainshed.kube.meta.times import instant, is_duration, parse_date
 from trainshed.kube.schema.nodes import SchemaNode
-from trainshed.kube.schema.re2 import compile_re2
 from trainshed.kube.wire.body import field_path, json_kind
 
 MAX_CAUSES = 100

@@ -5,7 +5,7 @@ Source: the language definition of CEL; `cel-go/checker/cost.go` and `apiserver/
 
 from __future__ import annotations
 
-from trainshed.kube.schema.cel_types import DYN, UNBOUNDED, Type
+from trainshed.kube.cel.types import DYN, UNBOUNDED, Type
 
 BOOL, INT, UINT, DOUBLE, TYPE = (Type(kind, 1) for kind in ("bool", "int", "uint", "double", "type"))
 _UNSIZED = Type("string", UNBOUNDED)

@@ -16,8 +16,7 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from trainshed.kube.meta.times import instant
-from trainshed.kube.schema.cel_functions import (
+from trainshed.kube.cel.functions import (
     ARITHMETIC,
     BOOL,
     COMPARISONS,
@@ -43,7 +42,8 @@ from trainshed.kube.schema.cel_functions import (
     tenth,
     times,
 )
-from trainshed.kube.schema.cel_syntax import (
+from trainshed.kube.cel.re2 import compile_re2
+from trainshed.kube.cel.syntax import (
     Call,
     Expr,
     Ident,
@@ -53,8 +53,8 @@ from trainshed.kube.schema.cel_syntax import (
     Select,
     parse,
 )
-from trainshed.kube.schema.cel_types import DYN, Type, agree
-from trainshed.kube.schema.re2 import compile_re2
+from trainshed.kube.cel.types import DYN, Type, agree
+from trainshed.kube.meta.times import instant
 
 
 class Checked(NamedTuple):

@@ -1,0 +1,1 @@
+"""CEL: expressions read, checked and evaluated as Kubernetes does. Pure."""
