@@ -122,3 +122,56 @@ async def test_wrong_policies_are_refused(world: World) -> None:
     await world.refused(
         422, "POST", f"{GROUP}/validatingadmissionpolicybindings", {"metadata": {"name": "b"}, "spec": both}
     )
+
+
+async def test_expressions_ask_the_authorizer(world: World) -> None:
+    may = "authorizer.group('').resource('pods').namespace('default').check('create').allowed()"
+    may += " && authorizer.requestResource.check('delete').allowed()"
+    other = "authorizer.serviceAccount('default', 'nobody').path('/nope').check('get').allowed()"
+    rule = {"expression": other, "messageExpression": "'may not, ' + request.userInfo.username"}
+    await enforce(world, rule, matchConditions=[{"name": "may", "expression": may}])
+    refused = await world.refused(422, "POST", MAPS, config_map("bad"))
+    assert refused["message"].endswith(": may not, tester")
+
+
+async def test_what_no_expression_is_or_does_not_fit_is_refused(world: World) -> None:
+    at = f"{GROUP}/validatingadmissionpolicies"
+    spec: Any = {
+        "matchConstraints": {"resourceRules": [RULE]},
+        "variables": [{"name": "a", "expression": "1"}, {"name": "b", "expression": "variables.c"}],
+        "validations": [
+            {"expression": "variables.a"},
+            {"expression": "1 +"},
+            {"expression": "true", "messageExpression": "authorizer.path('/').check('get').reason()"},
+            {"expression": "int('x') == 1"},
+            {"expression": "params.x == 1"},
+        ],
+        "auditAnnotations": [{"key": "k", "valueExpression": "1"}],
+    }
+    refused = await world.refused(422, "POST", at, {"metadata": {"name": "p"}, "spec": spec})
+    said = {cause["field"]: cause["message"].partition("\n")[0] for cause in refused["details"]["causes"]}
+    assert said == {
+        "spec.variables[1].expression": (
+            "Invalid value: \"variables.c\": compilation failed: ERROR: <input>:1:10: undefined field 'c'"
+        ),
+        "spec.validations[0].expression": 'Invalid value: "variables.a": must evaluate to bool but got int',
+        "spec.validations[1].expression": (
+            "Invalid value: \"1 +\": compilation failed: ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' "
+            "expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, "
+            "BYTES, IDENTIFIER}"
+        ),
+        "spec.validations[2].messageExpression": (
+            "Invalid value: \"authorizer.path('/').check('get').reason()\": compilation failed: "
+            "ERROR: <input>:1:1: undeclared reference to 'authorizer' (in container '')"
+        ),
+        "spec.validations[3].expression": (
+            "Internal error: program instantiation failed: type conversion error from 'string' to 'int'"
+        ),
+        "spec.validations[4].expression": (
+            'Invalid value: "params.x == 1": compilation failed: '
+            "ERROR: <input>:1:1: undeclared reference to 'params' (in container '')"
+        ),
+        "spec.auditAnnotations[0].valueExpression": (
+            'Invalid value: "1": must evaluate to one of [string null_type] but got int'
+        ),
+    }

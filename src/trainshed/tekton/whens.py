@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainshed.kube.cel.program import run
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.schema.cel import evaluate
 from trainshed.tekton.variables import Scope, replace
 
 
@@ -40,7 +40,7 @@ def _one(expression: Object) -> bool:
 
 def _cel(text: str) -> bool:
     try:
-        value = evaluate(text)
+        value = run(text, {})
     except ValueError as error:
         raise WhenError(f"cannot evaluate the CEL expression {text!r}: {error}") from error
     if not isinstance(value, bool):

@@ -4,18 +4,18 @@ An expression is gone through once, with types and bounds on sizes for values. A
 those bounds, in Kubernetes' units, since its limits decide which rules a CRD may have.
 
 Source: `cel-go/checker/cost.go` and `apiserver/pkg/cel/library/cost.go` for costs, the language definition of CEL and
-Kubernetes' libraries for functions. Arguments of library functions are not checked.
+Kubernetes' libraries for functions.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
 
 import msgspec
 
+from trainshed.kube.cel.constants import is_unreadable
 from trainshed.kube.cel.functions import (
     ARITHMETIC,
     BOOL,
@@ -31,7 +31,6 @@ from trainshed.kube.cel.functions import (
     TYPE,
     TYPE_NAMES,
     TYPE_PACKAGES,
-    UNREADABLE,
     has_order,
     list_of,
     member_cost,
@@ -42,7 +41,11 @@ from trainshed.kube.cel.functions import (
     tenth,
     times,
 )
-from trainshed.kube.cel.re2 import compile_re2
+from trainshed.kube.cel.library import FUNCTIONS
+from trainshed.kube.cel.library import MEMBERS as MEMBER_FUNCTIONS
+from trainshed.kube.cel.library.textformat import format_fault
+from trainshed.kube.cel.macros import MACROS as _MACROS
+from trainshed.kube.cel.signatures import accepts
 from trainshed.kube.cel.syntax import (
     Call,
     Expr,
@@ -54,7 +57,6 @@ from trainshed.kube.cel.syntax import (
     parse,
 )
 from trainshed.kube.cel.types import DYN, Type, agree
-from trainshed.kube.meta.times import instant
 
 
 class Checked(NamedTuple):
@@ -88,20 +90,16 @@ class _Wrong(Exception):
         self.at, self.text = at, text
 
 
+def _no_overload(name: str, held: Type, types: list[Type]) -> str:
+    shown = ", ".join(map(str, types))
+    return f"found no matching overload for '{name}' applied to '{held}.({shown})'"
+
+
 def _placed(expression: str, at: int, text: str) -> str:
     line = expression.count("\n", 0, at) + 1
     start = expression.rfind("\n", 0, at) + 1
     shown = expression[start:].partition("\n")[0]
     return f"ERROR: <input>:{line}:{at - start + 1}: {text}\n | {shown}\n | {'.' * (at - start)}^"
-
-
-_DURATION = re.compile(r"[-+]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
-
-
-def _duration(text: str) -> None:
-    """Raise ValueError unless a text is a duration in Go's notation."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(text)
 
 
 class _Checker:
@@ -110,6 +108,8 @@ class _Checker:
     def __init__(self, variables: Mapping[str, Type]) -> None:
         self._variables = dict(variables)
         self.names: set[str] = set()
+        self._mixed = False
+        """Whether lists and maps may hold what they like, as what is formatted does."""
 
     def visit(self, expr: Expr) -> tuple[Type, int]:
         match expr:
@@ -161,19 +161,19 @@ class _Checker:
             return DYN
         if held.kind == "map":
             return held.elem or DYN
-        if held.kind == "object":
+        if held.kind == "object" or held.fields is not None:
             found = (held.fields or {}).get(expr.field)
             if found is None:
                 raise _Wrong(expr.at, f"undefined field '{expr.field}'")
             return found
         raise _Wrong(expr.at, f"type '{held}' does not support field selection")
 
-    def _list_literal(self, expr: ListLiteral, *, mixed: bool = False) -> tuple[Type, int]:
+    def _list_literal(self, expr: ListLiteral) -> tuple[Type, int]:
         elem, cost = None, 10
         for item in expr.items:
             found, each = self.visit(item)
             cost = plus(cost, each)
-            elem = found if elem is None or mixed else self._joined(elem, found, item)
+            elem = found if elem is None or self._mixed else self._joined(elem, found, item)
         return list_of(elem or DYN.sized(0), len(expr.items)), cost
 
     def _map_literal(self, expr: MapLiteral) -> tuple[Type, int]:
@@ -182,7 +182,7 @@ class _Checker:
             cost = plus(cost, self.visit(key)[1])
             found, each = self.visit(value)
             cost = plus(cost, each)
-            elem = found if elem is None else self._joined(elem, found, value)
+            elem = found if elem is None or self._mixed else self._joined(elem, found, value)
         return Type("map", len(expr.entries), elem or DYN.sized(0)), cost
 
     def _joined(self, one: Type, other: Type, expr: Expr) -> Type:
@@ -199,7 +199,11 @@ class _Checker:
         types, cost = [each for each, _ in found], plus(*(each for _, each in found))
         match name:
             case "_&&_" | "_||_" | "!_":
-                self._want(expr, types, all(agree(each, BOOL) for each in types))
+                if name == "!_":
+                    self._want(expr, types, agree(types[0], BOOL))
+                for part, each in zip(expr.arguments, types, strict=True):
+                    if not agree(each, BOOL):
+                        raise _Wrong(part.at, f"expected type 'bool' but found '{each}'")
                 return BOOL, cost + (name == "!_")
             case "_?_:_":
                 return self._conditional(expr, found)
@@ -276,7 +280,12 @@ class _Checker:
     def _index(self, expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
         held, index = types
         inside = held.elem or DYN if held.kind == "optional" else held
-        fits = inside.kind in ("map", "dyn") or (inside.kind == "list" and agree(index, INT))
+        keys = index.kind not in ("double", "list", "map", "null_type")
+        fits = (
+            inside.kind == "dyn"
+            or (inside.kind == "map" and keys)
+            or (inside.kind == "list" and agree(index, INT))
+        )
         self._want(expr, types, fits)
         found = inside.elem or DYN if inside.kind != "dyn" else DYN
         if expr.function == "_[?_]" or held.kind == "optional":
@@ -286,13 +295,16 @@ class _Checker:
     # ------------------------------------------------------------------------------------ functions
 
     def _function(self, expr: Call, name: str, types: list[Type], cost: int) -> tuple[Type, int]:
-        if name in ("optional.of", "optional.ofNonZeroValue") and types:
-            return optional_of(types[0]), plus(cost, 1)
-        result = GLOBALS.get(name)
+        if name == "has":
+            raise _Wrong(expr.at, "invalid argument to has() macro")
+        optional = name in ("optional.of", "optional.ofNonZeroValue")
+        result = optional_of(types[0]) if optional and types else GLOBALS.get(name)
         if result is None:
-            self._undeclared(name, expr.at)
-        if name in ("string", "int", "uint", "double") and types:
-            self._want(expr, types, types[0].kind not in UNREADABLE)
+            named = expr.target.name if isinstance(expr.target, Ident) else name
+            self._undeclared(named, expr.target.at if expr.target is not None else expr.at)
+        if not accepts(FUNCTIONS[name], types):
+            shown = ", ".join(map(str, types))
+            raise _Wrong(expr.at, f"found no matching overload for '{name}' applied to '({shown})'")
         self._literals(expr, name)
         size = types[0].size if types else 0
         match name:
@@ -313,16 +325,8 @@ class _Checker:
     def _literals(self, expr: Call, name: str) -> None:
         """Refuse constants that a function can never read."""
         said = expr.arguments[-1] if expr.arguments else None
-        readers: dict[str, Callable[[str], object]] = {
-            "matches": compile_re2,
-            "duration": _duration,
-            "timestamp": instant,
-        }
-        if name in readers and isinstance(said, Literal) and said.kind == "string":
-            try:
-                readers[name](said.text)
-            except ValueError as error:
-                raise _Wrong(said.at, f"invalid {name} argument") from error
+        if isinstance(said, Literal) and is_unreadable(name, said):
+            raise _Wrong(said.at, f"invalid {name} argument")
 
     def _member(self, expr: Call) -> tuple[Type, int]:
         target = expr.target
@@ -330,37 +334,42 @@ class _Checker:
         if isinstance(target, Ident) and target.name in NAMESPACES and target.name not in self._variables:
             return self._namespaced(expr, f"{target.name}.{expr.function}")
         held, cost = self.visit(target)
-        if expr.function in MACROS and len(expr.arguments) in (2, 3, 4):
+        if expr.function in MACROS:
             return self._macro(expr, held, cost)
-        if expr.function in ("optMap", "optFlatMap", "sortBy") and len(expr.arguments) == 2:
+        if expr.function in ("optMap", "optFlatMap") and len(expr.arguments) == 2:
             return self._bound_member(expr, held, cost)
-        found = [
-            self._list_literal(argument, mixed=True)
-            if expr.function == "format" and isinstance(argument, ListLiteral)
-            else self.visit(argument)
-            for argument in expr.arguments
-        ]
+        before, self._mixed = self._mixed, self._mixed or expr.function == "format"
+        found = [self.visit(argument) for argument in expr.arguments]
+        self._mixed = before
         types, cost = [each for each, _ in found], plus(cost, *(each for _, each in found))
         declared = MEMBERS.get(expr.function)
-        if declared is None:
+        if declared is None and expr.function not in FUNCTIONS:
             self._undeclared(expr.function, expr.at)
+        if declared is None:
+            raise _Wrong(expr.at, _no_overload(expr.function, held, types))
         kinds, result = declared
-        if held.kind not in (*kinds, "dyn") or not has_order(expr.function, held):
-            shown = ", ".join(map(str, types))
-            raise _Wrong(
-                expr.at, f"found no matching overload for '{expr.function}' applied to '{held}.({shown})'"
-            )
+        fits = accepts(MEMBER_FUNCTIONS[expr.function], [held, *types])
+        if held.kind not in (*kinds, "dyn") or not fits or not has_order(expr.function, held):
+            raise _Wrong(expr.at, _no_overload(expr.function, held, types))
         self._literals(expr, expr.function)
+        self._format(expr)
         if result is None:
             result = held.elem or DYN
         return self._sized(expr, held, types, result), plus(cost, member_cost(expr.function, held, types))
 
+    def _format(self, expr: Call) -> None:
+        """Refuse a constant format that what it is given does not fit."""
+        if expr.function != "format" or not isinstance(expr.target, Literal):
+            return
+        if len(expr.arguments) == 1 and isinstance(expr.arguments[0], ListLiteral):
+            self._mixed = True
+            kinds = [self.visit(item)[0].kind for item in expr.arguments[0].items]
+            self._mixed = False
+            fault = format_fault(expr.target.text, kinds)
+            if fault:
+                raise _Wrong(expr.at, fault)
+
     def _namespaced(self, expr: Call, name: str) -> tuple[Type, int]:
-        if name == "cel.bind" and len(expr.arguments) == 3 and isinstance(expr.arguments[0], Ident):
-            bound, cost = self.visit(expr.arguments[1])
-            with self._bound({expr.arguments[0].name: bound}):
-                found, inside = self.visit(expr.arguments[2])
-            return found, plus(10, cost, inside)
         found_all = [self.visit(argument) for argument in expr.arguments]
         cost = plus(*(each for _, each in found_all))
         return self._function(expr, name, [each for each, _ in found_all], cost)
@@ -397,13 +406,13 @@ class _Checker:
             raise _Wrong(name.at, f"{expr.function}() variable name must be a simple identifier")
         with self._bound({name.name: held.elem or DYN}):
             found, inside = self.visit(body)
-        if expr.function == "sortBy":
-            return held, plus(cost, times(held.size, plus(inside, 12)))
         optional = found if expr.function == "optFlatMap" else optional_of(found)
         return optional, plus(cost, inside, 20)
 
     def _macro(self, expr: Call, held: Type, cost: int) -> tuple[Type, int]:
         name, arguments = expr.function, expr.arguments
+        if (name, len(arguments)) not in _MACROS:
+            self._undeclared(name, expr.at)
         pairs = name.startswith("transform") or (name in PREDICATES and len(arguments) == 3)
         count = 2 if pairs else 1
         if held.kind not in ("list", "map", "dyn"):
@@ -416,7 +425,7 @@ class _Checker:
         names: dict[str, Type] = {}
         for variable, of in zip(arguments[:count], values, strict=True):
             if not isinstance(variable, Ident):
-                raise _Wrong(variable.at, "argument must be a simple name")
+                raise _Wrong(variable.at, "argument is not an identifier")
             names[variable.name] = of
         with self._bound(names):
             parts = [self.visit(part) for part in arguments[count:]]

@@ -46,6 +46,8 @@ def list_of(elem: Type, size: int = UNBOUNDED) -> Type:
 
 # Members of a value: the kinds that have them, and what they return (None: the element of the receiver).
 _TEXTS = list_of(_UNSIZED)
+_RESOURCE_CHECK = Type("resourcecheck", 1)
+AUTHORIZER = Type("authorizer", 1, fields={"requestResource": _RESOURCE_CHECK})
 MEMBERS: dict[str, tuple[tuple[str, ...], Type | None]] = {
     **dict.fromkeys(("contains", "startsWith", "endsWith", "matches"), (("string",), BOOL)),
     "size": (("string", "bytes", "list", "map"), INT),
@@ -63,22 +65,18 @@ MEMBERS: dict[str, tuple[tuple[str, ...], Type | None]] = {
     **dict.fromkeys(("split", "findAll"), (("string",), _TEXTS)),
     "join": (("list",), _UNSIZED),
     **dict.fromkeys(("indexOf", "lastIndexOf"), (("string", "list"), INT)),
-    **dict.fromkeys(("isSorted", "includes"), (("list",), BOOL)),
+    "isSorted": (("list",), BOOL),
     **dict.fromkeys(("sum", "min", "max"), (("list",), None)),
-    **dict.fromkeys(("distinct", "flatten", "slice", "sort", "sortBy"), (("list",), DYN)),
-    "reverse": (("string", "list"), DYN),
     **dict.fromkeys(
         ("getScheme", "getHost", "getHostname", "getPort", "getEscapedPath"), (("url",), _UNSIZED)
     ),
     "getQuery": (("url",), Type("map", UNBOUNDED, _TEXTS)),
-    "sign": (("quantity",), INT),
-    **dict.fromkeys(("isGreaterThan", "isLessThan"), (("quantity", "semver"), BOOL)),
-    "compareTo": (("quantity", "semver"), INT),
+    **dict.fromkeys(("isGreaterThan", "isLessThan"), (("quantity",), BOOL)),
+    "compareTo": (("quantity",), INT),
     "asApproximateFloat": (("quantity",), DOUBLE),
     "asInteger": (("quantity",), INT),
     "isInteger": (("quantity",), BOOL),
     **dict.fromkeys(("add", "sub"), (("quantity",), Type("quantity", 1))),
-    **dict.fromkeys(("major", "minor", "patch"), (("semver",), INT)),
     "family": (("ip",), INT),
     **dict.fromkeys(
         ("isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast"),
@@ -92,6 +90,17 @@ MEMBERS: dict[str, tuple[tuple[str, ...], Type | None]] = {
     "hasValue": (("optional",), BOOL),
     **dict.fromkeys(("value", "orValue"), (("optional",), None)),
     "or": (("optional",), DYN),
+    "path": (("authorizer",), Type("pathcheck", 1)),
+    "serviceAccount": (("authorizer",), AUTHORIZER),
+    "group": (("authorizer",), Type("groupcheck", 1)),
+    "resource": (("groupcheck",), _RESOURCE_CHECK),
+    **dict.fromkeys(
+        ("subresource", "namespace", "name", "fieldSelector", "labelSelector"),
+        (("resourcecheck",), _RESOURCE_CHECK),
+    ),
+    "check": (("pathcheck", "resourcecheck"), Type("decision", 1)),
+    **dict.fromkeys(("allowed", "errored"), (("decision",), BOOL)),
+    **dict.fromkeys(("reason", "error"), (("decision",), _UNSIZED)),
 }
 # fmt: off
 _FORMATS = (
@@ -115,16 +124,15 @@ GLOBALS: dict[str, Type] = {
     "quantity": Type("quantity", 1),
     "ip": Type("ip", 1),
     "cidr": Type("cidr", 1),
-    "semver": Type("semver", 1),
-    **dict.fromkeys(("isURL", "isQuantity", "isIP", "isCIDR", "isSemver", "ip.isCanonical"), BOOL),
+    "sign": INT,
+    **dict.fromkeys(("isURL", "isQuantity", "isIP", "isCIDR", "ip.isCanonical"), BOOL),
     **dict.fromkeys(("sets.contains", "sets.equivalent", "sets.intersects"), BOOL),
     "strings.quote": _UNSIZED,
     "format.named": optional_of(Type("format", 1)),
     **{f"format.{name}": Type("format", 1) for name in _FORMATS},
     "optional.none": optional_of(DYN),
-    "lists.range": list_of(INT),
 }
-NAMESPACES = ("sets", "strings", "format", "optional", "ip", "cel", "lists")
+NAMESPACES = ("sets", "strings", "format", "optional", "ip")
 TYPE_PACKAGES = ("google", "net", "kubernetes")
 UNREADABLE = ("type", "list", "map", "object", "null_type")
 _SUMMED = ("int", "uint", "double", "duration", "dyn")
@@ -169,7 +177,7 @@ def member_cost(name: str, held: Type, types: list[Type]) -> int:
             each = (held.elem or DYN).size
             between = times(first, max(held.size - 1, 0))
             return tenth(plus(times(held.size, each), between))
-        case "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes":
+        case "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf":
             if held.kind != "list":
                 return tenth(held.size)
             elem = held.elem or DYN
@@ -181,6 +189,10 @@ def member_cost(name: str, held: Type, types: list[Type]) -> int:
             return 4 + (tenth(first) if types and types[0].kind == "string" else 0)
         case "containsCIDR":
             return 7 + (tenth(first) if types and types[0].kind == "string" else 0)
+        case "check":
+            return 350_000
+        case "fieldSelector" | "labelSelector":
+            return plus(10, tenth(first), times(first // 2, 50))
     return 1
 
 

@@ -1,4 +1,4 @@
-"""CEL expressions as trees: what a rule's types and costs are read from. The engine runs rules from their text.
+"""CEL expressions as trees: what types and costs are read from, and what programs are made of.
 
 Source: the grammar of the language definition of CEL (github.com/google/cel-spec), and the optional syntax
 (`a.?b`, `a[?b]`) that Kubernetes turns on.
@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+
+from trainshed.kube.cel.values import Uint
 
 T = TypeVar("T")
 
 
 class Literal(msgspec.Struct, frozen=True):
-    """A constant: `kind` is the CEL name of its type, `text` what a string says."""
+    """A constant: `kind` is the CEL name of its type, `text` what a string says, `value` what it is at run time."""
 
     kind: str
     at: int
     text: str = ""
+    value: Any = None
 
 
 class Ident(msgspec.Struct, frozen=True):
@@ -167,7 +170,7 @@ class _Parser:
         sign = self._take()
         inside = self._unary()
         if sign.text == "-" and isinstance(inside, Literal) and inside.kind in ("int", "double"):
-            return msgspec.structs.replace(inside, at=sign.at)
+            return msgspec.structs.replace(inside, at=sign.at, value=-inside.value)
         return Call("!_" if sign.text == "!" else "-_", None, (inside,), sign.at)
 
     def _member(self) -> Expr:
@@ -201,10 +204,11 @@ class _Parser:
         if token.kind == "text":
             return _text(token)
         if token.kind == "number":
-            return Literal(_number_kind(token.text), token.at)
+            return _number(token)
         if token.kind == "name":
             if token.text in ("true", "false", "null"):
-                return Literal("null_type" if token.text == "null" else "bool", token.at)
+                value = None if token.text == "null" else token.text == "true"
+                return Literal("null_type" if value is None else "bool", token.at, value=value)
             if not self._is("("):
                 return Ident(token.text, token.at)
             at = self._take().at
@@ -247,21 +251,41 @@ class _Parser:
         return tuple(found)
 
 
-def _number_kind(text: str) -> str:
-    if text[-1] in "uU" and not text.lower().startswith("0x"):
-        return "uint"
-    if text.lower().startswith("0x"):
-        return "uint" if text[-1] in "uU" else "int"
-    return "double" if "." in text or "e" in text.lower() else "int"
+def _number(token: _Token) -> Literal:
+    text = token.text.lower()
+    if text.startswith("0x"):
+        kind = "uint" if text[-1] == "u" else "int"
+    elif text[-1] == "u":
+        kind = "uint"
+    else:
+        kind = "double" if "." in text or "e" in text else "int"
+    if kind == "double":
+        return Literal(kind, token.at, value=float(text))
+    number = int(text.rstrip("u"), 16 if text.startswith("0x") else 10)
+    return Literal(kind, token.at, value=Uint(number) if kind == "uint" else number)
 
 
 def _text(token: _Token) -> Literal:
     prefix = token.text[: min(token.text.index(quote) for quote in "'\"" if quote in token.text)].lower()
     marks = 3 if token.text[len(prefix) :][:3] in ('"""', "'''") else 1
     said = token.text[len(prefix) + marks : -marks]
-    if "r" not in prefix:
-        said = _ESCAPE.sub(_unescaped, said)
-    return Literal("bytes" if "b" in prefix else "string", token.at, said)
+    if "b" in prefix:
+        value = _bytes(said, raw="r" in prefix)
+        return Literal("bytes", token.at, value.decode(errors="replace"), value)
+    said = said if "r" in prefix else _ESCAPE.sub(_unescaped, said)
+    return Literal("string", token.at, said, said)
+
+
+def _bytes(said: str, *, raw: bool) -> bytes:
+    """Return the bytes of a literal: an escape of two or three digits is one byte, not one character."""
+    out, at = bytearray(), 0
+    for match in () if raw else _ESCAPE.finditer(said):
+        out += said[at : match.start()].encode()
+        two, octal = match[2], match[5]
+        code = int(two, 16) if two else int(octal, 8) if octal else -1
+        out += bytes([code]) if 0 <= code < 256 else _unescaped(match).encode()
+        at = match.end()
+    return bytes(out + said[at:].encode())
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -23,6 +23,23 @@ _TEXT_SIZES = {
 """Format → CEL type, bytes of the shortest and of the longest value."""
 
 
+_SHOWN = {
+    "null_type": "null",
+    "timestamp": "google.protobuf.Timestamp",
+    "duration": "google.protobuf.Duration",
+    "quantity": "kubernetes.Quantity",
+    "url": "kubernetes.URL",
+    "format": "kubernetes.NamedFormat",
+    "ip": "net.IP",
+    "cidr": "net.CIDR",
+    "authorizer": "kubernetes.authorization.Authorizer",
+    "pathcheck": "kubernetes.authorization.PathCheck",
+    "groupcheck": "kubernetes.authorization.GroupCheck",
+    "resourcecheck": "kubernetes.authorization.ResourceCheck",
+    "decision": "kubernetes.authorization.Decision",
+}
+
+
 class Type(msgspec.Struct, frozen=True):
     """A type: `size` is how many characters, items or entries a value has at most.
 
@@ -50,7 +67,7 @@ class Type(msgspec.Struct, frozen=True):
                 return f"map(string, {self.elem})"
             case "optional":
                 return f"optional_type({self.elem})"
-        return self.kind
+        return _SHOWN.get(self.kind, self.kind)
 
 
 DYN = Type("dyn", UNBOUNDED)

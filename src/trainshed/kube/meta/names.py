@@ -58,7 +58,7 @@ SUBDOMAIN_MAX = 253
 
 
 def _limit(most: int) -> str:
-    return f"must be no more than {most} bytes"
+    return f"must be no more than {most} characters"
 
 
 def _shaped(text: str, pattern: re.Pattern[str], complaint: str, most: int) -> list[str]:

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, DecimalException
 
-_TEXT = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]+))")
+# Digits may be missing altogether: a suffix, a sign or a dot alone is 0.
+_TEXT = re.compile(r"(?=.)([+-]?)([0-9]*(?:\.[0-9]*)?)(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]+))")
 
 _DECIMAL_POWER = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX = {power: suffix for suffix, power in _DECIMAL_POWER.items()}
@@ -82,6 +83,7 @@ def _read(text: str) -> tuple[Decimal, str]:
     if len(number) > 200:
         raise ValueError(_REFUSAL)
     try:
+        number = number if number.strip(".") else "0"
         value = Decimal(number)
         if binary:
             family, value = "binary", _EXACT.multiply(value, Decimal(_BINARY_FACTOR[binary]))

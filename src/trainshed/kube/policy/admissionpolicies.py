@@ -5,14 +5,14 @@ Source: "Validating Admission Policy" in the Kubernetes documentation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
+from trainshed.kube.cel.program import BUDGET, OUT_OF_BUDGET, compiled
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
-from trainshed.kube.policy.webhooks import Admitted, conditions_hold, request_of, rule_matches, selected
-from trainshed.kube.schema.cel import run
+from trainshed.kube.policy.webhooks import Admitted, conditions_hold, rule_matches, selected, variables_of
 
 CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
 
@@ -71,15 +71,21 @@ def _rule(rule: Object, asked: Admitted, policy: object) -> bool:
     return rule_matches(rule, asked, policy) and (not names or asked.name in names)
 
 
-def violations(
+class Outcome(msgspec.Struct, frozen=True):
+    """What a policy that applies says of a request."""
+
+    violations: Sequence[Violation] = ()
+    annotations: Mapping[str, str] = {}
+    """For the audit log, by `<policy>/<key>`."""
+
+
+def outcome_of(
     policy: Object, binding: Object, asked: Admitted, params: Object | None, namespace: Object | None
-) -> list[Violation]:
-    """Return what a policy that applies has against the request."""
-    spec = spec_of(policy)
+) -> Outcome:
+    """Return what a policy that applies says of the request."""
+    spec, run = spec_of(policy), _Budget().run
     variables: dict[str, Any] = {
-        "object": asked.object,
-        "oldObject": asked.old,
-        "request": request_of(asked, ""),
+        **variables_of(asked),
         "params": params,
         "namespaceObject": namespace,
         "variables": {},
@@ -92,23 +98,55 @@ def violations(
     strict = spec.get("failurePolicy") != "Ignore"
     try:
         if not conditions_hold(objects(spec, "matchConditions"), variables):
-            return []
+            return Outcome()
     except ValueError as error:
-        return [violation(str(error))] if strict else []
-    _define(objects(spec, "variables"), variables)
+        return Outcome([violation(str(error))] if strict else [])
+    _define(objects(spec, "variables"), variables, run)
     out = []
     for rule in objects(spec, "validations"):
         expression = str(rule.get("expression", ""))
         try:
             if run(expression, variables) is not True:
-                out.append(violation(_message(rule, variables), rule.get("reason")))
+                out.append(violation(_message(rule, variables, run), rule.get("reason")))
         except ValueError as error:
             if strict:
                 out.append(violation(f"expression '{expression}' resulted in error: {error}"))
-    return out
+    annotations: dict[str, str] = {}
+    for annotation in objects(spec, "auditAnnotations"):
+        expression = str(annotation.get("valueExpression", ""))
+        try:
+            value = run(expression, variables)
+        except ValueError as error:
+            if strict:
+                out.append(violation(f"expression '{expression}' resulted in error: {error}"))
+            continue
+        if isinstance(value, str) and value.strip():
+            annotations[f"{name_of(policy)}/{annotation.get('key')}"] = value.strip()[:_LONGEST_ANNOTATION]
+    return Outcome(out, annotations)
 
 
-def _define(declared: Sequence[Object], variables: dict[str, Any]) -> None:
+_LONGEST_ANNOTATION = 10 * 1024
+Run: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
+
+
+class _Budget:
+    """What the expressions of a policy may cost together for one request."""
+
+    def __init__(self) -> None:
+        self._left = BUDGET
+
+    def run(self, expression: str, variables: Mapping[str, Any]) -> Any:
+        """Return the value of an expression; ValueError says why there is none."""
+        if self._left <= 0:
+            raise ValueError(OUT_OF_BUDGET)
+        value, cost = compiled(expression).run(variables)
+        self._left -= cost
+        if self._left < 0:
+            raise ValueError(OUT_OF_BUDGET)
+        return value
+
+
+def _define(declared: Sequence[Object], variables: dict[str, Any], run: Run) -> None:
     """Compute the variables in order. One that has no value is missing: whoever names it fails, as upstream."""
     known: dict[str, Any] = variables["variables"]
     for variable in declared:
@@ -118,7 +156,7 @@ def _define(declared: Sequence[Object], variables: dict[str, Any]) -> None:
             continue
 
 
-def _message(rule: Mapping[str, Any], variables: dict[str, Any]) -> str:
+def _message(rule: Mapping[str, Any], variables: dict[str, Any], run: Run) -> str:
     if rule.get("messageExpression"):
         try:
             computed = run(str(rule["messageExpression"]), variables)

@@ -12,15 +12,21 @@ from typing import Any
 
 import msgspec
 
+from trainshed.kube.cel.library.authorizer import Asked, Authorizer
+from trainshed.kube.cel.program import run
 from trainshed.kube.meta.errors import ApiError, bad_request, internal
 from trainshed.kube.meta.objects import Object, labels_of, objects, section
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.patch.jsonpatch import json_patch
-from trainshed.kube.schema.cel import run
 
 _EXEMPT = "admissionregistration.k8s.io"
 """Group whose objects no webhook is asked about: one that refuses all could never be taken away."""
+
+
+def nobody(user: Object, spec: Object) -> tuple[bool, str]:
+    """Return that nobody may do anything: what stands in where there is no authorizer."""
+    return False, ""
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +44,8 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     options: Object
     dry_run: bool
     namespace_labels: Mapping[str, str]
+    asks: Asked = nobody
+    """The authorizer, for expressions that ask it."""
 
 
 class Hook(msgspec.Struct, frozen=True):
@@ -144,8 +152,26 @@ def unmatched(hook: Hook, asked: Admitted) -> bool:
     Raises:
         ValueError: a condition cannot be evaluated, and none says no.
     """
-    variables = {"object": asked.object, "oldObject": asked.old, "request": request_of(asked, "")}
-    return not conditions_hold(objects(hook.spec, "matchConditions"), variables)
+    return not conditions_hold(objects(hook.spec, "matchConditions"), variables_of(asked))
+
+
+def variables_of(asked: Admitted) -> dict[str, Any]:
+    """Return what every expression of admission sees of a request."""
+    resource = asked.resource
+    about = {
+        "group": resource.group,
+        "version": resource.version,
+        "resource": resource.plural,
+        "subresource": asked.subresource,
+        "namespace": asked.namespace,
+        "name": asked.name,
+    }
+    return {
+        "object": asked.object,
+        "oldObject": asked.old,
+        "request": request_of(asked, ""),
+        "authorizer": Authorizer(asked.asks, asked.user, about),
+    }
 
 
 def conditions_hold(conditions: Sequence[Object], variables: dict[str, Any]) -> bool:

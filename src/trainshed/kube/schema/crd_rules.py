@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainshed.kube.cel.check import Checked, check
+from trainshed.kube.cel.constants import NotInstantiable
 from trainshed.kube.cel.types import MAX_REQUEST_BYTES, UNBOUNDED, Type, declared
+from trainshed.kube.cel.wording import syntax_error
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.schema.cel import syntax_error
 
 MAX_COST = 10_000_000
 """Of one rule for all values that it may have to look at in one object."""
@@ -157,6 +158,9 @@ def _rule(rule: Mapping[str, Any], own: Type, at: str, context: _Context) -> Ite
     variables = {"self": own, "oldSelf": old}
     try:
         found = _checked(text, variables)
+    except NotInstantiable as error:
+        yield causes.invalid_text(f"{at}.rule", str(error))
+        return
     except ValueError as error:
         yield causes.invalid_text(f"{at}.rule", f"compilation failed: {error}")
         return
@@ -205,7 +209,6 @@ def _checked(expression: str, variables: Mapping[str, Type]) -> Checked | None:
     try:
         return check(expression, variables)
     except SyntaxError as error:
-        # The engine's reader has Kubernetes' words; it does not know the optional syntax.
         said = syntax_error(expression).removeprefix("compilation failed: ")
         raise ValueError(said or f"ERROR: <input>: Syntax error: {error}") from error
     except RecursionError:

@@ -15,7 +15,7 @@ from trainshed.kube.meta.resources import (
     VALIDATINGADMISSIONPOLICYBINDINGS,
 )
 from trainshed.kube.meta.selectors import LabelSelector
-from trainshed.kube.policy.admissionpolicies import CODES, Violation, applies, violations
+from trainshed.kube.policy.admissionpolicies import CODES, Outcome, Violation, applies, outcome_of
 from trainshed.kube.policy.webhooks import Admitted
 
 _FAILURE = "validation.policy.admission.k8s.io/validation_failure"
@@ -30,6 +30,16 @@ def exist(core: Core) -> bool:
 
 async def check(core: Core, call: Call, request: Admitted) -> None:
     """Raise `ApiError` as a policy denies the request; warn where it only warns."""
+    said: dict[str, list[str]] = {}
+    try:
+        await _check(core, call, request, said)
+    finally:
+        for key, values in said.items():
+            call.request.annotate(key, ", ".join(dict.fromkeys(values)))
+
+
+async def _check(core: Core, call: Call, request: Admitted, said: dict[str, list[str]]) -> None:
+    """Go through the bindings; what policies say for the audit log is put into `said`."""
     for stored in core.store.list(_BINDINGS)[0]:
         binding = stored.obj
         found = core.store.get(
@@ -37,7 +47,11 @@ async def check(core: Core, call: Call, request: Admitted) -> None:
         )
         if found is None or not applies(found.obj, binding, request):
             continue
-        broken = await _violations(core, found.obj, binding, request)
+        broken: list[Violation] = []
+        for outcome in await _outcomes(core, found.obj, binding, request):
+            broken += outcome.violations
+            for key, value in outcome.annotations.items():
+                said.setdefault(key, []).append(value)
         audited = [violation.record() for violation in broken if "Audit" in violation.actions]
         if audited:
             call.request.annotate(_FAILURE, msgspec.json.encode(audited).decode())
@@ -58,18 +72,19 @@ def _denied(call: Call, request: Admitted, violation: Violation) -> Exception:
     return error
 
 
-async def _violations(core: Core, policy: Object, binding: Object, request: Admitted) -> list[Violation]:
+async def _outcomes(core: Core, policy: Object, binding: Object, request: Admitted) -> list[Outcome]:
     namespace = core.store.get(keys.of(NAMESPACES, None, request.namespace)) if request.namespace else None
     home = None if namespace is None else namespace.obj
     reference = section(spec_of(binding), "paramRef")
     if not section(spec_of(policy), "paramKind") or not reference:
-        return violations(policy, binding, request, None, home)
+        return [outcome_of(policy, binding, request, None, home)]
     found = await _params(core, section(spec_of(policy), "paramKind"), reference, request.namespace)
     if not found and reference.get("parameterNotFoundAction") != "Allow":
         actions = tuple(spec_of(binding).get("validationActions") or ())
         text = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
-        return [Violation(policy["metadata"]["name"], binding["metadata"]["name"], text, "Invalid", actions)]
-    return [one for params in found for one in violations(policy, binding, request, params, home)]
+        names = policy["metadata"]["name"], binding["metadata"]["name"]
+        return [Outcome([Violation(*names, text, "Invalid", actions)])]
+    return [outcome_of(policy, binding, request, params, home) for params in found]
 
 
 async def _params(core: Core, kind: Object, reference: Object, namespace: str) -> list[Object]:

@@ -7,8 +7,10 @@ import uuid
 
 import msgspec
 
+from trainshed.cluster.apiserver.access import User
 from trainshed.cluster.apiserver.callbacks import call as call_out
 from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.reviews import attributes_of
 from trainshed.cluster.store import keys
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, labels_of
@@ -45,11 +47,16 @@ def asked(
         namespace=namespace,
         object=obj,
         old=old,
-        user={"username": call.user.username, "groups": list(call.user.groups)},
+        user=call.user.as_object(),
         options={"apiVersion": "meta.k8s.io/v1", "kind": f"{operation.capitalize()}Options"},
         dry_run=dry_run,
         namespace_labels=labels_of(stored.obj) if stored is not None else {},
+        asks=lambda user, spec: core.authorizer.authorize(attributes_of(_user(user), spec)),
     )
+
+
+def _user(info: Object) -> User:
+    return User(str(info.get("username", "")), tuple(info.get("groups") or ()))
 
 
 def _hooks(core: Core, resource: Resource, request: Admitted) -> list[Hook]:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.webhooks import match_causes, match_defaults
+from trainshed.kube.cel.admission import CONDITION, condition_causes, expression_type
+from trainshed.kube.cel.types import DYN, Type
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.names import qualified_name
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 from trainshed.kube.meta.resources import VALIDATINGADMISSIONPOLICIES
-from trainshed.kube.schema.cel import syntax_error
 
+_MOST_ANNOTATIONS = 20
+_LONGEST_VALUE = 5 * 1024
+_IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_LINE_BREAK = re.compile(r"[\n\r]")
 _REASONS = ("Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge")
 
 
@@ -36,21 +43,78 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     if not spec.get("validations") and not spec.get("auditAnnotations"):
         text = "validations or auditAnnotations must contain at least one item"
         yield causes.required("spec.validations", text)
+        yield causes.required("spec.auditAnnotations", text)
     yield from match_causes(section(spec, "matchConstraints"), "spec.matchConstraints")
     yield from causes.one_of(spec, "spec", "failurePolicy", ("Fail", "Ignore"))
-    for field in ("validations", "variables", "matchConditions"):
-        for index, item in enumerate(objects(spec, field)):
-            at = f"spec.{field}[{index}]"
-            expression = str(item.get("expression") or "")
-            problem = syntax_error(expression) if expression.strip() else ""
-            if not expression.strip():
-                yield causes.required(f"{at}.expression", "expression is not specified")
-            elif problem:
-                yield causes.invalid(f"{at}.expression", expression, problem)
-            if field == "validations":
-                yield from causes.one_of(item, at, "reason", _REASONS)
-            elif not item.get("name"):
-                yield causes.required(f"{at}.name")
+    params = {"params": DYN} if spec.get("paramKind") else {}
+    for index, condition in enumerate(objects(spec, "matchConditions")):
+        at = f"spec.matchConditions[{index}]"
+        if not condition.get("name"):
+            yield causes.required(f"{at}.name")
+        yield from condition_causes(condition.get("expression"), f"{at}.expression", {**CONDITION, **params})
+    found: dict[str, Type] = {}
+    composed = {"variables": Type("object", fields=found)} if spec.get("variables") else {}
+    variables = {**CONDITION, **params, **composed}
+    yield from _variables(spec, variables, found)
+    for index, rule in enumerate(objects(spec, "validations")):
+        yield from _validation(rule, f"spec.validations[{index}]", variables)
+    yield from _annotations(obj, variables)
+
+
+def _variables(spec: Object, variables: Mapping[str, Type], found: dict[str, Type]) -> Iterator[Cause]:
+    """Yield what is wrong with variables, each of which sees those before it; put their types into `found`."""
+    for index, variable in enumerate(objects(spec, "variables")):
+        at, name = f"spec.variables[{index}]", str(variable.get("name") or "")
+        if not name.strip():
+            yield causes.required(f"{at}.name", "name is not specified")
+        elif not _IDENTIFIER.fullmatch(name):
+            yield causes.invalid(f"{at}.name", name, "name is not a valid CEL identifier")
+        expression = str(variable.get("expression") or "")
+        if not expression.strip():
+            yield causes.required(f"{at}.expression", "expression is not specified")
+            continue
+        wrong, found[name] = expression_type(expression, f"{at}.expression", variables)
+        yield from wrong
+
+
+def _validation(rule: Object, at: str, variables: Mapping[str, Type]) -> Iterator[Cause]:
+    yield from condition_causes(rule.get("expression"), f"{at}.expression", variables)
+    yield from causes.one_of(rule, at, "reason", _REASONS)
+    message, expression = rule.get("message") or "", rule.get("messageExpression") or ""
+    if message and not message.strip():
+        yield causes.invalid(f"{at}.message", message, "message must be non-empty if specified")
+    elif _LINE_BREAK.search(message.strip()):
+        yield causes.invalid(f"{at}.message", message, "message must not contain line breaks")
+    if expression and not expression.strip():
+        yield causes.invalid(f"{at}.messageExpression", expression, "must be non-empty if specified")
+    elif expression:
+        seen = {name: kind for name, kind in variables.items() if name != "authorizer"}
+        yield from expression_type(expression, f"{at}.messageExpression", seen, ("string",))[0]
+
+
+def _annotations(obj: Object, variables: Mapping[str, Type]) -> Iterator[Cause]:
+    keys: set[str] = set()
+    annotations = objects(spec_of(obj), "auditAnnotations")
+    if len(annotations) > _MOST_ANNOTATIONS:
+        text = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
+        yield causes.invalid("spec.auditAnnotations", annotations, text)
+    for index, annotation in enumerate(annotations):
+        at, key = f"spec.auditAnnotations[{index}]", str(annotation.get("key") or "")
+        for why in qualified_name(f"{name_of(obj)}/{key}"):
+            yield causes.invalid(f"{at}.key", f"{name_of(obj)}/{key}", why)
+        if key in keys:
+            yield causes.duplicate(f"{at}.key", key)
+        keys.add(key)
+        expression = str(annotation.get("valueExpression") or "").strip()
+        if not expression:
+            yield causes.required(f"{at}.valueExpression", "valueExpression is not specified")
+        elif len(expression) > _LONGEST_VALUE:
+            yield causes.required(
+                f"{at}.valueExpression", f"must not exceed {_LONGEST_VALUE} bytes in length"
+            )
+        else:
+            wanted = ("string", "null_type")
+            yield from expression_type(expression, f"{at}.valueExpression", variables, wanted)[0]
 
 
 def _row(obj: Object, now: float) -> list[Any]:
@@ -63,8 +127,8 @@ KIND = Builtin(
     info=row(
         VALIDATINGADMISSIONPOLICIES, categories=("api-extensions",), subresources=STATUS, generation=True
     ),
-    does="evaluated for what their bindings choose: deny, warn; without `authorizer` and audit annotations",
-    lacks="no `authorizer`, no audit annotations",
+    does="evaluated for what their bindings choose: deny, warn, audit; `status.typeChecking` stays empty",
+    lacks="no warnings of `status.typeChecking`",
     defaults=_defaults,
     check=_check,
     columns=Columns(define("Name, Validations#, ParamKind, Age"), _row),

@@ -7,12 +7,14 @@ from typing import Any
 
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.cel.admission import CONDITION, condition_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, objects, section
-from trainshed.kube.schema.cel import syntax_error
 from trainshed.kube.schema.metadata import selector_causes
 from trainshed.kube.schema.webhookclient import client_causes
+
+_CONDITION = {name: kind for name, kind in CONDITION.items() if name != "namespaceObject"}
 
 
 def webhook_defaults(obj: Object) -> None:
@@ -73,10 +75,8 @@ def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
         yield from client_causes(section(hook, "clientConfig"), f"{at}.clientConfig")
         yield from match_causes(hook, at)
         for number, condition in enumerate(objects(hook, "matchConditions")):
-            problem = syntax_error(str(condition.get("expression") or ""))
-            if problem:
-                where = f"{at}.matchConditions[{number}].expression"
-                yield causes.invalid(where, condition.get("expression"), problem)
+            where = f"{at}.matchConditions[{number}].expression"
+            yield from condition_causes(condition.get("expression"), where, _CONDITION)
 
 
 def _side_effects(hook: Object, at: str) -> Iterator[Cause]:
