@@ -20,15 +20,9 @@ _made: list[str] = []
 
 def _may_try_again(item: pytest.Item, reports: list[pytest.TestReport]) -> bool:
     failed = [report for report in reports if report.failed]
-    below = (
-        item.path.relative_to(Path(__file__).parent)
-        if item.path.is_relative_to(Path(__file__).parent)
-        else None
-    )
     return (
         bool(failed)
-        and below is not None
-        and below.parts[0] in FOLDERS
+        and any(item.path.is_relative_to(Path(__file__).parent / folder) for folder in FOLDERS)
         and len(_made) < MOST
         and not any("Timeout" in report.longreprtext for report in failed)
     )

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.cluster.sandbox.daemon.crilog import MAX_PART, CriLog, timestamp
@@ -39,7 +39,6 @@ def read(path: Path) -> dict[bytes, bytes]:
 
 
 @given(pieces)
-@settings(deadline=None)
 def test_every_byte_is_there(written: list[tuple[bytes, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "log")

@@ -8,9 +8,10 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.examples import times
 from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
@@ -56,7 +57,7 @@ async def settle(api: FakeApi, informer: Informer) -> None:
     assert informer.items() == list(expected.values())
 
 
-@settings(deadline=None, max_examples=150)
+@times(1.5)
 @given(st.integers(0, 2**32))
 @example(295)
 def test_converges_and_never_repeats_under_faults(seed: int) -> None:

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.examples import times
 from tests.unit.jobs_builders import NOW, made
 from tests.unit.jobs_strategies import valid_jobs
 from trainshed.jobs.engine.model import Observed
@@ -154,7 +155,7 @@ def test_every_kind_says_what_its_pods_have_to_agree_on() -> None:
 
 
 @pytest.mark.parametrize("kind", JOB_KINDS.values(), ids=list(JOB_KINDS))
-@settings(max_examples=60)
+@times(0.6)
 @given(data=st.data())
 def test_pods_agree_on_who_is_where(data: st.DataObject, kind: object) -> None:
     job = data.draw(valid_jobs(kinds=st.just(kind), most=MOST, run_policies=st.just({})))

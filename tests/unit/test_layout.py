@@ -50,10 +50,11 @@ VIRTUAL = "tests.fakes.virtual_time"
 
 
 @functools.cache
-def parsed(path: Path) -> tuple[ast.AST, tuple[tuple[int, str], ...]]:
-    """Return the tree and the names of a file."""
+def parsed(path: Path) -> tuple[frozenset[str], list[tuple[int, str]]]:
+    """Return the names and the faults of a file. Its tree is not kept: those of all are half a million objects."""
     tree = ast.parse(path.read_text())
-    return tree, tuple(names_of(tree))
+    names = tuple(names_of(tree))
+    return frozenset(name for _, name in names), faults(tree, names)
 
 
 def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -93,12 +94,6 @@ def faults(tree: ast.AST, names: Iterable[tuple[int, str]]) -> list[tuple[int, s
     return sorted(found)
 
 
-@functools.cache
-def faults_of(path: Path) -> list[tuple[int, str]]:
-    """Return the faults of a file."""
-    return faults(*parsed(path))
-
-
 def _real_sleeps(tree: ast.AST) -> Iterator[int]:
     """Yield the lines of `asyncio.sleep(…)` with anything but 0, which only lets others run."""
     for node in ast.walk(tree):
@@ -124,7 +119,7 @@ def reached(path: Path) -> frozenset[Path]:
 @functools.cache
 def imported(path: Path) -> frozenset[Path]:
     """Return the files of `tests` that a file imports itself."""
-    names = {name for _, name in parsed(path)[1] if name.startswith("tests.")}
+    names = {name for name in parsed(path)[0] if name.startswith("tests.")}
     return frozenset(f for name in names if (f := ROOT / (name.replace(".", "/") + ".py")).is_file())
 
 
@@ -133,7 +128,7 @@ def test_unit_tests_are_plain_functions_of_data() -> None:
         f"{path.relative_to(TESTS)}: {file.relative_to(TESTS)}:{line}: {reason}"
         for path in PLAIN
         for file in sorted(reached(path))
-        for line, reason in faults_of(file)
+        for line, reason in parsed(file)[1]
         if file in PLAIN or "asyncio.sleep" not in reason
     ]
     assert not found, "no unit test: move it to tests/process\n" + "\n".join(found)
@@ -148,9 +143,7 @@ def test_unit_tests_do_not_lean_on_the_larger_suites() -> None:
 
 def test_unit_tests_search_no_histories() -> None:
     """A state machine of `hypothesis` plays thousands of steps."""
-    found = [
-        path for path in UNIT if any(name.startswith("hypothesis.stateful") for _, name in parsed(path)[1])
-    ]
+    found = [path for path in UNIT if any(name.startswith("hypothesis.stateful") for name in parsed(path)[0])]
     assert not found, "a search: move it to tests/histories"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import NOW, ended, make_container, make_pod, running, seen
@@ -333,7 +333,6 @@ EVENTS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(EVENTS, st.sampled_from(["Always", "OnFailure", "Never"]), st.booleans(), st.randoms())
 def test_any_history_of_exits_converges_to_a_removed_pod(events, policy, forced, order):
     """Whatever ends in whatever order: no attempt runs twice, init containers come first, and a deleted

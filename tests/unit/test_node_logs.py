@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import times
 from trainshed.cluster.backend import LogRequest
 from trainshed.cluster.node.pod import logs
 from trainshed.cluster.node.pod.logs import CHUNK, parse, read_logs, tail_text
@@ -96,7 +97,7 @@ def test_foreign_lines_are_left_out():
     assert entry is not None and entry.text == b"x y\n"
 
 
-@settings(deadline=None, max_examples=30)
+@times(0.5)
 @given(st.lists(st.text(alphabet="ab ", max_size=3000), max_size=80), st.integers(0, 90))
 async def test_tail_equals_the_end_of_everything(tmp_path_factory, texts, count):
     """Also across the window in which the reader looks for the place to start."""

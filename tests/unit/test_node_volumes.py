@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.node_builders import make_container, make_pod
@@ -102,7 +102,6 @@ def test_downward_files():
     assert files["cpu"].content == b"2"
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.dictionaries(st.sampled_from(["a", "b", "d/e", "d/f"]), st.binary(max_size=5), max_size=4),

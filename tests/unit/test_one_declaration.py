@@ -82,6 +82,12 @@ def names_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 @functools.cache
+def read(file: Path) -> str:
+    """Return the text of a file, which is looked at for each kind."""
+    return file.read_text()
+
+
+@functools.cache
 def names_of(source: str) -> frozenset[tuple[int, str]]:
     """Return (line, text) of what a source names; each file is parsed once for all kinds."""
     return frozenset((line, text) for line, text in names_in(ast.parse(source)))
@@ -101,7 +107,7 @@ def test_no_other_file_names_a_kind(kind: Kind) -> None:
         (str(file.relative_to(SRC)), text)
         for file in FILES
         if file not in allowed
-        for _, text in naming(file.read_text(), pattern_in(file, kind))
+        for _, text in naming(read(file), pattern_in(file, kind))
     }
     assert found - BORROWED == set()
 

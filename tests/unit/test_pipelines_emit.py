@@ -32,7 +32,7 @@ def pipeline(name: str) -> Pipeline:
 
 def run(made: Pipeline, **options: Any) -> dict[str, Any]:
     """Return the run's object as it is read back from its YAML."""
-    (found,) = yaml.safe_load_all(documents(tekton.emit(made, Options(**options))))
+    (found,) = yaml.load_all(documents(tekton.emit(made, Options(**options))), yaml.CSafeLoader)
     return dict(found)
 
 

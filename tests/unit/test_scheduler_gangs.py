@@ -8,9 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import times
 from tests.unit.test_scheduler_placement import make_node
 from trainshed.cluster.scheduler.gangs import coscheduling, volcano
 from trainshed.cluster.scheduler.gangs.decision import Decision, Observed, Queue, decide
@@ -160,7 +161,7 @@ def test_it_goes_back_where_the_most_free_node_is_the_wrong_one() -> None:
 sizes = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@times(1.5)
 @given(pods=sizes, nodes=st.lists(st.integers(1, 6), min_size=1, max_size=3))
 def test_what_fits_in_any_way_is_placed_and_no_node_is_overfilled(pods: list[int], nodes: list[int]) -> None:
     room = Room([make_node(f"n{i}", cpu=str(cpu)) for i, cpu in enumerate(nodes)], {})
@@ -215,7 +216,7 @@ class Gang:
             self.nodes = {}
 
 
-@settings(max_examples=150, deadline=None)
+@times(1.5)
 @given(data=st.data())
 def test_gangs_that_fit_one_after_the_other_all_get_through(data: st.DataObject) -> None:
     """Whatever the order in which pods come and decisions are made; each must fit into the empty cluster."""

@@ -6,9 +6,10 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import times
 from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
 from trainshed.client.client import Client
@@ -464,7 +465,7 @@ WHOLE = job(
 
 
 @given(st.sampled_from(paths(WHOLE)[3:]), ANYTHING)
-@settings(max_examples=400)
+@times(3)
 def test_documents_of_any_shape_are_taken(path: tuple[Any, ...], value: Any) -> None:
     obj = copy.deepcopy(WHOLE)
     parent = obj

@@ -51,8 +51,9 @@ def identity(obj: Any) -> Any:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.split(".")[0])
 def test_it_is_what_the_operator_creates(path: Path) -> None:
     """The golden files hold what the decision of the operator is about the same manifests."""
-    (job,) = yaml.safe_load_all(path.read_text())
-    documents = yaml.safe_load_all(path.with_name(path.name.replace(".input.", ".output.")).read_text())
+    (job,) = yaml.load_all(path.read_text(), yaml.CSafeLoader)
+    output = path.with_name(path.name.replace(".input.", ".output."))
+    documents = yaml.load_all(output.read_text(), yaml.CSafeLoader)
     expected = [identity(document) for document in documents if "kind" in document]
     assert [identity(obj) for obj in render(job).objects] == expected
 
@@ -170,7 +171,7 @@ def changes(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.split(".")[0])
 def test_a_manifest_with_one_thing_wrong_ends_in_objects_or_in_words(path: Path) -> None:
-    (job,) = yaml.safe_load_all(path.read_text())
+    (job,) = yaml.load_all(path.read_text(), yaml.CSafeLoader)
     for where in [where for where in changes(job) if where[0] == "spec"]:
         for value in (None, 7, "x", [None], {}):
             wrong = copy.deepcopy(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.tekton_world import START, PipelineWorld, TaskWorld, pipeline_run, reason, task, task_run
@@ -235,7 +235,6 @@ _DAG = st.lists(st.sets(st.integers(0, 6), max_size=3), min_size=1, max_size=8).
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     dag=_DAG,
     limit=st.integers(1, 5),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import times
 from tests.unit.tekton_world import START, PipelineWorld, pipeline_run, reason, stored, task
 
 
@@ -472,7 +473,7 @@ _DAG = st.integers(1, 6).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@times(0.6)
 @given(dag=_DAG, order=st.randoms(use_true_random=False), failing=st.sets(st.integers(0, 5), max_size=2))
 def test_every_order_of_ends_comes_to_an_end_and_no_task_starts_before_its_parents(
     dag: Any, order: Any, failing: set[int]

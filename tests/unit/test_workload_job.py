@@ -7,9 +7,10 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import times
 from trainshed.cluster.controllers.workloads.job import Observed
 from trainshed.cluster.controllers.workloads.job import decide as decide_observed
 from trainshed.cluster.controllers.workloads.job_pods import (
@@ -322,7 +323,7 @@ class Simulation:
         self.collect()
 
 
-@settings(max_examples=150)
+@times(1.5)
 @given(st.integers(0, 2**32), st.booleans(), st.integers(1, 4), st.integers(1, 3))
 def test_every_pod_counts_once_whatever_crashes(
     seed: int, indexed: bool, completions: int, parallelism: int

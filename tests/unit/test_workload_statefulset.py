@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import times
 from trainshed.cluster.controllers.workloads.revisions import HASH_LABEL
 from trainshed.cluster.controllers.workloads.statefulset import Observed, decide
 from trainshed.kube.meta.objects import labels_of, name_of
@@ -250,7 +251,7 @@ SCALES: st.SearchStrategy[Sequence[tuple[int, str]]] = st.lists(
 )
 
 
-@settings(max_examples=60)
+@times(0.6)
 @given(SCALES, st.sampled_from(["OrderedReady", "Parallel"]))
 def test_whatever_is_asked_for_in_turn_it_ends_as_asked(
     asked: Sequence[tuple[int, str]], policy: str
