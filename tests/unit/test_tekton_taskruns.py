@@ -55,6 +55,28 @@ def test_a_task_becomes_a_pod_and_its_end_the_end_of_the_run() -> None:
     assert it.step().status is None
 
 
+def test_a_step_may_not_write_to_the_directories_of_others() -> None:
+    it = world(HELLO, {"image": "busybox", "script": "true"}, sidecars=[{"name": "s", "image": "busybox"}])
+    it.step()
+    inside = [
+        {
+            m["mountPath"]: (m["name"], m.get("readOnly", False))
+            for m in c["volumeMounts"]
+            if "-run-" in m["name"]
+        }
+        for c in it.pod["spec"]["containers"]
+    ]
+    first, second = "tekton-internal-run-0", "tekton-internal-run-1"
+    assert inside == [
+        {"/tekton/run/0": (first, False), "/tekton/run/1": (second, True)},
+        {"/tekton/run/0": (first, True), "/tekton/run/1": (second, False)},
+    ]
+    assert {first, second} < {v["name"] for v in it.pod["spec"]["volumes"]}
+    alone = world(HELLO)
+    alone.step()
+    assert not [v for v in alone.pod["spec"]["volumes"] if "-run-" in v["name"]], "nobody else is there"
+
+
 def test_sidecars_do_not_hold_up_the_end() -> None:
     it = world(
         HELLO, sidecars=[{"name": "db", "image": "db", "readinessProbe": {"exec": {"command": ["true"]}}}]

@@ -45,7 +45,13 @@ def is_prepared(run: Object) -> bool:
 
 def may_be_prepared(node: Node, run: Object) -> bool:
     """Return whether the run of a task, as it would be made now, may have its pod before its turn."""
-    if node.is_custom or node.uses or objects(node.task, "when") or is_fanned_out(node.task):
+    if (
+        node.is_custom
+        or node.is_pipeline
+        or node.uses
+        or objects(node.task, "when")
+        or is_fanned_out(node.task)
+    ):
         return False
     spec = spec_of(run)
     task = section(spec, "taskSpec")

@@ -27,7 +27,14 @@ TASKS_TIMEOUT = "PipelineRun Tasks timeout has been reached"
 FINALLY_TIMEOUT = "PipelineRun Finally timeout has been reached"
 EMPTY_MATRIX = "Matrix Parameters have an empty array"
 TIMEOUTS = (PIPELINE_TIMEOUT, TASKS_TIMEOUT, FINALLY_TIMEOUT)
-_CANCELLED = ("TaskRunCancelled", "CustomRunCancelled", "RunCancelled")
+_CANCELLED = (
+    "TaskRunCancelled",
+    "CustomRunCancelled",
+    "RunCancelled",
+    "Cancelled",
+    "CancelledRunningFinally",
+    "StoppedRunningFinally",
+)
 
 Standing = Literal["succeeded", "failed", "cancelled", "running", "none"]
 

@@ -3,7 +3,7 @@
     resolve      once: the pipeline with parameters filled in goes into the status (`pipelinespec`)
     facts        how each task stands (`facts`)
     stop         cancelled or out of time (`limits`): its children are asked to end, then the run is over
-    start        tasks that may start become TaskRuns and CustomRuns (`tasksof`)
+    start        tasks that may start become TaskRuns, CustomRuns and PipelineRuns (`tasksof`)
     ahead        tasks that come next are prepared (`ahead`)
     status       counts, skipped tasks, child references, results (`pipelinestatus`)
 
@@ -39,15 +39,15 @@ from trainshed.tekton.matrix import is_fanned_out
 from trainshed.tekton.pipelinespec import resolved
 from trainshed.tekton.pipelinestatus import by_task, describe, judged, over
 from trainshed.tekton.pipelinetasks import Node, graph, reference_of
-from trainshed.tekton.resources import AT_ONCE_ANNOTATION, CUSTOMRUNS, TASKRUNS
+from trainshed.tekton.resources import AT_ONCE_ANNOTATION, CUSTOMRUNS, PIPELINERUNS, TASKRUNS
 from trainshed.tekton.tasksof import Making, children
 from trainshed.tekton.whens import WhenError
 from trainshed.tekton.workspaces import WorkspaceError, claims
 
 PENDING = "PipelineRunPending"
 STOPS = ("Cancelled", "CancelledRunFinally", "StoppedRunFinally")
-_CHILD = {"TaskRun": TASKRUNS, "CustomRun": CUSTOMRUNS}
-_STOP_CHILD = {"TaskRun": "TaskRunCancelled", "CustomRun": "RunCancelled"}
+_CHILD = {"TaskRun": TASKRUNS, "CustomRun": CUSTOMRUNS, "PipelineRun": PIPELINERUNS}
+_STOP_CHILD = {"TaskRun": "TaskRunCancelled", "CustomRun": "RunCancelled", "PipelineRun": "Cancelled"}
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     run: Object
     children: Sequence[Object] = ()
-    """TaskRuns and CustomRuns that it owns."""
+    """TaskRuns, CustomRuns and PipelineRuns that it owns."""
     pipeline: Object | None = None
     tasks: Mapping[str, Object] = {}
     claims: frozenset[str] = frozenset()
@@ -152,7 +152,9 @@ def _asked_to_end(observed: Observed, facts: Facts, held: Circumstances) -> list
             if conditions.is_done(child) or spec_of(child).get("status") == _STOP_CHILD[kind]:
                 continue
             patch: Object = {"status": _STOP_CHILD[kind]}
-            if held.timed_out or late:
+            if kind == "PipelineRun":
+                pass  # it has no field for why
+            elif held.timed_out or late:
                 patch["statusMessage"] = f"{kind} cancelled as the PipelineRun it belongs to has timed out."
             else:
                 patch["statusMessage"] = (
@@ -240,7 +242,7 @@ def _prepared(making: Making, facts: Facts, nodes: Sequence[Node], free: int) ->
     for node in nodes:
         if len(out) >= free:
             break
-        if node.is_custom or is_fanned_out(node.task):
+        if node.is_custom or node.is_pipeline or is_fanned_out(node.task):
             continue
         [child] = _children(making, node, facts)
         if ahead.may_be_prepared(node, child):

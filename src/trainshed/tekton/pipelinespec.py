@@ -74,7 +74,7 @@ def _pipeline(found: Object | None, spec: Object, where: str) -> Object:
 
 def _check_tasks(tasks: Collection[str], nodes: Mapping[str, Node], where: str) -> None:
     for node in nodes.values():
-        resolver = uses_resolver(node.task)
+        resolver = uses_resolver(node.task) or uses_resolver(node.task, "pipelineRef")
         if resolver:
             raise Refused(
                 "CouldntGetTask",
@@ -86,10 +86,6 @@ def _check_tasks(tasks: Collection[str], nodes: Mapping[str, Node], where: str) 
                 "CouldntGetTask",
                 f"Pipeline {where} can't be Run; it contains Tasks that don't exist: Couldn't retrieve Task "
                 f'"{name}": tasks.tekton.dev "{name}" not found',
-            )
-        if node.task.get("pipelineRef") or node.task.get("pipelineSpec"):
-            raise Refused(
-                "PipelineValidationFailed", f"task {node.name}: pipelines in pipelines are not served here"
             )
 
 
@@ -128,7 +124,11 @@ def _filled(pipeline: Object, scope: Mapping[str, Value], given: Given) -> Objec
 def _filled_task(task: Object, scope: Mapping[str, Value], given: Given) -> Object:
     retries = {"context.pipelineTask.retries": str(task.get("retries") or 0)}
     outer = {**scope, **retries}
-    out = {key: replace(value, outer) for key, value in task.items() if key != "taskSpec"}
+    out = {
+        key: replace(value, outer) for key, value in task.items() if key not in ("taskSpec", "pipelineSpec")
+    }
+    if "pipelineSpec" in task:
+        out["pipelineSpec"] = task["pipelineSpec"]  # with parameters of its own
     inline = task.get("taskSpec")
     if not inline:
         return out

@@ -12,6 +12,9 @@ from trainshed.kube.meta.objects import Object, objects, texts
 from trainshed.tekton.variables import references
 from trainshed.tekton.versions import is_custom
 
+_KINDS = ("taskRef", "taskSpec", "pipelineRef", "pipelineSpec")
+"""What a task of a pipeline may be: one of these."""
+
 
 class GraphError(Exception):
     """The tasks form no pipeline. `reason` is Tekton's word for it."""
@@ -30,6 +33,11 @@ class Node(msgspec.Struct, frozen=True):
     after: frozenset[str] = frozenset()
     uses: frozenset[tuple[str, str]] = frozenset()
     """(task, result)."""
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether a PipelineRun does it."""
+        return bool(self.task.get("pipelineSpec") or self.task.get("pipelineRef"))
 
     @property
     def is_custom(self) -> bool:
@@ -80,12 +88,14 @@ def graph(spec: Object) -> dict[str, Node]:
 
 def _node(task: Object, final: bool, ordinary: set[str]) -> Node:
     name = str(task.get("name"))
-    if task.get("pipelineSpec") or task.get("pipelineRef"):
-        text = f'task "{name}": a pipeline in a pipeline (pipelineSpec, pipelineRef) is not served here'
-        raise GraphError("PipelineValidationFailed", text)
-    if not (task.get("taskRef") or task.get("taskSpec")):
+    told = [field for field in _KINDS if task.get(field)]
+    if not told:
         raise GraphError("PipelineValidationFailed", f'task "{name}" has neither taskRef nor taskSpec')
-    own = {key: value for key, value in task.items() if key != "taskSpec"}
+    if len(told) > 1:
+        text = f'task "{name}": expected exactly one of {", ".join(_KINDS)}, got {" and ".join(told)}'
+        raise GraphError("PipelineValidationFailed", text)
+    # What a pipeline within this one refers to are its own tasks.
+    own = {key: value for key, value in task.items() if key not in ("taskSpec", "pipelineSpec")}
     uses = set(result_references(own))
     spec = task.get("taskSpec") or {}
     # What a spec in the pipeline refers to is filled in when it starts; its own words for other things stay.

@@ -132,7 +132,9 @@ def pod(
     declared = [str(r["name"]) for r in objects(task.spec, "results") if not r.get("value")]
     containers = []
     for index, step in enumerate(steps):
-        containers.append(_step(step, index, task, declared, entrypoint, images))
+        container = _step(step, index, task, declared, entrypoint, images)
+        container["volumeMounts"] = [*container["volumeMounts"], *_run_mounts(index, len(steps))]
+        containers.append(container)
     sidecars = [
         _sidecar(
             _with_resources(s, str(s.get("name")), objects(run_spec, "sidecarSpecs")), i, task, entrypoint
@@ -149,7 +151,11 @@ def pod(
         "restartPolicy": "Never",
         "serviceAccountName": run_spec.get("serviceAccountName") or "default",
         "containers": containers,
-        "volumes": [*_volumes(task, template), *(carried.volumes() if carried else ())],
+        "volumes": [
+            *({"name": _run_volume(i), "emptyDir": {}} for i in range(len(steps)) if len(steps) > 1),
+            *_volumes(task, template),
+            *(carried.volumes() if carried else ()),
+        ],
     }
     if sidecars:
         spec["initContainers"] = sidecars
@@ -238,6 +244,23 @@ def _step(
     }
     what |= {key: value for key, value in optional.items() if value}
     return _container(step, name, what, task, entrypoint, images)
+
+
+def _run_volume(index: int) -> str:
+    return f"tekton-internal-run-{index}"
+
+
+def _run_mounts(index: int, count: int) -> list[Object]:
+    """Return the mounts of all steps' directories, of which a step may write to its own; a lone step needs none."""
+    return [
+        {
+            "name": _run_volume(other),
+            "mountPath": f"{ROOT}/run/{other}",
+            **({} if other == index else {"readOnly": True}),
+        }
+        for other in range(count)
+        if count > 1
+    ]
 
 
 def _sidecar(sidecar: Object, index: int, task: Task, entrypoint: Entrypoint) -> Object:

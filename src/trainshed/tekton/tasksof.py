@@ -1,4 +1,4 @@
-"""What a task of a pipeline becomes when it starts: a TaskRun or a CustomRun, one or one for each combination."""
+"""What a task of a pipeline becomes when it starts: a TaskRun, CustomRun or PipelineRun, or one a combination."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from trainshed.kube.meta.objects import Object, labels_of, name_of, objects, section, texts
 from trainshed.kube.meta.ownership import controller_reference
+from trainshed.tekton.conditions import Refused
 from trainshed.tekton.matrix import Combination, combinations, is_fanned_out
 from trainshed.tekton.pipelinetasks import Node
 from trainshed.tekton.resources import (
@@ -27,6 +28,8 @@ from trainshed.tekton.variables import Scope, replace
 from trainshed.tekton.versions import is_custom
 from trainshed.tekton.workspaces import bindings_of, with_claims
 
+_ABOVE_ANNOTATION = "trainshed.dev/pipelines-above"
+"""Of the run of a pipeline in a pipeline: the names of those around it, so that none is within itself."""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -79,7 +82,7 @@ def _child(making: Making, node: Node, name: str, combo: Combination, scope: Sco
     bindings = with_claims(making.run, objects(making.spec, "workspaces"))
     bound = bindings_of(
         replace(task, scope),
-        None if node.is_custom else inline,
+        None if node.is_custom else node.task.get("pipelineSpec") or inline,
         bindings,
         objects(making.pipeline, "workspaces"),
     )
@@ -92,6 +95,8 @@ def _child(making: Making, node: Node, name: str, combo: Combination, scope: Sco
         spec["timeout"] = timeout
     elif section(making.spec, "timeouts").get("pipeline") in ("0", "0s", "0h0m0s"):
         spec["timeout"] = "0s"  # whoever lifts the limit of all means that of each as well
+    if node.is_pipeline:
+        return _pipeline_run(making, node, name, spec, scope, own)
     return (
         _custom_run(making, node, name, spec, scope)
         if node.is_custom
@@ -124,6 +129,31 @@ def _task_run(making: Making, node: Node, name: str, spec: Object, scope: Scope,
             spec[key] = own[key]
     made = _metadata(making, node, name, meta, own)
     return {"apiVersion": V1, "kind": "TaskRun", "metadata": made, "spec": spec}
+
+
+def _pipeline_run(making: Making, node: Node, name: str, spec: Object, scope: Scope, own: Object) -> Object:
+    """Return the run of a pipeline within the pipeline. Raises Refused for one that is within itself."""
+    inline, reference = node.task.get("pipelineSpec"), node.task.get("pipelineRef")
+    made = _metadata(making, node, name, {}, own)
+    above = texts(section(making.run, "metadata"), "annotations").get(_ABOVE_ANNOTATION, "")
+    names = [*above.split(), pipeline_name(making.run)]
+    made["annotations"] = {**texts(made, "annotations"), _ABOVE_ANNOTATION: " ".join(names)}
+    told: Object = {"pipelineSpec": inline} if inline else {"pipelineRef": replace(reference, scope)}
+    referred = section(told, "pipelineRef").get("name")
+    if referred in names:
+        path = " -> ".join([*names[names.index(referred) :], str(referred)])
+        raise Refused(
+            "PipelineValidationFailed", f'task "{node.name}": the pipeline is within itself: {path}'
+        )
+    for key in ("params", "workspaces"):
+        if key in spec:
+            told[key] = spec[key]
+    template = {**section(making.spec, "taskRunTemplate"), "serviceAccountName": spec["serviceAccountName"]}
+    pod = {**section(template, "podTemplate"), **section(own, "podTemplate")}
+    told["taskRunTemplate"] = {**template, **({"podTemplate": pod} if pod else {})}
+    if spec.get("timeout"):
+        told["timeouts"] = {"pipeline": spec["timeout"]}
+    return {"apiVersion": V1, "kind": "PipelineRun", "metadata": made, "spec": told}
 
 
 def _custom_run(making: Making, node: Node, name: str, spec: Object, scope: Scope) -> Object:

@@ -7,9 +7,11 @@ by its lock, which the kernel releases however that ends. Under `/tekton`:
 
     run/<i>/lock            held by step i for as long as it lives
     run/<i>/out, out.err    how it ended
-    steps/<name>/exitCode   its exit code; steps/<i> is a link to steps/<name>
-    steps/<name>/results/   its results
+    run/<i>/status/exitCode its exit code; steps/<name> and steps/<i> are links to run/<i>/status
+    run/<i>/status/results/ its results
     results/                those of the task
+
+Each `run/<i>` is a volume of its own, which only step i may write to.
 
 The last thing is the termination message: a JSON list as Tekton's controller reads it. Standard library only, and
 little of it: this is the first thing that runs in every step.
@@ -49,15 +51,16 @@ def main(arguments: Sequence[str]) -> int:
     for folder in (
         f"{ROOT}/home",
         f"{ROOT}/results",
-        f"{ROOT}/run",
-        f"{ROOT}/steps/{step['name']}/results",
+        f"{ROOT}/run/{step['index']}/status/results",
+        f"{ROOT}/steps",
         f"{ROOT}/scripts",
     ):
         _make(folder)
-    try:
-        os.symlink(step["name"], f"{ROOT}/steps/{step['index']}")
-    except OSError:
-        pass  # the run was started anew, or the directory is somebody else's: the name says the same
+    for name in (step["name"], step["index"]):
+        try:
+            os.symlink(f"../run/{step['index']}/status", f"{ROOT}/steps/{name}")
+        except FileExistsError:
+            pass  # the run was started anew
     entries: list[Any] = []
     signal.signal(signal.SIGTERM, _leave)
     lock = _hold(step["index"])
@@ -122,7 +125,7 @@ def _after(index: int) -> bool:
     folder = f"{ROOT}/run/{index - 1}"
     while True:
         try:
-            lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(f"{folder}/lock", os.O_RDONLY | os.O_CLOEXEC)
             break
         except FileNotFoundError:
             time.sleep(_POLL_SECONDS)

@@ -31,10 +31,9 @@ class PipelineRunController(Controller[Key]):
         super().__init__("pipelineruns", informers, workers=2)
         self._now = now
         self._runs = self.watch(informers.of(PIPELINERUNS), lambda run: [key_of(run)])
-        children = [
-            self.watch(informers.of(kind), controlled_by(PIPELINERUNS)) for kind in (TASKRUNS, CUSTOMRUNS)
-        ]
-        self._children = [informers.by_controller(kind) for kind in (TASKRUNS, CUSTOMRUNS)]
+        kinds = (TASKRUNS, CUSTOMRUNS, PIPELINERUNS)
+        children = [self.watch(informers.of(kind), controlled_by(PIPELINERUNS)) for kind in kinds]
+        self._children = [informers.by_controller(kind) for kind in kinds]
         self._pipelines, self._tasks = informers.of(PIPELINES), informers.of(TASKS)
         self._claims = shared.of(PERSISTENTVOLUMECLAIMS)
         self._by_namespace = self._claims.index(lambda claim: [namespace_of(claim)])
