@@ -213,6 +213,14 @@ def test_a_misspelt_name_is_a_warning() -> None:
     assert result.pipeline is not None
 
 
+def test_a_step_around_another_that_shares_names_is_reported() -> None:
+    around = compiled(("step:a", "x = 1"), ("step:b prev:a", "x += 1"), ("step:a", "x += 10"))
+    assert "NB114" in [d.code for d in around.diagnostics]
+    apart = compiled(("step:a", "x = 1"), ("step:b prev:a", "y = 1"), ("step:a", "x += 10"))
+    assert apart.diagnostics == ()
+    assert [len(s.blocks) for s in apart.checked().steps] == [2, 1]
+
+
 def test_a_deleted_name_is_an_error() -> None:
     result = chain("x = 1", "del x", "print(x)")
     assert [d.code for d in result.diagnostics] == ["NB206"]
