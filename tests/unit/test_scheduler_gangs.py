@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.examples import times
 from tests.unit.test_scheduler_placement import make_node
+from trainshed.cluster.scheduler.activequeue import ActiveQueue
 from trainshed.cluster.scheduler.gangs import coscheduling, volcano
 from trainshed.cluster.scheduler.gangs.decision import Decision, Observed, Queue, decide
 from trainshed.cluster.scheduler.gangs.definitions import definitions
@@ -20,8 +21,7 @@ from trainshed.cluster.scheduler.gangs.fitting import fit_all
 from trainshed.cluster.scheduler.gangs.group import Counts, Group, unit_of
 from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.requests import pod_requests
-from trainshed.cluster.scheduler.room import Room
-from trainshed.cluster.scheduler.turns import Turns
+from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import VOLCANO_PODGROUPS
 from trainshed.kube.schema.nodes import from_crd
@@ -47,8 +47,8 @@ def make_pods(*cpus: str, **spec: Any) -> list[Object]:
 def judged(
     group: Group, pods: Sequence[Object], nodes: Sequence[Object], placed: int = 0, **more: Any
 ) -> Decision:
-    room = Room(nodes, more.pop("used", {}))
-    return decide(Observed(group=group, placed=placed, waiting=pods, room=room, **more))
+    snapshot = Snapshot(nodes, more.pop("used", {}))
+    return decide(Observed(group=group, placed=placed, waiting=pods, snapshot=snapshot, **more))
 
 
 # Together or not at all.
@@ -138,7 +138,7 @@ def test_a_queue_keeps_groups_out(queue: Queue, let_in: bool, why: str) -> None:
 
 
 def test_turns_come_by_turn_and_keys_once() -> None:
-    turns: Turns[str] = Turns()
+    turns: ActiveQueue[str] = ActiveQueue()
     for key, turn in (("late", (2,)), ("first", (1,)), ("moved", (9,)), ("moved", (0,)), ("second", (1,))):
         turns.put(key, turn)
     assert [turns.pop() for _ in range(5)] == ["moved", "first", "second", "late", None]
@@ -150,7 +150,7 @@ def test_turns_come_by_turn_and_keys_once() -> None:
 def test_it_goes_back_where_the_most_free_node_is_the_wrong_one() -> None:
     """Six halves and thirds that only go in one way: 3+3, 2+2+2."""
     nodes = [make_node("a", cpu="6"), make_node("b", cpu="6")]
-    chosen = fit_all(make_pods("2", "3", "2", "3", "2"), Room(nodes, {}))
+    chosen = fit_all(make_pods("2", "3", "2", "3", "2"), Snapshot(nodes, {}))
     assert chosen is not None
     loads = dict.fromkeys("ab", 0)
     for node, cpu in zip(chosen, (2, 3, 2, 3, 2), strict=True):
@@ -164,8 +164,8 @@ sizes = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 @times(1.5)
 @given(pods=sizes, nodes=st.lists(st.integers(1, 6), min_size=1, max_size=3))
 def test_what_fits_in_any_way_is_placed_and_no_node_is_overfilled(pods: list[int], nodes: list[int]) -> None:
-    room = Room([make_node(f"n{i}", cpu=str(cpu)) for i, cpu in enumerate(nodes)], {})
-    chosen = fit_all(make_pods(*map(str, pods)), room)
+    snapshot = Snapshot([make_node(f"n{i}", cpu=str(cpu)) for i, cpu in enumerate(nodes)], {})
+    chosen = fit_all(make_pods(*map(str, pods)), snapshot)
     ways = itertools.product(range(len(nodes)), repeat=len(pods))
     possible = any(_fits(pods, way, nodes) for way in ways)
     assert (chosen is not None) is possible
@@ -227,7 +227,7 @@ def test_gangs_that_fit_one_after_the_other_all_get_through(data: st.DataObject)
     ledger = Ledger()
     gangs = []
     for number, pods in enumerate(data.draw(st.lists(sizes, min_size=2, max_size=3), label="gangs")):
-        if fit_all(make_pods(*map(str, pods)), Room(nodes, {})) is not None:
+        if fit_all(make_pods(*map(str, pods)), Snapshot(nodes, {})) is not None:
             least = data.draw(st.integers(1, len(pods)), label="least")
             gangs.append(Gang(f"g{number}", pods, least))
     arrivals = data.draw(st.permutations([gang for gang in gangs for _ in gang.pods]), label="arrivals")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from trainshed.cluster.scheduler import placement
-from trainshed.cluster.scheduler.neighbours import Placed
 from trainshed.cluster.scheduler.placement import Bind, Observed, Placement, _readable, decide
 from trainshed.cluster.scheduler.requests import pod_needs, pod_requests, used_by
-from trainshed.cluster.scheduler.room import Room
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod
+from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.meta.nodeselection import tolerated
 
 
@@ -40,8 +40,8 @@ def make_pod(*, requests: dict[str, str] | None = None, **spec: Any) -> Any:
 
 def place(pod: Any, nodes: Any, used: Any, claims: Any) -> Placement:
     """Place the pod on nodes without pods that matter."""
-    room = Room(nodes, used, {("default", name): claim for name, claim in claims.items()})
-    return placement.place(pod, room)
+    snapshot = Snapshot(nodes, used, {("default", name): claim for name, claim in claims.items()})
+    return placement.place(pod, snapshot)
 
 
 def test_a_claim_for_one_pod_only_keeps_the_second_one_waiting() -> None:
@@ -52,12 +52,12 @@ def test_a_claim_for_one_pod_only_keeps_the_second_one_waiting() -> None:
 
     def placed(mode: str, holds: bool) -> Placement:
         claim = {"metadata": {}, "spec": {"accessModes": [mode]}, "status": {"phase": "Bound"}}
-        room = Room([make_node()], {}, {("default", "data"): claim})
+        snapshot = Snapshot([make_node()], {}, {("default", "data"): claim})
         if holds:
-            room.neighbours.put(Placed.of(first, "laptop", ("", "default", "first")))
-        found = placement.place(second, room)
-        room.neighbours.remove("first")
-        assert placement.place(second, room).node == "laptop", "once that has gone"
+            snapshot.scheduled.put(ScheduledPod.of(first, "laptop", ("", "default", "first")))
+        found = placement.place(second, snapshot)
+        snapshot.scheduled.remove("first")
+        assert placement.place(second, snapshot).node == "laptop", "once that has gone"
         return found
 
     assert placed("ReadWriteOncePod", holds=False).node == "laptop"
@@ -252,7 +252,7 @@ def test_only_a_node_that_says_it_is_ready_gets_pods(conditions: Any, fits: bool
 
 
 def observed(pod: Any, *nodes: Any) -> Observed:
-    return Observed(pod, Room(nodes, {}), now=1_700_000_000.0)
+    return Observed(pod, Snapshot(nodes, {}), now=1_700_000_000.0)
 
 
 def test_a_plan_binds_and_tells_it() -> None:

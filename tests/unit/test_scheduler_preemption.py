@@ -12,11 +12,11 @@ from tests.unit.test_scheduler_rules import APP, constraint, required, spread, t
 from trainshed.cluster.scheduler.gangs.decision import Observed as Gang
 from trainshed.cluster.scheduler.gangs.group import Group, Unit
 from trainshed.cluster.scheduler.gangs.preemption import Clearing, clear
-from trainshed.cluster.scheduler.neighbours import Neighbours, Placed
 from trainshed.cluster.scheduler.placement import Bind, Observed, decide, place
 from trainshed.cluster.scheduler.preemption import Nomination, Preempt, spared
 from trainshed.cluster.scheduler.requests import used_by
-from trainshed.cluster.scheduler.room import Room
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod, ScheduledPods
+from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import VOLCANO_PODGROUPS
 
@@ -39,22 +39,22 @@ def since(one: Object, time: str) -> Object:
     return one
 
 
-def room(
+def snapshot(
     nodes: Sequence[Object],
     placed: Mapping[str, Sequence[Object]],
     units: Mapping[str, Unit] | None = None,
     budgets: Sequence[Object] = (),
-) -> Room:
-    neighbours = Neighbours()
+) -> Snapshot:
+    scheduled = ScheduledPods()
     for node, pods in placed.items():
         for each in pods:
             name = each["metadata"]["name"]
-            neighbours.put(Placed.of(each, node, (units or {}).get(name, ("", "default", name))))
+            scheduled.put(ScheduledPod.of(each, node, (units or {}).get(name, ("", "default", name))))
     used = {node: used_by(pods) for node, pods in placed.items()}
-    return Room(nodes, used, neighbours=neighbours, budgets=budgets)
+    return Snapshot(nodes, used, scheduled=scheduled, budgets=budgets)
 
 
-def victims(one: Object, inside: Room) -> tuple[str, list[str]]:
+def victims(one: Object, inside: Snapshot) -> tuple[str, list[str]]:
     """Return the node that the pod is to get, and who gives way."""
     after = place(one, inside).after
     assert isinstance(after, Nomination)
@@ -67,15 +67,19 @@ TWO = [make_node("a"), make_node("b")]
 
 def test_only_as_many_go_as_must_the_least_important_first() -> None:
     there = [pod("p0", "2", 5), pod("p1", "1", 1), pod("p2", "1", 3)]
-    assert victims(pod("new", "1", 10), room(ONE, {"a": there})) == ("a", ["p1"])
-    assert victims(pod("new", "2", 10), room(ONE, {"a": there})) == ("a", ["p1", "p2"])
-    assert victims(pod("new", "3", 10), room(ONE, {"a": there})) == ("a", ["p0", "p1"]), "p2 may stay then"
-    assert victims(pod("new", "2", 4), room(ONE, {"a": there})) == ("a", ["p1", "p2"]), "p0 is more important"
+    assert victims(pod("new", "1", 10), snapshot(ONE, {"a": there})) == ("a", ["p1"])
+    assert victims(pod("new", "2", 10), snapshot(ONE, {"a": there})) == ("a", ["p1", "p2"])
+    assert victims(pod("new", "3", 10), snapshot(ONE, {"a": there})) == ("a", ["p0", "p1"]), (
+        "p2 may stay then"
+    )
+    assert victims(pod("new", "2", 4), snapshot(ONE, {"a": there})) == ("a", ["p1", "p2"]), (
+        "p0 is more important"
+    )
 
 
 def test_of_equals_the_youngest_goes() -> None:
     there = [since(pod("old", "2"), "01:00:00"), since(pod("young", "2"), "02:00:00")]
-    assert victims(pod("new", "1", 10), room(ONE, {"a": there})) == ("a", ["young"])
+    assert victims(pod("new", "1", 10), snapshot(ONE, {"a": there})) == ("a", ["young"])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_of_equals_the_youngest_goes() -> None:
 )
 def test_which_node_is_cleared(on_a: list[Object], on_b: list[Object], chosen: str) -> None:
     """The least important victims; of as important ones the fewest; of as many those that began last."""
-    assert victims(pod("new", "4", 10), room(TWO, {"a": on_a, "b": on_b}))[0] == chosen
+    assert victims(pod("new", "4", 10), snapshot(TWO, {"a": on_a, "b": on_b}))[0] == chosen
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,7 @@ def test_which_node_is_cleared(on_a: list[Object], on_b: list[Object], chosen: s
     ],
 )
 def test_why_nobody_gives_way(one: Object, there: list[Object], why: str) -> None:
-    found = place(one, room(ONE, {"a": there}))
+    found = place(one, snapshot(ONE, {"a": there}))
     assert found.after is None
     assert f" preemption: {why}" in found.why_not
 
@@ -126,16 +130,16 @@ def test_a_pod_whose_victims_are_going_waits_and_keeps_its_node() -> None:
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     waiting = pod("new", "4", 9)
     waiting["status"] = {"nominatedNodeName": "a"}
-    found = place(waiting, room(TWO, {"a": [going], "b": [pod("q", "4", 0)]}))
+    found = place(waiting, snapshot(TWO, {"a": [going], "b": [pod("q", "4", 0)]}))
     assert found.after is None and found.nominated == "a"
     assert "preemption: not eligible due to a terminating pod on the nominated node." in found.why_not
-    assert place(waiting, room(TWO, {"b": [pod("q", "4", 0)]})).node == "a"
+    assert place(waiting, snapshot(TWO, {"b": [pod("q", "4", 0)]})).node == "a"
 
 
 def test_a_pod_that_is_going_is_no_victim() -> None:
     going = pod("p", "4", 0)
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert victims(pod("new", "4", 9), room(TWO, {"a": [pod("q", "4", 0)], "b": [going]})) == ("b", [])
+    assert victims(pod("new", "4", 9), snapshot(TWO, {"a": [pod("q", "4", 0)], "b": [going]})) == ("b", [])
 
 
 def budget(allowed: int, labels: Mapping[str, str]) -> Object:
@@ -149,27 +153,27 @@ def budget(allowed: int, labels: Mapping[str, str]) -> Object:
 def test_a_budget_is_kept_where_it_can_be() -> None:
     guarded, free = pod("guarded", "2", 0, APP), pod("free", "2", 1)
     both = {"a": [guarded, free]}
-    assert victims(pod("new", "2", 9), room(ONE, both)) == ("a", ["guarded"])
-    assert victims(pod("new", "2", 9), room(ONE, both, budgets=[budget(1, APP)])) == ("a", ["guarded"])
-    assert victims(pod("new", "2", 9), room(ONE, both, budgets=[budget(0, APP)])) == ("a", ["free"])
-    assert victims(pod("new", "4", 9), room(ONE, both, budgets=[budget(0, APP)])) == (
+    assert victims(pod("new", "2", 9), snapshot(ONE, both)) == ("a", ["guarded"])
+    assert victims(pod("new", "2", 9), snapshot(ONE, both, budgets=[budget(1, APP)])) == ("a", ["guarded"])
+    assert victims(pod("new", "2", 9), snapshot(ONE, both, budgets=[budget(0, APP)])) == ("a", ["free"])
+    assert victims(pod("new", "4", 9), snapshot(ONE, both, budgets=[budget(0, APP)])) == (
         "a",
         ["free", "guarded"],
     )
     apart = {"a": [pod("guarded", "4", 0, APP)], "b": [pod("free", "4", 5)]}
-    assert victims(pod("new", "4", 9), room(TWO, apart, budgets=[budget(0, APP)])) == ("b", ["free"])
+    assert victims(pod("new", "4", 9), snapshot(TWO, apart, budgets=[budget(0, APP)])) == ("b", ["free"])
 
 
 def test_pods_give_way_that_only_stand_too_near() -> None:
     near = {"a": [pod("p", "1", 0, APP)]}
     apart = required("podAntiAffinity", term(APP))
     labelled = [make_node("a", labels={"kubernetes.io/hostname": "a"})]
-    assert victims(pod("new", "1", 9, **apart), room(labelled, near)) == ("a", ["p"])
+    assert victims(pod("new", "1", 9, **apart), snapshot(labelled, near)) == ("a", ["p"])
     unwanted = {"a": [pod("p", "1", 0, **required("podAntiAffinity", term(APP)))]}
-    assert victims(pod("new", "1", 9, APP), room(labelled, unwanted)) == ("a", ["p"])
+    assert victims(pod("new", "1", 9, APP), snapshot(labelled, unwanted)) == ("a", ["p"])
     hosts = [*labelled, make_node("b", labels={"kubernetes.io/hostname": "b"}, cpu="0")]
     skewed = spread(constraint("kubernetes.io/hostname"))
-    assert victims(pod("new", "1", 9, APP, **skewed), room(hosts, near)) == ("a", ["p"])
+    assert victims(pod("new", "1", 9, APP, **skewed), snapshot(hosts, near)) == ("a", ["p"])
 
 
 GANG: Unit = (VOLCANO_PODGROUPS.group, "default", "gang")
@@ -178,48 +182,51 @@ GANG: Unit = (VOLCANO_PODGROUPS.group, "default", "gang")
 def test_a_group_goes_as_a_whole_or_stays() -> None:
     members = {f"g{n}": GANG for n in range(3)}
     placed = {"a": [pod("g0", "2"), pod("g1", "2")], "b": [pod("g2", "2"), pod("single", "2")]}
-    assert victims(pod("new", "2", 9), room(TWO, placed, members)) == ("b", ["single"]), "one pod costs less"
+    assert victims(pod("new", "2", 9), snapshot(TWO, placed, members)) == ("b", ["single"]), (
+        "one pod costs less"
+    )
     del placed["b"][1]
     placed["b"].append(pod("dear", "2", 9))
-    assert victims(pod("new", "2", 9), room(TWO, placed, members)) == ("a", ["g0", "g1", "g2"])
+    assert victims(pod("new", "2", 9), snapshot(TWO, placed, members)) == ("a", ["g0", "g1", "g2"])
     placed["a"][0] = pod("g0", "2", 9)
-    assert place(pod("new", "2", 9), room(TWO, placed, members)).after is None, (
+    assert place(pod("new", "2", 9), snapshot(TWO, placed, members)).after is None, (
         "its most important pod counts"
     )
 
 
-def cleared(count: int, cpu: str, inside: Room, priority: int = 9, **spec: Any) -> Clearing | None:
+def cleared(count: int, cpu: str, inside: Snapshot, priority: int = 9, **spec: Any) -> Clearing | None:
     group = Group(resource=VOLCANO_PODGROUPS, namespace="default", name="new", min_member=count)
     pods = [pod(f"n{n}", cpu, priority, **spec) for n in range(count)]
-    return clear(Gang(group=group, placed=0, waiting=pods, room=inside), priority)
+    return clear(Gang(group=group, placed=0, waiting=pods, snapshot=inside), priority)
 
 
 def test_a_group_preempts_for_all_of_its_pods_or_not_at_all() -> None:
     placed = {"a": [pod("p0", "2", 1), pod("p1", "2", 2)], "b": [pod("p2", "2", 3), pod("p3", "2", 9)]}
-    found = cleared(2, "2", room(TWO, placed))
+    found = cleared(2, "2", snapshot(TWO, placed))
     assert found is not None
     assert sorted(v.name for v in found.victims) == ["p0", "p1"] and set(found.nodes) == {"a"}
-    found = cleared(3, "2", room(TWO, placed))
+    found = cleared(3, "2", snapshot(TWO, placed))
     assert found is not None and sorted(v.name for v in found.victims) == ["p0", "p1", "p2"]
-    assert cleared(4, "2", room(TWO, placed)) is None, "p3 is as important: nobody goes in vain"
-    assert cleared(2, "2", room(TWO, placed), preemptionPolicy="Never") is None
+    assert cleared(4, "2", snapshot(TWO, placed)) is None, "p3 is as important: nobody goes in vain"
+    assert cleared(2, "2", snapshot(TWO, placed), preemptionPolicy="Never") is None
     guarded = [budget(0, APP)]
     placed["a"][0]["metadata"]["labels"] = APP
-    found = cleared(2, "2", room(TWO, placed, budgets=guarded))
+    found = cleared(2, "2", snapshot(TWO, placed, budgets=guarded))
     assert found is not None and sorted(v.name for v in found.victims) == ["p1", "p2"]
 
 
 @pytest.mark.parametrize("needed", [set(), {0}, {7}, {2, 5}, set(range(8))])
 def test_all_are_spared_that_can_be(needed: set[int]) -> None:
     units = [
-        [Placed(uid=str(n), namespace="d", name=str(n), node="a", unit=("", "d", str(n)))] for n in range(8)
+        [ScheduledPod(uid=str(n), namespace="d", name=str(n), node="a", unit=("", "d", str(n)))]
+        for n in range(8)
     ]
     going = spared(units, lambda gone: needed <= set(gone))
     assert {int(unit[0].name) for unit in going} == needed
 
 
 def test_a_plan_tells_the_victims_and_keeps_the_node() -> None:
-    plan = decide(Observed(pod("new", "4", 9), room(ONE, {"a": [pod("p", "4", 0)]}), 1_700_000_000.0))
+    plan = decide(Observed(pod("new", "4", 9), snapshot(ONE, {"a": [pod("p", "4", 0)]}), 1_700_000_000.0))
     (action,) = plan.actions
     assert isinstance(action, Preempt) and not isinstance(action, Bind)
     assert action.victim.name == "p" and action.text == "Preempted by pod u-new on node a"
@@ -227,5 +234,5 @@ def test_a_plan_tells_the_victims_and_keeps_the_node() -> None:
     assert [event.reason for event in plan.events] == ["FailedScheduling"]
     waiting = pod("new", "4", 0)
     waiting["status"] = {"nominatedNodeName": "a"}
-    status = decide(Observed(waiting, room(ONE, {"a": [pod("p", "4", 0)]}), 1_700_000_000.0)).status
+    status = decide(Observed(waiting, snapshot(ONE, {"a": [pod("p", "4", 0)]}), 1_700_000_000.0)).status
     assert status is not None and status["nominatedNodeName"] is None, "nobody gives way to it any more"

@@ -13,9 +13,9 @@ from trainshed.cluster.scheduler.feasibility import is_helped_by
 from trainshed.cluster.scheduler.gangs.decision import Observed as Gang
 from trainshed.cluster.scheduler.gangs.decision import decide as decide_gang
 from trainshed.cluster.scheduler.gangs.group import Group
-from trainshed.cluster.scheduler.neighbours import Neighbours, Placed
 from trainshed.cluster.scheduler.placement import Placement, place
-from trainshed.cluster.scheduler.room import Room
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod, ScheduledPods
+from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import VOLCANO_PODGROUPS
 
@@ -54,15 +54,17 @@ def preferred(kind: str, *weighted: tuple[int, Object]) -> Object:
     return {"affinity": {kind: {PREFERRED: rules}}}
 
 
-def room(nodes: Sequence[Object], *placed: tuple[Object, str], **more: Any) -> Room:
-    neighbours = Neighbours()
+def snapshot(nodes: Sequence[Object], *placed: tuple[Object, str], **more: Any) -> Snapshot:
+    scheduled = ScheduledPods()
     for each, where in placed:
-        neighbours.put(Placed.of(each, where, ("", each["metadata"]["namespace"], each["metadata"]["name"])))
-    return Room(nodes, {}, neighbours=neighbours, **more)
+        scheduled.put(
+            ScheduledPod.of(each, where, ("", each["metadata"]["namespace"], each["metadata"]["name"]))
+        )
+    return Snapshot(nodes, {}, scheduled=scheduled, **more)
 
 
 def put(one: Object, nodes: Sequence[Object], *placed: tuple[Object, str], **more: Any) -> Placement:
-    return place(one, room(nodes, *placed, **more))
+    return place(one, snapshot(nodes, *placed, **more))
 
 
 def one_by_one(count: int, nodes: Sequence[Object], labels: Mapping[str, str], **spec: Any) -> list[str]:
@@ -297,9 +299,9 @@ def test_rules_hold_among_the_pods_of_a_group() -> None:
     group = Group(resource=VOLCANO_PODGROUPS, namespace="default", name="g", min_member=3)
     apart = required("podAntiAffinity", term(APP))
     pods = [pod(f"p{n}", APP, **apart) for n in range(3)]
-    decision = decide_gang(Gang(group=group, placed=0, waiting=pods, room=room(THREE)))
+    decision = decide_gang(Gang(group=group, placed=0, waiting=pods, snapshot=snapshot(THREE)))
     assert sorted(map(str, decision.nodes)) == ["a", "b", "c"]
-    decision = decide_gang(Gang(group=group, placed=0, waiting=pods, room=room(THREE[:2])))
+    decision = decide_gang(Gang(group=group, placed=0, waiting=pods, snapshot=snapshot(THREE[:2])))
     assert decision.nodes == (None,) * 3
     assert decision.why == (
         "2 of 3 pods fit, at least 3 must: 0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
@@ -310,12 +312,14 @@ def test_a_group_keeps_away_from_pods_that_do_not_want_it() -> None:
     group = Group(resource=VOLCANO_PODGROUPS, namespace="default", name="g", min_member=2)
     alone = pod("alone", **required("podAntiAffinity", term(APP)))
     pods = [pod(f"p{n}", APP) for n in range(2)]
-    decision = decide_gang(Gang(group=group, placed=0, waiting=pods, room=room(THREE[:2], (alone, "a"))))
+    decision = decide_gang(
+        Gang(group=group, placed=0, waiting=pods, snapshot=snapshot(THREE[:2], (alone, "a")))
+    )
     assert decision.nodes == ("b", "b")
 
 
 def test_who_is_helped_by_a_pod_that_gets_its_node() -> None:
-    db = Placed.of(pod("db", {"app": "db"}), "a", ("", "default", "db"))
+    db = ScheduledPod.of(pod("db", {"app": "db"}), "a", ("", "default", "db"))
     waiting = {
         "beside": pod("p", **required("podAffinity", term({"app": "db"}))),
         "other": pod("p", **required("podAffinity", term(APP))),
@@ -328,17 +332,15 @@ def test_who_is_helped_by_a_pod_that_gets_its_node() -> None:
 
 
 def test_neighbours_forget_what_is_gone() -> None:
-    neighbours = Neighbours()
-    one = Placed.of(pod("p", APP, **required("podAntiAffinity", term(APP))), "a", ("", "default", "p"))
-    assert neighbours.put(one) and not neighbours.put(one)
-    copy = neighbours.copy()
+    scheduled = ScheduledPods()
+    one = ScheduledPod.of(pod("p", APP, **required("podAntiAffinity", term(APP))), "a", ("", "default", "p"))
+    assert scheduled.put(one) and not scheduled.put(one)
+    copy = scheduled.copy()
     copy.remove(one.uid)
     assert (
-        neighbours.on("a") == [one]
-        and len(list(neighbours.wished())) == 1
-        and neighbours.lowest_priority() == 0
+        scheduled.on("a") == [one] and len(list(scheduled.wished())) == 1 and scheduled.lowest_priority() == 0
     )
-    neighbours.remove(one.uid)
-    for each in (neighbours, copy):
+    scheduled.remove(one.uid)
+    for each in (scheduled, copy):
         assert not each.on("a") and not list(each.wished()) and each.lowest_priority() is None
         assert not each.matching(lambda _: True) and not list(each.units())

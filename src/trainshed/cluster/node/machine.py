@@ -34,6 +34,7 @@ from trainshed.cluster.node.imagekeeper import ImageKeeper
 from trainshed.cluster.node.memorywatch import MemoryWatch
 from trainshed.cluster.node.network import NetworkController
 from trainshed.cluster.node.node import Node, persist
+from trainshed.cluster.node.orphanedpods import why_orphaned
 from trainshed.cluster.node.paths import NodePaths, remove_pod
 from trainshed.cluster.node.pod.cores import Cores
 from trainshed.cluster.node.pod.environment import search_path
@@ -43,7 +44,6 @@ from trainshed.cluster.node.pod.sandboxspec import python_prefix
 from trainshed.cluster.node.pod.starter import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.registration import KILLED, Registration
-from trainshed.cluster.node.unattended import why_unattended
 from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimeUnavailable, SandboxState
 from trainshed.kube.meta.objects import Object, name_of, texts
 from trainshed.kube.meta.plan import Event
@@ -184,7 +184,7 @@ class Machine:
     def _pod_changed(self, kind: str, old: Object | None, pod: Object) -> None:
         node = self._nodes.get(pod["spec"].get("nodeName", ""))
         if node is None:
-            if kind == "ADDED" and (why := why_unattended(pod, self._nodes)):
+            if kind == "ADDED" and (why := why_orphaned(pod, self._nodes)):
                 self._recorder.event(pod, "Warning", "FailedScheduling", why)
             return
         self._network.update(pod)

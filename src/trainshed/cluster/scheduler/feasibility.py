@@ -1,7 +1,7 @@
 """Whether a pod may go to a node, by all rules together. Pure.
 
 As kube-scheduler does, the first sort of rule that a node does not meet is the one that is told: the node itself, then
-room, then the pods that are there.
+snapshot, then the pods that are there.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from decimal import Decimal
 
 import msgspec
 
-from trainshed.cluster.scheduler.affinity import INDIFFERENT, NOT_APART, NOT_WANTED, Affinities, affinities
-from trainshed.cluster.scheduler.neighbours import Placed
+from trainshed.cluster.scheduler.affinityterms import rules_of
+from trainshed.cluster.scheduler.interpodaffinity import (
+    INDIFFERENT,
+    NOT_APART,
+    NOT_WANTED,
+    Affinities,
+    affinities,
+)
 from trainshed.cluster.scheduler.predicates import (
     INSUFFICIENT,
     NO_FREE_PORTS,
@@ -22,9 +28,9 @@ from trainshed.cluster.scheduler.predicates import (
     short,
 )
 from trainshed.cluster.scheduler.requests import is_host_port, pod_needs
-from trainshed.cluster.scheduler.room import Room
-from trainshed.cluster.scheduler.spread import ANYWHERE, TOO_MANY, Spread, selector_of, spread
-from trainshed.cluster.scheduler.terms import rules_of
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod
+from trainshed.cluster.scheduler.snapshot import Snapshot
+from trainshed.cluster.scheduler.topologyspread import ANYWHERE, TOO_MANY, Spread, selector_of, spread
 from trainshed.kube.meta.objects import Object, labels_of, namespace_of, spec_of
 
 _CROWDED = (NO_FREE_PORTS, TOO_MANY_PODS, TOO_MANY, NOT_APART, NOT_WANTED)
@@ -63,7 +69,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return all(problem in _CROWDED or problem.startswith(INSUFFICIENT) for problem in problems)
 
 
-def is_helped_by(pod: Object, other: Placed, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+def is_helped_by(pod: Object, other: ScheduledPod, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     """Return whether a pod that waits may have a place since the other one has got its own."""
     if any(term.selects(other.namespace, other.labels, namespaces) for term in rules_of(pod).beside):
         return True
@@ -73,6 +79,6 @@ def is_helped_by(pod: Object, other: Placed, namespaces: Mapping[str, Mapping[st
     )
 
 
-def wanted(pod: Object, room: Room) -> Wanted:
-    """Return what the pod wants, in the room as it is."""
-    return Wanted(pod, pod_needs(pod), affinities(pod, room), spread(pod, room))
+def wanted(pod: Object, snapshot: Snapshot) -> Wanted:
+    """Return what the pod wants, in the snapshot as it is."""
+    return Wanted(pod, pod_needs(pod), affinities(pod, snapshot), spread(pod, snapshot))

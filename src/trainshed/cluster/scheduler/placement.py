@@ -11,8 +11,8 @@ import msgspec
 from trainshed.cluster.scheduler.feasibility import Wanted, wanted
 from trainshed.cluster.scheduler.predicates import INSUFFICIENT, allocatable
 from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, Preempt, nominate
-from trainshed.cluster.scheduler.room import Room
 from trainshed.cluster.scheduler.scores import best
+from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.objects import Object, namespace_of, spec_of, status_of, uid_of
 from trainshed.kube.meta.plan import Action, Event, Plan
@@ -32,7 +32,7 @@ class Observed(msgspec.Struct, frozen=True):
     """One pod that wants a node, and what decides over it. `now`: seconds since the epoch."""
 
     pod: Object
-    room: Room
+    snapshot: Snapshot
     now: float = 0.0
 
 
@@ -59,7 +59,7 @@ def decide(observed: Observed) -> Plan:
     pod = observed.pod
     if pod["spec"].get("schedulingGates"):
         return Plan(status=_waiting(pod, "SchedulingGated", GATED, observed.now))
-    placement = place(pod, observed.room)
+    placement = place(pod, observed.snapshot)
     if placement.node:
         return bound(pod, placement.node)
     if placement.after is None:
@@ -115,22 +115,22 @@ def _waiting(
     return {"conditions": [condition], "nominatedNodeName": nominated}
 
 
-def place(pod: Object, room: Room, *, alone: bool = True) -> Placement:
+def place(pod: Object, snapshot: Snapshot, *, alone: bool = True) -> Placement:
     """Return where a pod without gates goes. Only for one that is placed `alone` do others give way."""
-    nodes = room.nodes
-    blocked = unusable_claim(pod, room.claims_of(namespace_of(pod)))
+    nodes = snapshot.nodes
+    blocked = unusable_claim(pod, snapshot.claims_of(namespace_of(pod)))
     if blocked:
         return Placement(why_not=f"0/{len(nodes)} nodes are available: {blocked}.")
     if not nodes:
         return Placement(why_not="no nodes available to schedule pods")
-    if in_use(pod, room):
+    if in_use(pod, snapshot):
         return Placement(why_not=f"0/{len(nodes)} nodes are available: {len(nodes)} {IN_USE}.")
-    want = wanted(pod, room)
+    want = wanted(pod, snapshot)
     refused: dict[str, list[str]] = {}
     candidates: dict[str, tuple[Object, Mapping[str, Decimal]]] = {}
     for node in nodes:
         name = node["metadata"]["name"]
-        held = room.used.get(name, {})
+        held = snapshot.used.get(name, {})
         if problems := want.unmet(node, held):
             refused[name] = problems
         else:
@@ -140,31 +140,31 @@ def place(pod: Object, room: Room, *, alone: bool = True) -> Placement:
         if nominated in candidates:
             return Placement(node=nominated)
         return Placement(node=best(pod, want.needs, list(candidates.values()), want.affinities, want.spread))
-    return _nowhere(want, room, refused, alone=alone)
+    return _nowhere(want, snapshot, refused, alone=alone)
 
 
-def _nowhere(want: Wanted, room: Room, refused: Mapping[str, list[str]], *, alone: bool) -> Placement:
+def _nowhere(want: Wanted, snapshot: Snapshot, refused: Mapping[str, list[str]], *, alone: bool) -> Placement:
     """Return why the pod waits, and whether it gets a node when others give way."""
     reasons = Counter(reason for problems in refused.values() for reason in problems)
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-    why = f"0/{len(room.nodes)} nodes are available: {listed}."
-    offers = _offers(want, room, reasons)
+    why = f"0/{len(snapshot.nodes)} nodes are available: {listed}."
+    offers = _offers(want, snapshot, reasons)
     if not alone:
         return Placement(why_not=why + offers)
-    nomination = nominate(want, room, refused)
+    nomination = nominate(want, snapshot, refused)
     if isinstance(nomination, Nomination):
         return Placement(why_not=why + offers, after=nomination)
     nominated = status_of(want.pod).get("nominatedNodeName") if nomination == ON_THEIR_WAY else None
     return Placement(why_not=f"{why} preemption: {nomination}{offers}", nominated=nominated)
 
 
-def in_use(pod: Object, room: Room) -> bool:
+def in_use(pod: Object, snapshot: Snapshot) -> bool:
     """Return whether another pod has a claim of this one's that is for one pod only."""
     namespace = namespace_of(pod)
-    claims = room.claims_of(namespace)
+    claims = snapshot.claims_of(namespace)
     own = [name for name in claim_names(pod) if name in claims]
     alone = [name for name in own if "ReadWriteOncePod" in (spec_of(claims[name]).get("accessModes") or ())]
-    return any(room.neighbours.use(namespace, name) for name in alone)
+    return any(snapshot.scheduled.use(namespace, name) for name in alone)
 
 
 def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
@@ -195,19 +195,19 @@ def _readable(name: str, amount: Decimal) -> str:
     return quantity.canonical(str(amount))
 
 
-def _offers(want: Wanted, room: Room, reasons: Mapping[str, int]) -> str:
+def _offers(want: Wanted, snapshot: Snapshot, reasons: Mapping[str, int]) -> str:
     """Return what the nodes have of each resource that is short, so that the reader sees the gap at once."""
     parts = []
     for name, amount in sorted(want.needs.items()):
         if INSUFFICIENT + name not in reasons:
             continue
-        most = max(max(_left(node, name, room), Decimal(0)) for node in room.nodes)
+        most = max(max(_left(node, name, snapshot), Decimal(0)) for node in snapshot.nodes)
         parts.append(
             f"{name}: requested {_readable(name, amount)}, most free on one node {_readable(name, most)}"
         )
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _left(node: Object, name: str, room: Room) -> Decimal:
-    held = room.used.get(node["metadata"]["name"], {})
+def _left(node: Object, name: str, snapshot: Snapshot) -> Decimal:
+    held = snapshot.used.get(node["metadata"]["name"], {})
     return allocatable(node).get(name, Decimal(0)) - held.get(name, Decimal(0))

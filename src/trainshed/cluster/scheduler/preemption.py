@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from trainshed.cluster.scheduler.feasibility import Wanted, wanted
-from trainshed.cluster.scheduler.neighbours import Placed
 from trainshed.cluster.scheduler.predicates import short
-from trainshed.cluster.scheduler.room import Room, less
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod
+from trainshed.cluster.scheduler.snapshot import Snapshot, less
 from trainshed.kube.meta.objects import Object, namespace_of, section, spec_of, status_of
 from trainshed.kube.meta.plan import Action
 from trainshed.kube.meta.selectors import LabelSelector
@@ -32,7 +32,7 @@ ON_THEIR_WAY = "not eligible due to a terminating pod on the nominated node."
 class Preempt(Action, frozen=True, kw_only=True):
     """Delete the pod `victim`, which gives way; `text` is the event that tells it."""
 
-    victim: Placed
+    victim: ScheduledPod
     text: str
 
 
@@ -40,51 +40,51 @@ class Nomination(msgspec.Struct, frozen=True):
     """The node that a pod gets once the victims are gone."""
 
     node: str
-    victims: tuple[Placed, ...] = ()
+    victims: tuple[ScheduledPod, ...] = ()
 
 
 class _Victims(msgspec.Struct, frozen=True):
     """Who would go on one node, and how many budgets that breaks."""
 
-    pods: tuple[Placed, ...]
+    pods: tuple[ScheduledPod, ...]
     broken: int = 0
 
 
-def nominate(want: Wanted, room: Room, refused: Mapping[str, list[str]]) -> Nomination | str:
+def nominate(want: Wanted, snapshot: Snapshot, refused: Mapping[str, list[str]]) -> Nomination | str:
     """Return where the pod goes and who gives way, or why nobody does. `refused` says what keeps it off each node."""
-    if why := ineligible(want.pod, room):
+    if why := ineligible(want.pod, snapshot):
         return why
     priority = priority_of(want.pod)
     reasons: list[str] = []
     found: dict[str, _Victims] = {}
-    lowest = room.neighbours.lowest_priority()
+    lowest = snapshot.scheduled.lowest_priority()
     nobody = lowest is None or lowest >= priority
-    for node in room.nodes:
+    for node in snapshot.nodes:
         name = node["metadata"]["name"]
         if not want.is_helped(node, refused[name]):
             reasons.append(NOT_HELPFUL)
         elif nobody:
             reasons.append(NO_VICTIMS)
         elif len(found) < NODES_AT_MOST:
-            victims = _victims(want, room, node, priority)
+            victims = _victims(want, snapshot, node, priority)
             if isinstance(victims, _Victims):
                 found[name] = victims
             else:
                 reasons.extend(victims)
     if not found:
         listed = ", ".join(sorted(f"{reasons.count(reason)} {reason}" for reason in set(reasons)))
-        return f"0/{len(room.nodes)} nodes are available: {listed}."
+        return f"0/{len(snapshot.nodes)} nodes are available: {listed}."
     node_name = min(found, key=lambda name: _cost(found[name]))
     return Nomination(node_name, found[node_name].pods)
 
 
-def ineligible(pod: Object, room: Room) -> str:
+def ineligible(pod: Object, snapshot: Snapshot) -> str:
     """Return why the pod may not make others give way, or nothing."""
     if spec_of(pod).get("preemptionPolicy") == "Never":
         return NEVER
     nominated = status_of(pod).get("nominatedNodeName")
     mine = priority_of(pod)
-    if nominated and any(p.terminating and p.priority < mine for p in room.neighbours.on(nominated)):
+    if nominated and any(p.terminating and p.priority < mine for p in snapshot.scheduled.on(nominated)):
         return ON_THEIR_WAY
     return ""
 
@@ -94,15 +94,15 @@ def priority_of(pod: Object) -> int:
     return int(spec_of(pod).get("priority") or 0)
 
 
-def less_important(units: Iterable[Sequence[Placed]], priority: int) -> list[Sequence[Placed]]:
+def less_important(units: Iterable[Sequence[ScheduledPod]], priority: int) -> list[Sequence[ScheduledPod]]:
     """Return those units none of whose pods is as important as that, the most important first, then the oldest."""
     lower = [unit for unit in units if all(pod.priority < priority for pod in unit)]
     return sorted(lower, key=lambda unit: (-_highest(unit), min(pod.since for pod in unit)))
 
 
 def spared(
-    units: Sequence[Sequence[Placed]], fits: Callable[[Collection[int]], bool]
-) -> list[Sequence[Placed]]:
+    units: Sequence[Sequence[ScheduledPod]], fits: Callable[[Collection[int]], bool]
+) -> list[Sequence[ScheduledPod]]:
     """Return the units that have to go: as few as can be, the first ones last. `fits` gets the indexes of who is gone.
 
     Tries halves, so that a thousand that may stay cost little more than one.
@@ -123,12 +123,12 @@ def spared(
 
 
 def breaking_last(
-    units: Sequence[Sequence[Placed]], budgets: Sequence[Object]
-) -> tuple[list[Sequence[Placed]], int]:
+    units: Sequence[Sequence[ScheduledPod]], budgets: Sequence[Object]
+) -> tuple[list[Sequence[ScheduledPod]], int]:
     """Return the units with those first whose end breaks a budget, and how many of them there are."""
     left = [int(status_of(budget).get("disruptionsAllowed") or 0) for budget in budgets]
-    breaking: list[Sequence[Placed]] = []
-    others: list[Sequence[Placed]] = []
+    breaking: list[Sequence[ScheduledPod]] = []
+    others: list[Sequence[ScheduledPod]] = []
     for unit in units:
         breaks = False
         for pod in unit:
@@ -140,21 +140,21 @@ def breaking_last(
     return [*breaking, *others], len(breaking)
 
 
-def _victims(want: Wanted, room: Room, node: Object, priority: int) -> _Victims | list[str]:
+def _victims(want: Wanted, snapshot: Snapshot, node: Object, priority: int) -> _Victims | list[str]:
     """Return who has to go on one node, or why it does not help."""
     name = node["metadata"]["name"]
-    names = dict.fromkeys(pod.unit for pod in room.neighbours.on(name))
-    lower = less_important((room.neighbours.of(unit) for unit in names), priority)
+    names = dict.fromkeys(pod.unit for pod in snapshot.scheduled.on(name))
+    lower = less_important((snapshot.scheduled.of(unit) for unit in names), priority)
     if not lower:
         return [NO_VICTIMS]
-    units, count = breaking_last(lower, room.budgets)
+    units, count = breaking_last(lower, snapshot.budgets)
 
     def problems(gone: Collection[int]) -> list[str]:
         pods = [pod for index in gone for pod in units[index]]
         if want.looks_at_pods:
-            after = room.without(pods)
+            after = snapshot.without(pods)
             return wanted(want.pod, after).unmet(node, after.used.get(name, {}))
-        used = room.used.get(name, {})
+        used = snapshot.used.get(name, {})
         for pod in pods:
             if pod.node == name:
                 used = less(used, pod.requests)
@@ -184,11 +184,11 @@ class _Later(msgspec.Struct, frozen=True):
         return self.time > other.time
 
 
-def _highest(unit: Sequence[Placed]) -> int:
+def _highest(unit: Sequence[ScheduledPod]) -> int:
     return max(pod.priority for pod in unit)
 
 
-def _protects(budget: Object, pod: Placed) -> bool:
+def _protects(budget: Object, pod: ScheduledPod) -> bool:
     selector = section(budget, "spec").get("selector")
     if not selector or namespace_of(budget) != pod.namespace:
         return False

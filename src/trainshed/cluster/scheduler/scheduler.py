@@ -19,12 +19,12 @@ from trainshed.client.controllers.controller import Controller, Worker
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
+from trainshed.cluster.scheduler.activequeue import ActiveQueue
 from trainshed.cluster.scheduler.feasibility import is_helped_by
 from trainshed.cluster.scheduler.gangs import decision as gangs
 from trainshed.cluster.scheduler.gangs.group import RESOURCES, Group, Unit, unit_of
 from trainshed.cluster.scheduler.gangs.preemption import Clearing, clear
 from trainshed.cluster.scheduler.ledger import Ledger
-from trainshed.cluster.scheduler.neighbours import Neighbours, Placed
 from trainshed.cluster.scheduler.placement import (
     DEFAULT_SCHEDULER,
     SCHEDULERS,
@@ -38,8 +38,8 @@ from trainshed.cluster.scheduler.placement import (
 from trainshed.cluster.scheduler.podgroups import COMING_SECONDS, PodGroups
 from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, Preempt, ineligible, priority_of
 from trainshed.cluster.scheduler.requests import pod_needs
-from trainshed.cluster.scheduler.room import Room, more
-from trainshed.cluster.scheduler.turns import Turns
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod, ScheduledPods
+from trainshed.cluster.scheduler.snapshot import Snapshot, more
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import (
     Object,
@@ -80,12 +80,12 @@ class Scheduler(Controller[Unit]):
         self._client = client
         self._names = tuple(dict.fromkeys((*SCHEDULERS, *filter(None, names))))
         self._ledger = Ledger()
-        self._neighbours = Neighbours()
-        self._nominated: dict[str, Placed] = {}
+        self._scheduled = ScheduledPods()
+        self._nominated: dict[str, ScheduledPod] = {}
         """Pods that wait until others are gone, by uid, as if they had their node."""
         self._preempted: set[str] = set()
         """Uids of pods that were told to give way, and are still there."""
-        self._turns: Turns[Unit] = Turns()
+        self._active: ActiveQueue[Unit] = ActiveQueue()
         self._waiting: set[Unit] = set()
         self._decisions: dict[Key, tuple[str, Plan]] = {}
         """Pod uid and plan that `_carry_out` has not finished, or that the watch has not echoed yet."""
@@ -118,8 +118,8 @@ class Scheduler(Controller[Unit]):
 
     def enqueue(self, key: Unit) -> None:
         """Have a unit decided when it is its turn."""
-        if key not in self._turns:
-            self._turns.put(key, self._turn(key))
+        if key not in self._active:
+            self._active.put(key, self._turn(key))
         super().enqueue(_NEXT)
 
     def _pod_changed(self, change: str, old: Object | None, new: Object) -> None:
@@ -139,7 +139,7 @@ class Scheduler(Controller[Unit]):
                 self._retry_waiting()
         else:
             if nominated := status_of(new).get("nominatedNodeName"):
-                self._nominated[uid] = Placed.of(new, nominated, unit)
+                self._nominated[uid] = ScheduledPod.of(new, nominated, unit)
             self.enqueue(unit)
         if unit[0]:
             self._groups.pods_changed(unit)
@@ -150,8 +150,8 @@ class Scheduler(Controller[Unit]):
         """Let the pod count on the node, and those have another turn that waited for such a pod beside them."""
         uid = uid_of(pod)
         self._ledger.hold(uid, node, pod_needs(pod))
-        placed = Placed.of(pod, node, self._unit_of(pod))
-        if not self._neighbours.put(placed):
+        placed = ScheduledPod.of(pod, node, self._unit_of(pod))
+        if not self._scheduled.put(placed):
             return
         namespaces = self._labels_of_namespaces()
         for unit in list(self._waiting):
@@ -160,7 +160,7 @@ class Scheduler(Controller[Unit]):
                 self.enqueue(unit)
 
     def _release(self, uid: str) -> bool:
-        self._neighbours.remove(uid)
+        self._scheduled.remove(uid)
         return self._ledger.release(uid)
 
     def _labels_of_namespaces(self) -> dict[str, dict[str, str]]:
@@ -191,7 +191,7 @@ class Scheduler(Controller[Unit]):
 
     async def reconcile(self, key: Unit) -> float | None:
         """Decide about the unit whose turn it is; never waits. `key` is always the same."""
-        unit = self._turns.pop()
+        unit = self._active.pop()
         if unit is None:
             return None
         self.queue.add(key)
@@ -219,7 +219,7 @@ class Scheduler(Controller[Unit]):
             return
         if self._unit_of(pod) != unit or (key in self._decisions and self._decisions[key][1].actions):
             return
-        plan = decide(Observed(pod, self._room([pod]), time.time()))
+        plan = decide(Observed(pod, self._snapshot([pod]), time.time()))
         if _node(plan):
             self._waiting.discard(unit)
         elif not pod["spec"].get("schedulingGates"):
@@ -245,19 +245,19 @@ class Scheduler(Controller[Unit]):
         gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
         pods = [pod for pod in pods if pod not in gated]
         for pod in gated:
-            self._decided(pod, decide(Observed(pod, Room((), {}), time.time())))
+            self._decided(pod, decide(Observed(pod, Snapshot((), {}), time.time())))
         self._waiting.discard(unit)
         if group is None:
             text = f"pod group {unit[1]}/{unit[2]} waits: there is no such PodGroup of {RESOURCES[unit[0]].group}"
             for pod in pods:
                 self._decided(pod, waits(pod, text, time.time()), patient=True)
             return
-        room = self._room(pods)
+        snapshot = self._snapshot(pods)
         observed = gangs.Observed(
             group=group,
             placed=self._groups.counts(unit).placed + self._on_their_way(members),
             waiting=pods,
-            room=room,
+            snapshot=snapshot,
             let_in=self._groups.is_let_in(unit),
             promised=self._groups.promised(unit),
             queue=self._groups.queue(group),
@@ -273,18 +273,20 @@ class Scheduler(Controller[Unit]):
         if clearing is not None:
             self._clear_for(group, pods, clearing, decision.why)
         else:
-            self._bind_group(group, pods, decision, room)
+            self._bind_group(group, pods, decision, snapshot)
         if not decision.let_in and (until := self._groups.promised_until()) is not None:
             self._later.queue.add_after(unit, until - asyncio.get_running_loop().time())
         if freed:
             self._retry_waiting()
 
-    def _bind_group(self, group: Group, pods: Sequence[Object], decision: gangs.Decision, room: Room) -> None:
+    def _bind_group(
+        self, group: Group, pods: Sequence[Object], decision: gangs.Decision, snapshot: Snapshot
+    ) -> None:
         """Bind the pods that got a node, all of them in the ledger first; the others say why they wait."""
         for pod, node in zip(pods, decision.nodes, strict=True):
             if node is not None:
                 self._decided(pod, bound(pod, node))
-        going = any(ineligible(pod, room) == ON_THEIR_WAY for pod in pods)
+        going = any(ineligible(pod, snapshot) == ON_THEIR_WAY for pod in pods)
         for pod, node in zip(pods, decision.nodes, strict=True):
             if node is None and decision.why:
                 text = f"{group} waits: {decision.why}"
@@ -292,7 +294,7 @@ class Scheduler(Controller[Unit]):
                 plan = waits(pod, text, time.time(), nominated=nominated)
                 self._decided(pod, plan, patient=decision.incomplete)
             elif node is None:
-                self._decided(pod, decide(Observed(pod, self._room([pod]), time.time())))
+                self._decided(pod, decide(Observed(pod, self._snapshot([pod]), time.time())))
 
     def _clear_for(self, group: Group, pods: Sequence[Object], clearing: Clearing, why: str) -> None:
         """Have others give way to a group; its first pod tells them."""
@@ -306,15 +308,15 @@ class Scheduler(Controller[Unit]):
                 self._decided(pod, gives_way(pod, nomination, text, str(group), time.time()))
                 victims = ()
 
-    def _room(self, pods: Sequence[Object]) -> Room:
+    def _snapshot(self, pods: Sequence[Object]) -> Snapshot:
         """Return what decides over these pods, which are placed together."""
         names = {(key_of(pod)[0], name) for pod in pods for name in claim_names(pod)}
         claims = {name: claim for name in names if (claim := self._claims.get(*name)) is not None}
-        return Room(
+        return Snapshot(
             nodes=self._nodes.items(),
             used=self._used_before(pods),
             claims=claims,
-            neighbours=self._neighbours,
+            scheduled=self._scheduled,
             namespaces=self._labels_of_namespaces(),
             budgets=self._budgets.items(),
         )
@@ -379,7 +381,7 @@ class Scheduler(Controller[Unit]):
         else:
             nominated = status_of(pod).get("nominatedNodeName")
         if nominated:
-            self._nominated[uid] = Placed.of(pod, nominated, self._unit_of(pod))
+            self._nominated[uid] = ScheduledPod.of(pod, nominated, self._unit_of(pod))
         else:
             self._nominated.pop(uid, None)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from trainshed.cluster.scheduler.affinity import Affinities
+from trainshed.cluster.scheduler.interpodaffinity import Affinities
 from trainshed.cluster.scheduler.predicates import allocatable
-from trainshed.cluster.scheduler.spread import Spread
+from trainshed.cluster.scheduler.topologyspread import Spread
 from trainshed.kube.meta.nodeselection import preference, tolerated
 from trainshed.kube.meta.objects import Object, labels_of, section, spec_of
 

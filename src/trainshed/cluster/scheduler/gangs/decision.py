@@ -1,6 +1,6 @@
 """Whether a group may start, where its pods go, and why it waits. Pure.
 
-let in     its queue is open and has room, and what it needs is free: Volcano's jobs make their pods only then
+let in     its queue is open and has snapshot, and what it needs is free: Volcano's jobs make their pods only then
 complete   at least `min_member` pods are there
 placed     all of them, or at least `min_member`, have a node: these are bound at once, else none is
 """
@@ -14,10 +14,10 @@ import msgspec
 
 from trainshed.cluster.scheduler.gangs.fitting import fit_all, fit_some
 from trainshed.cluster.scheduler.gangs.group import Group, unit_of
-from trainshed.cluster.scheduler.neighbours import Placed
 from trainshed.cluster.scheduler.placement import place
 from trainshed.cluster.scheduler.requests import pod_requests
-from trainshed.cluster.scheduler.room import Room
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod
+from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.amounts import Amounts, add
 from trainshed.kube.meta.objects import Object
@@ -45,7 +45,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     group: Group
     placed: int
     waiting: Sequence[Object]
-    room: Room
+    snapshot: Snapshot
     let_in: bool = True
     promised: Mapping[str, Decimal] = {}
     queue: Queue = Queue()
@@ -66,7 +66,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(observed: Observed) -> Decision:
     """Return what becomes of the group."""
-    group, waiting, room = observed.group, observed.waiting, observed.room
+    group, waiting, snapshot = observed.group, observed.waiting, observed.snapshot
     if why := _kept_out(observed):
         return Decision(let_in=observed.let_in, nodes=(None,) * len(waiting), why=why)
     missing = group.min_member - observed.placed
@@ -76,10 +76,10 @@ def decide(observed: Observed) -> Decision:
         return Decision(let_in=True, nodes=(None,) * len(waiting), why=why, incomplete=True)
     if not waiting:
         return Decision(let_in=True)
-    everyone = fit_all(waiting, room)
+    everyone = fit_all(waiting, snapshot)
     if everyone is not None:
         return Decision(let_in=True, nodes=tuple(everyone))
-    some = fit_some(waiting, room)
+    some = fit_some(waiting, snapshot)
     fitting = sum(node is not None for node in some)
     if fitting >= missing:
         return Decision(let_in=True, nodes=tuple(some))
@@ -110,7 +110,7 @@ def _kept_out(observed: Observed) -> str:
         return f'queue "{queue.name}" has reached its capability: {short}'
     if observed.placed:
         return ""
-    free = observed.room.free()
+    free = observed.snapshot.free()
     if not observed.let_in:
         free = {name: amount - observed.promised.get(name, _ZERO) for name, amount in free.items()}
     if short := shortage(group.min_resources, free):
@@ -129,9 +129,11 @@ def _requests(pods: Sequence[Object]) -> Amounts:
 def _why_not(observed: Observed, nodes: Sequence[str | None]) -> str:
     """Return why the first pod without a node has none beside those that have one."""
     pairs = list(zip(observed.waiting, nodes, strict=True))
-    room = observed.room.beside(Placed.of(pod, node, unit_of(pod)) for pod, node in pairs if node is not None)
+    snapshot = observed.snapshot.beside(
+        ScheduledPod.of(pod, node, unit_of(pod)) for pod, node in pairs if node is not None
+    )
     first = next(pod for pod, node in pairs if node is None)
-    return place(first, room, alone=False).why_not
+    return place(first, snapshot, alone=False).why_not
 
 
 def _text(amount: Decimal) -> str:

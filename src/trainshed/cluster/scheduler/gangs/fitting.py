@@ -14,10 +14,10 @@ import msgspec
 
 from trainshed.cluster.scheduler.feasibility import wanted
 from trainshed.cluster.scheduler.gangs.group import unit_of
-from trainshed.cluster.scheduler.neighbours import Placed
 from trainshed.cluster.scheduler.placement import place, unusable_claim
 from trainshed.cluster.scheduler.predicates import allocatable, rules_unmet
-from trainshed.cluster.scheduler.room import Room, more
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod
+from trainshed.cluster.scheduler.snapshot import Snapshot, more
 from trainshed.kube.meta.amounts import Amounts
 from trainshed.kube.meta.objects import Object, labels_of, section
 
@@ -37,13 +37,13 @@ class _Shape(msgspec.Struct, frozen=True):
     size: Decimal
 
 
-def fit_all(pods: Sequence[Object], room: Room) -> list[str] | None:
+def fit_all(pods: Sequence[Object], snapshot: Snapshot) -> list[str] | None:
     """Return a node for each pod, in their order, or None where not all of them fit together."""
     if any(map(_is_particular, pods)):
-        found = _one_by_one(pods, room)
+        found = _one_by_one(pods, snapshot)
         return None if None in found else [str(node) for node in found]
-    free = room.free_by_node()
-    shapes = _shapes(pods, room)
+    free = snapshot.free_by_node()
+    shapes = _shapes(pods, snapshot)
     order = sorted(range(len(pods)), key=lambda index: -shapes[index].size)
     chosen = _greedily([shapes[index] for index in order], free)
     if None in chosen and len(pods) <= SEARCH_PODS:
@@ -54,12 +54,12 @@ def fit_all(pods: Sequence[Object], room: Room) -> list[str] | None:
     return [str(nodes[index]) for index in range(len(pods))]
 
 
-def fit_some(pods: Sequence[Object], room: Room) -> list[str | None]:
+def fit_some(pods: Sequence[Object], snapshot: Snapshot) -> list[str | None]:
     """Return a node for each pod that fits beside those before it, None for the others."""
     if any(map(_is_particular, pods)):
-        return _one_by_one(pods, room)
-    free = room.free_by_node()
-    return _greedily(_shapes(pods, room), free)
+        return _one_by_one(pods, snapshot)
+    free = snapshot.free_by_node()
+    return _greedily(_shapes(pods, snapshot), free)
 
 
 def _is_particular(pod: Object) -> bool:
@@ -74,36 +74,36 @@ def _is_particular(pod: Object) -> bool:
     return bool(section(affinity, "nodeAffinity").get("preferredDuringSchedulingIgnoredDuringExecution"))
 
 
-def _one_by_one(pods: Sequence[Object], room: Room) -> list[str | None]:
-    used, neighbours = dict(room.used), room.neighbours.copy()
-    room = msgspec.structs.replace(room, used=used, neighbours=neighbours)
+def _one_by_one(pods: Sequence[Object], snapshot: Snapshot) -> list[str | None]:
+    used, scheduled = dict(snapshot.used), snapshot.scheduled.copy()
+    snapshot = msgspec.structs.replace(snapshot, used=used, scheduled=scheduled)
     out: list[str | None] = []
     for pod in pods:
-        node = place(pod, room, alone=False).node or None
+        node = place(pod, snapshot, alone=False).node or None
         if node is not None:
-            placed = Placed.of(pod, node, unit_of(pod))
-            neighbours.put(placed)
+            placed = ScheduledPod.of(pod, node, unit_of(pod))
+            scheduled.put(placed)
             used[node] = more(used.get(node, {}), placed.requests)
         out.append(node)
     return out
 
 
-def _shapes(pods: Sequence[Object], room: Room) -> list[_Shape]:
+def _shapes(pods: Sequence[Object], snapshot: Snapshot) -> list[_Shape]:
     known: dict[bytes, _Shape] = {}
     out = []
     for pod in pods:
-        key = _key(pod, room)
+        key = _key(pod, snapshot)
         if key not in known:
-            known[key] = _shape(pod, room)
+            known[key] = _shape(pod, snapshot)
         out.append(known[key])
     return out
 
 
-def _key(pod: Object, room: Room) -> bytes:
+def _key(pod: Object, snapshot: Snapshot) -> bytes:
     """Return what tells pods apart for their place: their labels only where pods that are there look at such."""
     spec = pod["spec"]
     parts = [pod["metadata"].get("namespace"), spec.get("overhead"), spec.get("volumes")]
-    if next(room.neighbours.wished(), None) is not None:
+    if next(snapshot.scheduled.wished(), None) is not None:
         parts.append(pod["metadata"].get("labels"))
     parts += [spec.get(field) for field in ("nodeSelector", "affinity", "tolerations", "ephemeralContainers")]
     for field in ("initContainers", "containers"):
@@ -111,21 +111,21 @@ def _key(pod: Object, room: Room) -> bytes:
     return msgspec.json.encode(parts)
 
 
-def _shape(pod: Object, room: Room) -> _Shape:
-    want = wanted(pod, room)
+def _shape(pod: Object, snapshot: Snapshot) -> _Shape:
+    want = wanted(pod, snapshot)
     requests = {name: amount for name, amount in want.needs.items() if amount}
     offered: Amounts = {}
-    for node in room.nodes:
+    for node in snapshot.nodes:
         for name, amount in allocatable(node).items():
             offered[name] = offered.get(name, _ZERO) + amount
     size = max(
         (amount / offered[name] for name, amount in requests.items() if offered.get(name)), default=_ZERO
     )
     nodes: tuple[str, ...] = ()
-    if not unusable_claim(pod, room.claims_of(pod["metadata"].get("namespace", ""))):
+    if not unusable_claim(pod, snapshot.claims_of(pod["metadata"].get("namespace", ""))):
         nodes = tuple(
             node["metadata"]["name"]
-            for node in room.nodes
+            for node in snapshot.nodes
             if not rules_unmet(pod, node) and not want.affinities.unmet(labels_of(node))
         )
     return _Shape(requests, nodes, size)
@@ -145,14 +145,14 @@ def _greedily(shapes: Sequence[_Shape], free: _Free) -> list[str | None]:
 def _candidates(shape: _Shape, free: _Free) -> Iterator[str]:
     """Yield the nodes with room, that with the most left first; of nodes that are alike only one."""
     seen = []
-    rows = [(_tightness(shape, free[name]), name) for name in shape.nodes if _has_room(shape, free[name])]
+    rows = [(_tightness(shape, free[name]), name) for name in shape.nodes if _has_snapshot(shape, free[name])]
     for _, name in sorted(rows):
         if free[name] not in seen:
             seen.append(free[name])
             yield name
 
 
-def _has_room(shape: _Shape, free: Mapping[str, Decimal]) -> bool:
+def _has_snapshot(shape: _Shape, free: Mapping[str, Decimal]) -> bool:
     return all(amount <= free.get(name, _ZERO) for name, amount in shape.requests.items())
 
 

@@ -12,28 +12,28 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from trainshed.cluster.scheduler.gangs.decision import Decision, Observed, decide
-from trainshed.cluster.scheduler.neighbours import Placed
 from trainshed.cluster.scheduler.preemption import breaking_last, ineligible, less_important, spared
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod
 
 
 class Clearing(msgspec.Struct, frozen=True):
     """Where the pods of a group go once the victims are gone."""
 
     nodes: tuple[str | None, ...]
-    victims: tuple[Placed, ...]
+    victims: tuple[ScheduledPod, ...]
 
 
 def clear(observed: Observed, priority: int) -> Clearing | None:
     """Return who gives way to a group that does not fit, None where nobody can or may."""
-    room = observed.room
-    lowest = room.neighbours.lowest_priority()
-    if lowest is None or lowest >= priority or any(ineligible(pod, room) for pod in observed.waiting):
+    snapshot = observed.snapshot
+    lowest = snapshot.scheduled.lowest_priority()
+    if lowest is None or lowest >= priority or any(ineligible(pod, snapshot) for pod in observed.waiting):
         return None
-    units, _ = breaking_last(less_important(room.neighbours.units(), priority), room.budgets)
+    units, _ = breaking_last(less_important(snapshot.scheduled.units(), priority), snapshot.budgets)
 
-    def without(gone: Sequence[Sequence[Placed]]) -> Decision:
-        after = room.without(pod for unit in gone for pod in unit)
-        return decide(msgspec.structs.replace(observed, room=after))
+    def without(gone: Sequence[Sequence[ScheduledPod]]) -> Decision:
+        after = snapshot.without(pod for unit in gone for pod in unit)
+        return decide(msgspec.structs.replace(observed, snapshot=after))
 
     def fits(gone: Collection[int]) -> bool:
         return not without([units[index] for index in gone]).why

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class Turns(Generic[K]):
+class ActiveQueue(Generic[K]):
     """Keys that wait for their turn, each once."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ HARD_WEIGHT = 1
 """What a required affinity of a placed pod is worth to pods that it would like beside it (hardPodAffinityWeight)."""
 
 
-class Term(msgspec.Struct, frozen=True):
+class AffinityTerm(msgspec.Struct, frozen=True):
     """Which pods, in which namespaces, and what counts as beside them: the same value of the node label `key`.
 
     Namespaces are those listed and those that `among` selects.
@@ -45,7 +45,7 @@ class Wish(msgspec.Struct, frozen=True):
     `forbids`: such pods must not come beside.
     """
 
-    term: Term
+    term: AffinityTerm
     weight: int = 0
     forbids: bool = False
 
@@ -53,8 +53,8 @@ class Wish(msgspec.Struct, frozen=True):
 class Rules(msgspec.Struct, frozen=True):
     """What a pod requires and prefers of the pods beside it."""
 
-    beside: tuple[Term, ...] = ()
-    apart: tuple[Term, ...] = ()
+    beside: tuple[AffinityTerm, ...] = ()
+    apart: tuple[AffinityTerm, ...] = ()
     preferred: tuple[Wish, ...] = ()
 
 
@@ -93,16 +93,16 @@ def with_label_keys(
     return LabelSelector((*selector.requirements, *more), selector.nothing) if more else selector
 
 
-def _terms(pod: Object, rules: Object) -> tuple[Term, ...]:
+def _terms(pod: Object, rules: Object) -> tuple[AffinityTerm, ...]:
     return tuple(_term(pod, each) for each in rules.get(_REQUIRED) or ())
 
 
-def _term(pod: Object, term: Mapping[str, Any]) -> Term:
+def _term(pod: Object, term: Mapping[str, Any]) -> AffinityTerm:
     among = term.get("namespaceSelector")
     listed = term.get("namespaces") or (() if among is not None else (namespace_of(pod),))
     selector = LabelSelector.from_object(term.get("labelSelector"))
     keys, other_than = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
-    return Term(
+    return AffinityTerm(
         str(term.get("topologyKey") or ""),
         with_label_keys(selector, labels_of(pod), keys, other_than),
         frozenset(listed),

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from trainshed.cluster.scheduler.neighbours import Placed
-from trainshed.cluster.scheduler.room import Room
-from trainshed.cluster.scheduler.terms import with_label_keys
+from trainshed.cluster.scheduler.affinityterms import with_label_keys
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod
+from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.meta.nodeselection import is_selected, tolerated
 from trainshed.kube.meta.objects import Object, labels_of, namespace_of, spec_of
 from trainshed.kube.meta.selectors import LabelSelector
@@ -73,7 +73,7 @@ class Spread(msgspec.Struct, frozen=True):
 ANYWHERE = Spread()
 
 
-def spread(pod: Object, room: Room) -> Spread:
+def spread(pod: Object, snapshot: Snapshot) -> Spread:
     """Return what the pod's constraints say."""
     constraints: Sequence[Object] = spec_of(pod).get("topologySpreadConstraints") or ()
     if not constraints:
@@ -81,8 +81,8 @@ def spread(pod: Object, room: Room) -> Spread:
     hard = [each for each in constraints if each.get("whenUnsatisfiable", _HARD) == _HARD]
     soft = [each for each in constraints if each not in hard]
     return Spread(
-        tuple(_counted(pod, each, _nodes(pod, hard, each, room), room) for each in hard),
-        tuple(_counted(pod, each, _nodes(pod, soft, each, room), room) for each in soft),
+        tuple(_counted(pod, each, _nodes(pod, hard, each, snapshot), snapshot) for each in hard),
+        tuple(_counted(pod, each, _nodes(pod, soft, each, snapshot), snapshot) for each in soft),
     )
 
 
@@ -92,14 +92,14 @@ def selector_of(pod: Object, constraint: Mapping[str, Any]) -> LabelSelector:
     return with_label_keys(selector, labels_of(pod), constraint.get("matchLabelKeys") or ())
 
 
-def _nodes(pod: Object, together: Sequence[Object], constraint: Object, room: Room) -> dict[str, str]:
+def _nodes(pod: Object, together: Sequence[Object], constraint: Object, snapshot: Snapshot) -> dict[str, str]:
     """Return the domain of each node that counts: it has all labels, and is one that the pod may be meant for."""
     keys = [each["topologyKey"] for each in together]
     tolerations = spec_of(pod).get("tolerations") or ()
     by_affinity = constraint.get("nodeAffinityPolicy", "Honor") == "Honor"
     by_taints = constraint.get("nodeTaintsPolicy", "Ignore") == "Honor"
     out = {}
-    for node in room.nodes:
+    for node in snapshot.nodes:
         labels = labels_of(node)
         if any(key not in labels for key in keys) or (by_affinity and not is_selected(pod, node)):
             continue
@@ -113,14 +113,14 @@ def _nodes(pod: Object, together: Sequence[Object], constraint: Object, room: Ro
     return out
 
 
-def _counted(pod: Object, constraint: Object, domains: Mapping[str, str], room: Room) -> Constraint:
+def _counted(pod: Object, constraint: Object, domains: Mapping[str, str], snapshot: Snapshot) -> Constraint:
     selector, namespace = selector_of(pod, constraint), namespace_of(pod)
 
-    def selects(other: Placed) -> bool:
+    def selects(other: ScheduledPod) -> bool:
         return other.namespace == namespace and not other.terminating and selector.matches(other.labels)
 
     counts = Counter(dict.fromkeys(domains.values(), 0))
-    for node, count in room.neighbours.matching(selects).items():
+    for node, count in snapshot.scheduled.matching(selects).items():
         if node in domains:
             counts[domains[node]] += count
     enough = len(counts) >= int(constraint.get("minDomains") or 1)

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from trainshed.cluster.scheduler.neighbours import Placed
-from trainshed.cluster.scheduler.room import Room
-from trainshed.cluster.scheduler.terms import Rules, Term, rules_of
+from trainshed.cluster.scheduler.affinityterms import AffinityTerm, Rules, rules_of
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod
+from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.meta.objects import Object, labels_of, namespace_of
 
 NOT_BESIDE = "node(s) didn't match pod affinity rules"
@@ -58,18 +58,18 @@ class Affinities(msgspec.Struct, frozen=True):
 INDIFFERENT = Affinities()
 
 
-def affinities(pod: Object, room: Room) -> Affinities:
+def affinities(pod: Object, snapshot: Snapshot) -> Affinities:
     """Return what affinities say of the pod; `INDIFFERENT` where they say nothing."""
     rules = rules_of(pod)
     namespace, labels = namespace_of(pod), labels_of(pod)
     about = [
         (wish, nodes)
-        for wish, nodes in room.neighbours.wished()
-        if wish.term.selects(namespace, labels, room.namespaces)
+        for wish, nodes in snapshot.scheduled.wished()
+        if wish.term.selects(namespace, labels, snapshot.namespaces)
     ]
     if not about and rules == Rules():
         return INDIFFERENT
-    where = room.labels()
+    where = snapshot.labels()
     forbidden: set[_Domain] = set()
     scores: Counter[_Domain] = Counter()
     for wish, nodes in about:
@@ -80,12 +80,14 @@ def affinities(pod: Object, room: Room) -> Affinities:
             for domain, count in found.items():
                 scores[domain] += wish.weight * count
     for wish in rules.preferred:
-        for domain, count in _domains(wish.term.key, _selected(room, wish.term), where).items():
+        for domain, count in _domains(wish.term.key, _selected(snapshot, wish.term), where).items():
             scores[domain] += wish.weight * count
-    apart = {domain for term in rules.apart for domain in _domains(term.key, _selected(room, term), where)}
-    all_of_them = _selected(room, *rules.beside) if rules.beside else {}
+    apart = {
+        domain for term in rules.apart for domain in _domains(term.key, _selected(snapshot, term), where)
+    }
+    all_of_them = _selected(snapshot, *rules.beside) if rules.beside else {}
     beside = {domain for term in rules.beside for domain in _domains(term.key, all_of_them, where)}
-    itself = all(term.selects(namespace, labels, room.namespaces) for term in rules.beside)
+    itself = all(term.selects(namespace, labels, snapshot.namespaces) for term in rules.beside)
     return Affinities(
         keys=tuple(term.key for term in rules.beside),
         beside=frozenset(beside),
@@ -96,13 +98,13 @@ def affinities(pod: Object, room: Room) -> Affinities:
     )
 
 
-def _selected(room: Room, *terms: Term) -> Mapping[str, int]:
+def _selected(snapshot: Snapshot, *terms: AffinityTerm) -> Mapping[str, int]:
     """Return how many pods on each node all the terms mean."""
 
-    def selects(pod: Placed) -> bool:
-        return all(term.selects(pod.namespace, pod.labels, room.namespaces) for term in terms)
+    def selects(pod: ScheduledPod) -> bool:
+        return all(term.selects(pod.namespace, pod.labels, snapshot.namespaces) for term in terms)
 
-    return room.neighbours.matching(selects)
+    return snapshot.scheduled.matching(selects)
 
 
 def _domains(key: str, nodes: Mapping[str, int], labels: Mapping[str, Mapping[str, str]]) -> Counter[_Domain]:

@@ -8,7 +8,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import is_finished
 
 
-def why_unattended(pod: Object, nodes: Collection[str]) -> str:
+def why_orphaned(pod: Object, nodes: Collection[str]) -> str:
     """Return why the pod stays as it is, for its author; empty when somebody looks after it."""
     spec = pod["spec"]
     if is_finished(pod):

@@ -11,9 +11,9 @@ from decimal import Decimal
 
 import msgspec
 
+from trainshed.cluster.scheduler.affinityterms import Wish, wishes
 from trainshed.cluster.scheduler.gangs.group import Unit
 from trainshed.cluster.scheduler.requests import pod_needs
-from trainshed.cluster.scheduler.terms import Wish, wishes
 from trainshed.kube.meta.objects import (
     Object,
     is_terminating,
@@ -30,7 +30,7 @@ _OnNodes = Counter[str]
 """How many on each node, by its name."""
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduledPod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that has a node.
 
     `unit`: what it is placed, and preempted, together with. `since`: when it was started, else created, as the API
@@ -51,7 +51,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, pod: Object, node: str, unit: Unit) -> Placed:
+    def of(cls, pod: Object, node: str, unit: Unit) -> ScheduledPod:
         """Return the pod as it is on the node."""
         return cls(
             uid=uid_of(pod),
@@ -77,19 +77,19 @@ class _Sort(msgspec.Struct, frozen=True):
     terminating: bool
 
 
-class Neighbours:
+class ScheduledPods:
     """The placed pods by node, by what selects them, and by what they wish of others."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, Placed] = {}
-        self._on: dict[str, dict[str, Placed]] = {}
-        self._units: dict[Unit, dict[str, Placed]] = {}
-        self._sorts: dict[_Sort, tuple[Placed, _OnNodes]] = {}
+        self._pods: dict[str, ScheduledPod] = {}
+        self._on: dict[str, dict[str, ScheduledPod]] = {}
+        self._units: dict[Unit, dict[str, ScheduledPod]] = {}
+        self._sorts: dict[_Sort, tuple[ScheduledPod, _OnNodes]] = {}
         self._wishes: dict[Wish, _OnNodes] = {}
         self._priorities: Counter[int] = Counter()
         self._claims: Counter[tuple[str, str]] = Counter()
 
-    def put(self, pod: Placed) -> bool:
+    def put(self, pod: ScheduledPod) -> bool:
         """Take a pod in, or what is new of it; return whether anything is new."""
         if self._pods.get(pod.uid) == pod:
             return False
@@ -123,9 +123,9 @@ class Neighbours:
         if not self._priorities[pod.priority]:
             del self._priorities[pod.priority]
 
-    def copy(self) -> Neighbours:
+    def copy(self) -> ScheduledPods:
         """Return the same pods, to leave some of them out."""
-        other = Neighbours()
+        other = ScheduledPods()
         other._pods = dict(self._pods)
         other._on = {node: dict(pods) for node, pods in self._on.items()}
         other._units = {unit: dict(pods) for unit, pods in self._units.items()}
@@ -139,15 +139,15 @@ class Neighbours:
         """Return whether any pod mounts a claim."""
         return self._claims[namespace, claim] > 0
 
-    def on(self, node: str) -> list[Placed]:
+    def on(self, node: str) -> list[ScheduledPod]:
         """Return the pods on a node."""
         return list(self._on.get(node, {}).values())
 
-    def of(self, unit: Unit) -> list[Placed]:
+    def of(self, unit: Unit) -> list[ScheduledPod]:
         """Return the pods of a unit that have a node."""
         return list(self._units.get(unit, {}).values())
 
-    def units(self) -> Iterator[list[Placed]]:
+    def units(self) -> Iterator[list[ScheduledPod]]:
         """Yield the pods of each unit."""
         for pods in self._units.values():
             yield list(pods.values())
@@ -156,7 +156,7 @@ class Neighbours:
         """Return the priority of the least important pod, None where there are no pods."""
         return min(self._priorities, default=None)
 
-    def matching(self, selects: Callable[[Placed], bool]) -> _OnNodes:
+    def matching(self, selects: Callable[[ScheduledPod], bool]) -> _OnNodes:
         """Return how many pods are selected on each node. Only namespace, labels and end are to be looked at."""
         total: _OnNodes = Counter()
         for pod, nodes in self._sorts.values():
@@ -169,11 +169,11 @@ class Neighbours:
         yield from self._wishes.items()
 
 
-def _sort(pod: Placed) -> _Sort:
+def _sort(pod: ScheduledPod) -> _Sort:
     return _Sort(pod.namespace, frozenset(pod.labels.items()), pod.terminating)
 
 
-def _drop(groups: dict[object, dict[str, Placed]], key: object, uid: str) -> None:
+def _drop(groups: dict[object, dict[str, ScheduledPod]], key: object, uid: str) -> None:
     del groups[key][uid]
     if not groups[key]:
         del groups[key]

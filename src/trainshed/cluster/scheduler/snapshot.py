@@ -7,26 +7,26 @@ from decimal import Decimal
 
 import msgspec
 
-from trainshed.cluster.scheduler.neighbours import Neighbours, Placed
 from trainshed.cluster.scheduler.predicates import allocatable, takes_pods
+from trainshed.cluster.scheduler.scheduledpods import ScheduledPod, ScheduledPods
 from trainshed.kube.meta.amounts import Amounts
 from trainshed.kube.meta.objects import Object, labels_of
 
 _ZERO = Decimal(0)
 
 
-class Room(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True):
     """What decides over places.
 
     `used`: what pods hold on each node by name, including those bound but not yet seen back. `claims`: those
-    PersistentVolumeClaims that exist and matter, by namespace and name. `neighbours`: the pods that have a node.
+    PersistentVolumeClaims that exist and matter, by namespace and name. `scheduled`: the pods that have a node.
     `namespaces`: labels of each. `budgets`: the PodDisruptionBudgets.
     """
 
     nodes: Sequence[Object]
     used: Mapping[str, Mapping[str, Decimal]]
     claims: Mapping[tuple[str, str], Object] = {}
-    neighbours: Neighbours = msgspec.field(default_factory=Neighbours)
+    scheduled: ScheduledPods = msgspec.field(default_factory=ScheduledPods)
     namespaces: Mapping[str, Mapping[str, str]] = {}
     budgets: Sequence[Object] = ()
 
@@ -55,23 +55,23 @@ class Room(msgspec.Struct, frozen=True):
         """Return the labels of each node by its name."""
         return {node["metadata"]["name"]: labels_of(node) for node in self.nodes}
 
-    def without(self, pods: Iterable[Placed]) -> Room:
-        """Return the room once these pods are gone."""
+    def without(self, pods: Iterable[ScheduledPod]) -> Snapshot:
+        """Return the snapshot once these pods are gone."""
         used = dict(self.used)
-        neighbours = self.neighbours.copy()
+        scheduled = self.scheduled.copy()
         for pod in pods:
-            neighbours.remove(pod.uid)
+            scheduled.remove(pod.uid)
             used[pod.node] = less(used.get(pod.node, {}), pod.requests)
-        return msgspec.structs.replace(self, used=used, neighbours=neighbours)
+        return msgspec.structs.replace(self, used=used, scheduled=scheduled)
 
-    def beside(self, pods: Iterable[Placed]) -> Room:
-        """Return the room once these pods are there, too."""
+    def beside(self, pods: Iterable[ScheduledPod]) -> Snapshot:
+        """Return the snapshot once these pods are there, too."""
         used = dict(self.used)
-        neighbours = self.neighbours.copy()
+        scheduled = self.scheduled.copy()
         for pod in pods:
-            neighbours.put(pod)
+            scheduled.put(pod)
             used[pod.node] = more(used.get(pod.node, {}), pod.requests)
-        return msgspec.structs.replace(self, used=used, neighbours=neighbours)
+        return msgspec.structs.replace(self, used=used, scheduled=scheduled)
 
 
 def more(held: Mapping[str, Decimal], amounts: Mapping[str, Decimal]) -> Amounts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.node_builders import make_pod
-from trainshed.cluster.node.unattended import why_unattended
+from trainshed.cluster.node.orphanedpods import why_orphaned
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_why(spec, status, expected):
     pod = {**make_pod(**spec), "status": status}
     if "nodeName" not in spec:
         pod["spec"].pop("nodeName", None)
-    assert why_unattended(pod, {"here"}) == expected
+    assert why_orphaned(pod, {"here"}) == expected
