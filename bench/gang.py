@@ -27,7 +27,7 @@ async def measure(repetitions: int) -> list[Figure]:
             times = [await _once(client, f"gang-{number}") for number in range(repetitions)]
         finally:
             await client.close()
-    return [Figure("apply of 1 + 4 replicas until all Running", "s", times, 0.5, statistic="p99")]
+    return [Figure("apply of 1 + 4 replicas until all Running", "s", times, 0.3, statistic="p99")]
 
 
 async def _operator_is_up(client: Client) -> None:

@@ -1,6 +1,6 @@
 """Measure the promises of the README and print them as a table.
 
-    .venv/bin/python -m bench.run [--quick] [--write docs/reference/benchmarks.md]
+    .venv/bin/python -m bench.run [--quick] [--node] [--write docs/reference/benchmarks.md]
 
 Every ratio is against a baseline taken in the same run, alternating with it, since machines are shared and noisy.
 """
@@ -11,7 +11,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from bench import allreduce, coldstart, gang, loop, notebooks, pipelines, shim, training
+from bench import allreduce, coldstart, gang, loop, notebooks, pipelines, pods, shim, training
 from bench.measure import Figure, circumstances, table
 
 ROOT = Path(__file__).parent.parent
@@ -22,19 +22,24 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="few repetitions: to see that it works")
+    parser.add_argument("--node", action="store_true", help="what pods cost, and nothing else")
     parser.add_argument("--write", type=Path, help="also write the page")
     args = parser.parse_args()
     figures: list[Figure] = []
-    print("cold start and memory …", flush=True)
-    figures += coldstart.measure(repetitions=2 if args.quick else 7)
+    if not args.node:
+        print("cold start and memory …", flush=True)
+        figures += coldstart.measure(repetitions=2 if args.quick else 7)
+    print("pods …", flush=True)
     figures += shim.measure(repetitions=10 if args.quick else 30)
+    figures += pods.measure(repetitions=10 if args.quick else 50)
     print("1 + 4 replicas to Running …", flush=True)
     figures += asyncio.run(gang.measure(repetitions=5 if args.quick else 100))
-    print("following and running again …", flush=True)
-    figures += loop.measure(repetitions=1 if args.quick else 5)
-    print("notebooks …", flush=True)
-    figures += notebooks.measure(repetitions=3 if args.quick else 15)
-    figures += pipelines.measure(repetitions=1 if args.quick else 5)
+    if not args.node:
+        print("following and running again …", flush=True)
+        figures += loop.measure(repetitions=1 if args.quick else 5)
+        print("notebooks …", flush=True)
+        figures += notebooks.measure(repetitions=3 if args.quick else 15)
+        figures += pipelines.measure(repetitions=1 if args.quick else 5)
     print("training in pods against bare torchrun …", flush=True)
     figures += allreduce.measure(repetitions=1 if args.quick else 7)
     figures += training.measure(repetitions=1 if args.quick else 5)
@@ -66,6 +71,9 @@ How each figure is taken:
 - **processor time of a step**: user and system time of the step runner and its kernel for a step that prints a line.
 - **50 independent steps**: a notebook whose steps wait for none, and how many of them ran at the same time at most.
 - **notebooks**: a generated notebook of 100 cells, most of them steps; reading, names, edges and findings.
+- **one pod**: from the event of its binding to that of its phase Running, as a watch sees them; its container sleeps.
+- **a command in a pod**: `true` by `kubectl exec`'s WebSocket, sent by Kubernetes' own Python client.
+- **log of a pod**: 300 MB in lines of 100 bytes, as fast as `yes` prints them, to one who follows through the API.
 - **shim**: resident memory of a pod's shim, and how long making its sandbox takes.
 """
 

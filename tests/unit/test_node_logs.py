@@ -12,6 +12,7 @@ from tests.examples import times
 from trainshed.cluster.backend import LogRequest
 from trainshed.cluster.node.pod import logs
 from trainshed.cluster.node.pod.logs import CHUNK, parse, read_logs, tail_text
+from trainshed.cluster.sandbox.daemon.crilog import CriLog
 
 STAMP = "2026-01-31T12:00:{:02d}.123456789Z"
 
@@ -184,6 +185,31 @@ async def test_following_survives_rotation(log):
         ended = True
         await task
     assert b"".join(blocks) == b"l4\nbefore\nafter\n"
+
+
+async def test_a_reader_that_is_slower_than_the_container_misses_no_file(tmp_path):
+    """Files that are put aside while it reads are read in their order, deleted ones included."""
+    path = tmp_path / "0.log"
+    log = CriLog(str(path), limit=1000)
+    written, number = b"", 0
+
+    def print_lines(files: int) -> None:
+        nonlocal written, number
+        for _ in range(files * 20):
+            text = b"line %d\n" % number
+            log.write(b"stdout", text, 1_700_000_000_000_000_000)
+            written, number = written + text, number + 1
+
+    print_lines(3)
+    over = False
+    reader = read_logs(path, LogRequest(container="", follow=True), ended=lambda: over)
+    seen = await anext(reader)
+    for _ in range(12):
+        print_lines(2)  # two files are put aside between two reads, five are kept
+        seen += await anext(reader)
+    over = True
+    log.close()
+    assert seen + b"".join([block async for block in reader]) == written
 
 
 async def test_following_a_log_that_does_not_exist_yet(tmp_path):

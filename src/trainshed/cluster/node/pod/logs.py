@@ -22,6 +22,10 @@ from trainshed.cluster.node.filewatch import FileWatch
 from trainshed.kube.meta.times import parse_time
 
 CHUNK = 64 * 1024
+FOLLOWED = 256 * 1024
+"""How much of a log is rendered at a time: what else this process does waits for it."""
+MAX_BEHIND = 20
+"""How many files a reader keeps that is slower than the container: with more, it misses the oldest."""
 MAX_ROTATED = 64
 LOOK_AGAIN_SECONDS = 1.0
 """How long a follower waits when nothing tells it of a change."""
@@ -34,6 +38,11 @@ class Entry(msgspec.Struct, frozen=True):
     text: bytes
     full: bool
     stream: bytes = b"stdout"
+
+
+_HEAD, _TEXT = slice(30, 40), slice(40, None)
+"""Where stream and tag are, and the text, in a line as our own runtime writes it."""
+_WHOLE = {b" stdout F ", b" stderr F "}
 
 
 def parse(line: bytes) -> Entry | None:
@@ -68,6 +77,15 @@ class Selection:
         self._line_start = True
         self._stream = b""
         self.done = self._left is not None and self._left <= 0
+        self._all = self._since is None and not self._timestamps and self._left is None
+
+    def render_lines(self, lines: list[bytes]) -> bytes:
+        """Return the bytes to show for lines of the file, each without its newline."""
+        if self._all and self._line_start and {line[_HEAD] for line in lines} <= _WHOLE:
+            # Nothing but whole lines, of which all is shown: a pod may print a hundred MB a second.
+            self._stream = lines[-1][_HEAD][1:7]
+            return b"\n".join([line[_TEXT] for line in lines]) + b"\n"
+        return b"".join([self.render(entry) for line in lines if (entry := parse(line)) is not None])
 
     def render(self, entry: Entry) -> bytes:
         """Return the bytes to show for one record; empty when it is left out."""
@@ -111,13 +129,14 @@ async def read_logs(
             await asyncio.sleep(0)
         while watch is not None and not selection.done:
             # Asked before reading: what was written until the end is then read.
-            last = ended()
-            block = b"".join(selection.render(e) for e in position.new_entries())
-            if block:
+            last, more = ended(), False
+            for block in position.blocks(selection):
+                more = True
                 yield block
-            elif last:
+                await asyncio.sleep(0)
+            if last and not more:
                 return
-            else:
+            if not more:
                 await watch.changed(timeout=LOOK_AGAIN_SECONDS)
     finally:
         if watch is not None:
@@ -126,83 +145,133 @@ async def read_logs(
 
 
 class _Position:
-    """How far the newest file was read; notices that it was rotated away."""
+    """How far a log was read. Files that are put aside meanwhile stay open, so that none is missed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: int | None = None
+        self._files: deque[int] = deque()  # what is left to read, oldest first
         self._rest = b""
 
-    def older_files(self) -> list[Path]:
-        """Open the newest file and return the rotated ones, oldest first."""
+    def open_all(self) -> None:
+        """Begin with the oldest file."""
+        oldest, *_ = [*files_of(self._path), None]
+        if oldest is not None:
+            self._open(oldest)
+
+    def open_newest(self) -> list[Path]:
+        """Begin with the newest file; return the others, oldest first."""
         files = files_of(self._path)
-        self._open()
+        self._open(self._path)
         return [f for f in files if f != self._path]
 
     def skip_to_tail(self, lines: int) -> None:
         """Move on to a place of the newest file after which at least `lines` whole lines follow, or its start."""
-        if self._file is None:
+        if not self._files:
             return
-        size = os.fstat(self._file).st_size
+        file = self._files[-1]
+        size = os.fstat(file).st_size
         window = CHUNK
         while window < size:
             # The first piece may be half a record: it is not counted, and skipped below.
-            data = os.pread(self._file, window, size - window)
+            data = os.pread(file, window, size - window)
             records = data.split(b"\n")[1:]
             if sum(1 for r in records if (entry := parse(r)) is not None and entry.full) > lines:
-                os.lseek(self._file, size - window + data.index(b"\n") + 1, os.SEEK_SET)
+                os.lseek(file, size - window + data.index(b"\n") + 1, os.SEEK_SET)
                 return
             window *= 4
 
     def new_entries(self) -> Iterator[Entry]:
-        """Yield complete records appended since the last call, of the rotated file first."""
-        while True:
-            if self._file is None and not self._open():
-                return
-            yield from self._read()
-            if not self._rotated():
-                return
-            yield from self._read()
-            self._close()
-
-    def _read(self) -> Iterator[Entry]:
-        assert self._file is not None
-        while data := os.read(self._file, CHUNK):
-            lines = (self._rest + data).split(b"\n")
-            self._rest = lines.pop()
+        """Yield complete records appended since the last call, older files first."""
+        for lines in self._new_lines():
             for line in lines:
                 entry = parse(line)
                 if entry is not None:
                     yield entry
 
-    def _rotated(self) -> bool:
-        assert self._file is not None
-        try:
-            return self._path.stat().st_ino != os.fstat(self._file).st_ino
-        except FileNotFoundError:
-            return False
+    def blocks(self, selection: Selection) -> Iterator[bytes]:
+        """Yield what is to be shown of those records, until all was read or the selection is done."""
+        for lines in self._new_lines():
+            block = selection.render_lines(lines)
+            if block:
+                yield block
+            if selection.done:
+                return
 
-    def _open(self) -> bool:
+    def _new_lines(self) -> Iterator[list[bytes]]:
+        while True:
+            self._look_ahead()
+            if not self._files:
+                return
+            data = os.read(self._files[0], FOLLOWED)
+            if data:
+                lines = (self._rest + data).split(b"\n")
+                self._rest = lines.pop()
+                if lines:
+                    yield lines
+            elif len(self._files) > 1:
+                self._close_oldest()
+            else:
+                return
+
+    def _look_ahead(self) -> None:
+        """Open the files that have followed the newest one that is open."""
+        while True:
+            newest = os.fstat(self._files[-1]).st_ino if self._files else None
+            found = _inodes(self._path)
+            if not found or found[-1][1] == newest:
+                return
+            if found != _inodes(self._path):
+                continue  # put aside while we looked
+            inodes = [inode for _, inode in found]
+            # One that is not among them has been deleted: all of them are newer.
+            known = inodes.index(newest) + 1 if newest in inodes else 0
+            for file, inode in found[known if newest is not None else -1 :]:
+                if not self._open(file, inode):
+                    break
+
+    def _open(self, file: Path, inode: int | None = None) -> bool:
+        """Open one more; return False when there is another of its name."""
         try:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
-        self._rest = b""
+        if inode is not None and os.fstat(opened).st_ino != inode:
+            os.close(opened)
+            return False
+        self._files.append(opened)
+        while len(self._files) > MAX_BEHIND:
+            self._close_oldest()
         return True
 
-    def _close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+    def _close_oldest(self) -> None:
+        os.close(self._files.popleft())
+        self._rest = b""
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._files:
+            self._close_oldest()
 
     def __del__(self) -> None:
-        self._close()
+        self.close()
+
+
+def _inodes(path: Path) -> list[tuple[Path, int]]:
+    """Return the files of a log with what tells them apart, oldest first; nothing while there is no newest one."""
+    found = []
+    try:
+        newest = path.stat().st_ino
+        for file in files_of(path)[:-1]:
+            found.append((file, file.stat().st_ino))
+    except FileNotFoundError:
+        return []
+    return [*found, (path, newest)]
 
 
 def _existing(position: _Position, selection: Selection, tail: int | None) -> Iterator[bytes]:
     """Yield what is in the files now, in blocks, leaving `position` at the end."""
-    older = position.older_files()
     if tail is not None:
+        older = position.open_newest()
         position.skip_to_tail(tail)
         newest = _last_lines(position.new_entries(), tail)
         for file in reversed(older):
@@ -212,22 +281,8 @@ def _existing(position: _Position, selection: Selection, tail: int | None) -> It
             newest = _last_lines(_entries(file), missing) + newest
         yield b"".join(selection.render(e) for e in newest)
         return
-    for file in older:
-        yield from _blocks(_entries(file), selection)
-    yield from _blocks(position.new_entries(), selection)
-
-
-def _blocks(entries: Iterator[Entry], selection: Selection) -> Iterator[bytes]:
-    block = bytearray()
-    for entry in entries:
-        block += selection.render(entry)
-        if selection.done:
-            break
-        if len(block) >= CHUNK:
-            yield bytes(block)
-            block.clear()
-    if block:
-        yield bytes(block)
+    position.open_all()
+    yield from position.blocks(selection)
 
 
 def _last_lines(entries: Iterator[Entry], count: int) -> list[Entry]:

@@ -53,6 +53,10 @@ class CriLog:
         lines = data.split(b"\n")
         last = lines.pop()
         out = []
+        if lines and max(map(len, lines)) <= MAX_PART:
+            # Mostly all are: a pod may print a hundred MB a second.
+            out = [full, data[: len(data) - len(last) - 1].replace(b"\n", b"\n" + full), b"\n"]
+            lines = []
         for line in lines:
             while len(line) > MAX_PART:
                 out += [part, line[:MAX_PART], b"\n"]
