@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.sandboxes import Sandboxes, until
 from tests.processes import resident_bytes
+from trainshed.cluster.sandbox.addresses import MACHINE
 from trainshed.cluster.sandbox.api import Route, Runtime, RuntimeLost, RuntimePaths
 
 WEB = "10.96.7.7"
@@ -179,9 +180,11 @@ async def test_endpoints_outside_are_reached_from_the_machine_but_not_its_loopba
         port = server.sockets[0].getsockname()[1]
         outside = Route(protocol="tcp", ip=WEB, port=80, endpoints=((own, port),))
         loopback = Route(protocol="tcp", ip=WEB, port=81, endpoints=(("127.0.0.1", port),))
-        await boxes.runtime.set_routes([outside, loopback])
+        of_a_pod = Route(protocol="tcp", ip=WEB, port=82, endpoints=((MACHINE, port),))
+        await boxes.runtime.set_routes([outside, loopback, of_a_pod])
         assert await visits(boxes, size=0) == ["out there"]
         assert await visits(boxes, 81, size=0) == ["ConnectionResetError"]
+        assert await visits(boxes, 82, size=0) == ["out there"], "a pod on the machine's network"
 
 
 def processes(boxes: Sandboxes, name: str) -> list[int]:

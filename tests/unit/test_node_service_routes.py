@@ -8,6 +8,7 @@ import pytest
 
 from trainshed.cluster.node.backends import Backends
 from trainshed.cluster.node.service_routes import Routing, ingress, routing
+from trainshed.cluster.sandbox.addresses import MACHINE
 from trainshed.cluster.sandbox.model import Route
 from trainshed.kube.meta.objects import Object
 
@@ -42,6 +43,14 @@ def written(*endpoints: Object, ports: Any = ({"port": 9000},), kind: str = "IPv
 
 def routes(services: list[Object], *pods: Object, slices: tuple[Object, ...] = ()) -> tuple[Route, ...]:
     return routing(services, Backends(pods, slices)).routes
+
+
+def test_a_pod_on_the_machine_s_network_is_reached_there_and_no_other_endpoint_is() -> None:
+    ports = [{"containerPort": 8080}]
+    found = routes([service()], pod("10.88.0.9"), pod("10.88.0.1", hostNetwork=True, ports=ports))
+    assert found == (Route(protocol="tcp", ip=IP, port=80, endpoints=((MACHINE, 8080), ("10.88.0.9", 8080))),)
+    (slices,) = routes([service(selector=None)], slices=(written({"addresses": ["10.88.0.1"]}),))
+    assert slices.endpoints == (("10.88.0.1", 9000),), "what a user wrote leads to no port of the machine"
 
 
 def test_a_port_leads_to_the_ready_pods_in_order() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address
 from typing import Any, TypeAlias
 
+from trainshed.cluster.sandbox.addresses import MACHINE
 from trainshed.kube.meta.objects import Object, objects, section, spec_of, status_of
 from trainshed.kube.meta.pods import is_finished, is_ready, port_named
 
@@ -64,11 +65,7 @@ class Backends:
         they end (KEP-1669)."""
         if section(spec_of(service), "selector"):
             pods = self.published(service) or [pod for pod in self._selected(service) if _is_draining(pod)]
-            found = {
-                (str(pod["status"]["podIP"]), number)
-                for pod in pods
-                if (number := target(port, pod)) is not None
-            }
+            found = {(_place(pod), number) for pod in pods if (number := target(port, pod)) is not None}
         else:
             found = set(self._written_endpoints(service, port.get("name") or ""))
         return tuple(sorted(found, key=lambda one: (address_order(one[0]), one[1])))
@@ -121,6 +118,11 @@ def target(port: Object, pod: Object) -> int | None:
         return int(wanted)
     found = (port_named(container, wanted) for container in objects(spec_of(pod), "containers"))
     return next((number for number in found if number is not None), None)
+
+
+def _place(pod: Object) -> str:
+    """Return where a Service reaches the pod: its address, but for one on the machine's network."""
+    return MACHINE if spec_of(pod).get("hostNetwork") else str(pod["status"]["podIP"])
 
 
 def address_order(address: str) -> Any:

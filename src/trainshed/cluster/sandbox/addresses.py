@@ -1,6 +1,7 @@
 """The addresses and names of the cluster's network. No other module spells them.
 
     10.88.0.0/16     pods, an address each; the first is the bridge's: their gateway, with DNS and proxy
+    machine          an endpoint on the machine's own network: a pod that is there
     10.96.0.0/16     Services: all of them local to the cluster's namespace. The first is the API's
     cluster.local    names of Services and pods
 
@@ -13,6 +14,9 @@ POD_NETWORK = "10.88.0.0/16"
 POD_PREFIX_LENGTH = 16
 _POD_PREFIX = "10.88."
 GATEWAY = "10.88.0.1"
+MACHINE = "machine"
+"""In place of an endpoint's address: the loopback of the machine, for pods with `hostNetwork`. What users write into
+EndpointSlices is never this."""
 FIRST_POD, LAST_POD = 2, 65534
 """As the numbers of `pod_address`: the network's own address, the gateway and the broadcast address are left out."""
 SERVICE_NETWORK = "10.96.0.0/16"

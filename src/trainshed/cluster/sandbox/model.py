@@ -209,7 +209,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A port that leads to endpoints: of a Service's address, or with `host` of the machine's loopback.
 
     `protocol` is `tcp` or `udp`. With `affinity_seconds` a client keeps its endpoint until it has made no connection
-    for so long. Endpoints outside the cluster's networks are reached from the machine.
+    for so long. Endpoints outside the cluster's networks are reached from the machine, and those at `MACHINE` there.
     """
 
     protocol: str

@@ -23,7 +23,7 @@ import socket
 import struct
 
 from trainshed.cluster.sandbox import files, logfile, wire
-from trainshed.cluster.sandbox.addresses import is_cluster, is_local
+from trainshed.cluster.sandbox.addresses import MACHINE, is_cluster, is_local
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.loop import READ, Loop, record_crash
 from trainshed.cluster.sandbox.net import clusternet
@@ -179,6 +179,8 @@ class Forwarder:
 
     def _socket(self, protocol: str, ip: str) -> socket.socket:
         kind = socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM
+        if ip == MACHINE:
+            return self._machine.open(kind)
         if is_cluster(ip):
             return socket.socket(socket.AF_INET, kind)
         if is_local(ip):  # what listens there often trusts every caller

@@ -16,6 +16,7 @@ import struct
 import time
 from collections import OrderedDict
 
+from trainshed.cluster.sandbox.addresses import MACHINE
 from trainshed.cluster.sandbox.loop import READ, WRITE
 from trainshed.cluster.sandbox.net.budget import Budget
 
@@ -39,6 +40,7 @@ MAX_SESSIONS_OF_CLIENT = 512
 UDP_IDLE_SECONDS = 60.0
 MAX_REMEMBERED = 8192
 """Clients whose endpoint a Service with session affinity remembers."""
+_LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 10.0
 _CHUNK = 128 * 1024
 _DATAGRAM = 65535
@@ -169,7 +171,7 @@ class _Connection:
     def _dial(self, server: socket.socket, address: Address) -> bool:
         """Return whether a connection is on its way."""
         server.setblocking(False)
-        if server.connect_ex(address) not in (0, errno.EINPROGRESS):
+        if server.connect_ex(_dialled(address)) not in (0, errno.EINPROGRESS):
             server.close()
             return False
         self._server = server
@@ -354,7 +356,7 @@ class UdpPort:
             self._budget.give(client[0])
             return None
         sock.setblocking(False)
-        if sock.connect_ex(chosen[0]):
+        if sock.connect_ex(_dialled(chosen[0])):
             sock.close()
             self._budget.give(client[0])
             return None
@@ -440,3 +442,7 @@ def descriptors_allowed() -> int:
         pass
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(soft, 1 << 20) if soft > 0 else os.sysconf("SC_OPEN_MAX")
+
+
+def _dialled(endpoint: Address) -> Address:
+    return (_LOOPBACK, endpoint[1]) if endpoint[0] == MACHINE else endpoint
