@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.node_builders import NOW, ended, make_container, make_pod, running, seen
 from trainshed.cluster.node.pod.lifecycle import DEADLINE
-from trainshed.cluster.node.pod.observed import Health, Problem, SeenContainer, StatusContext
+from trainshed.cluster.node.pod.observed import Health, Problem, SeenContainer, StatusContext, Verdict
 from trainshed.cluster.node.pod.status import changed, container_id, pod_status
 from trainshed.cluster.node.pod.statuswriter import is_bland
 from trainshed.kube.builtin.parts.pod.qos import qos_class
@@ -142,6 +142,13 @@ def test_past_the_deadline_the_pod_fails_once_nothing_runs():
     assert status(make_pod(), seen(main=running(), pod=condemned))["phase"] == "Running"
     written = status(make_pod(), seen(main=ended(143), pod=condemned))
     assert (written["phase"], written["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+def test_a_pod_that_was_refused_has_no_containers_that_wait():
+    pod = make_pod(init=(make_container("i1"),))
+    written = status(pod, seen(None, pod={"verdict": Verdict("SysctlForbidden", "Pod was rejected: no")}))
+    assert (written["phase"], written["reason"]) == ("Failed", "SysctlForbidden")
+    assert written["containerStatuses"] == written["initContainerStatuses"] == []
 
 
 def test_a_deleted_pod_ends_in_a_final_phase():

@@ -38,6 +38,9 @@ def pod_status(pod: Object, seen: SeenPod, now: float, context: StatusContext) -
     mains = [_container_status(pod, seen, c, False, now, context) for c in main_containers(pod)]
     debugging = [_ephemeral_status(pod, seen, c, now, context) for c in ephemeral_containers(pod)]
     phase = pod_phase(pod, seen)
+    conditions = _conditions(pod, seen, phase, inits, mains, now)
+    if phase == "Failed" and not any(known.attempts for known in seen.containers.values()):
+        inits, mains = [], []  # refused, as by a kubelet: there is nothing that waits
     status: Object = {"phase": phase}
     if seen.verdict is not None and phase == "Failed":
         status["reason"] = seen.verdict.reason
@@ -52,12 +55,12 @@ def pod_status(pod: Object, seen: SeenPod, now: float, context: StatusContext) -
         status["podIP"] = ip
         status["podIPs"] = [{"ip": ip}]
     status["qosClass"] = old.get("qosClass") or qos_class(pod["spec"])
-    if inits:
+    if init_containers(pod):
         status["initContainerStatuses"] = inits
     status["containerStatuses"] = mains
     if debugging:
         status["ephemeralContainerStatuses"] = debugging
-    status["conditions"] = _conditions(pod, seen, phase, inits, mains, now)
+    status["conditions"] = conditions
     return status
 
 
