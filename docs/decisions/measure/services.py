@@ -1,11 +1,12 @@
 """What the way over a Service costs, for 0018: `python docs/decisions/measure/services.py`.
 
-Throughput, round trips and connections between two pods, directly and by a cluster IP, in turn.
+Throughput, round trips and connections between two pods, directly, by a cluster IP, and by nftables, in turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from trainshed.cluster.sandbox.api import ContainerSpec, ExecSpec, Route, Runtim
 
 ROUNDS = 5
 SERVICE = "10.96.7.7"
+TRANSLATED = "10.96.7.8"
 PORT = 23456
 SERVER = """
 import socket, threading
@@ -66,6 +68,22 @@ print(2000 / 1024 / (time.perf_counter() - started), trips, connections)
 """
 
 
+def translate(home: Path, endpoint: str) -> None:
+    """Have the kernel lead `TRANSLATED` to the endpoint, in the namespaces of the process that forwards."""
+    forwarder = next(
+        entry.name
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit()
+        and "daemon.serviceproxy" in (line := (entry / "cmdline").read_text())
+        and str(home) in line
+    )
+    rules = (
+        f"{sys.executable} {Path(__file__).with_name('nftables.py')} {TRANSLATED} {PORT} {endpoint} {PORT}"
+    )
+    inside = ["nsenter", "-t", forwarder, "-U", "-n", "--preserve-credentials", "sh", "-ec"]
+    subprocess.run([*inside, f"echo 1 > /proc/sys/net/ipv4/ip_forward; {rules}"], check=True)
+
+
 async def main(home: Path) -> None:
     """Print the table."""
     runtime = Runtime(RuntimePaths.under(home))
@@ -85,7 +103,8 @@ async def main(home: Path) -> None:
         async with asyncio.timeout(20):
             while "listening" not in (home / "a.log").read_text():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        ways: dict[str, list[list[float]]] = {ip["a"]: [], SERVICE: []}
+        translate(home, ip["a"])
+        ways: dict[str, list[list[float]]] = {ip["a"]: [], SERVICE: [], TRANSLATED: []}
         for _ in range(ROUNDS):
             for address, found in ways.items():
                 argv = (sys.executable, "-c", CLIENT, address)
@@ -93,7 +112,7 @@ async def main(home: Path) -> None:
                 text = b"".join([data async for _, data in session.output()])
                 await session.close()
                 found.append([float(word) for word in text.split()])
-        names = dict(zip(ways, ("pod to pod", "by a cluster IP"), strict=True))
+        names = dict(zip(ways, ("pod to pod", "by a cluster IP", "by nftables"), strict=True))
         rows = [
             [
                 names[address],
