@@ -116,9 +116,14 @@ def test_errors_stop_the_compilation_and_warnings_do_not(tmp_path: Path) -> None
 def test_findings_as_json(tmp_path: Path) -> None:
     code, stdout, _ = run("check", made(tmp_path, ("step:a nonsense", "x = 1")), "-o", "json")
     assert code == 1
-    assert json.loads(stdout) == [
-        {"code": "NB101", "severity": "error", "message": "unrecognized tag: nonsense", "cell": 1}
-    ]
+    (found,) = json.loads(stdout)
+    assert found.pop("fix").startswith("tags are skip, imports,")
+    assert found == {
+        "code": "NB101",
+        "severity": "error",
+        "message": "unrecognized tag: nonsense",
+        "cell": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -167,6 +172,17 @@ def test_bad_input_is_a_finding_with_a_place(
     assert words in " ".join(said.split())
     assert "cell" in said
     assert "Traceback" not in said
+
+
+def test_a_program_that_fits_into_no_object_is_found_before_the_run(tmp_path: Path) -> None:
+    file = made(
+        tmp_path, ("markdown", "# title"), ("imports", "import os"), ("step:a", f"x = {'a' * 250_000!r}")
+    )
+    for command in ("check", "compile", "run"):
+        code, stdout, stderr = run(command, file)
+        assert code == 1
+        assert f"{file}, cell 3, step a: error NB304: the program of step a has 244 KiB" in stdout + stderr
+        assert "✓" not in stdout
 
 
 def test_three_hundred_cells_are_checked(tmp_path: Path) -> None:

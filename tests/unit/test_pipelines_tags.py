@@ -152,8 +152,10 @@ A: Cell = ("step:a", "x = 1")
     ],
 )
 def test_findings(cells: list[Cell], code: str, words: str) -> None:
-    found = [d for d in compiled(*cells).diagnostics if d.code == code]
+    every = compiled(*cells).diagnostics
+    found = [d for d in every if d.code == code]
     assert any(words in d.message for d in found), found
+    assert all(d.fix for d in every), every
 
 
 def test_suggestions() -> None:
@@ -210,8 +212,10 @@ def test_a_notebook_without_tags_is_one_step() -> None:
     ],
 )
 def test_findings_about_distribution(tags: str, code: str, words: str) -> None:
-    found = [d for d in compiled((tags, "x = 1")).diagnostics if d.code == code]
+    every = compiled((tags, "x = 1")).diagnostics
+    found = [d for d in every if d.code == code]
     assert any(words in d.message for d in found), found
+    assert all(d.fix for d in every), every
 
 
 def test_all_cells_of_a_distributed_step_run_on_all_workers() -> None:
@@ -274,7 +278,9 @@ def test_parameters(source: str, expected: list[tuple[str, str, object]]) -> Non
     ],
 )
 def test_wrong_parameters(source: str, code: str) -> None:
-    assert [d.code for d in parameters(cell(source))[1]] == [code]
+    (found,) = parameters(cell(source))[1]
+    assert found.code == code
+    assert found.fix
 
 
 @pytest.mark.parametrize(
@@ -301,6 +307,7 @@ def test_wrong_metrics(source: str) -> None:
 
 def settings(**given: Any) -> tuple[Any, list[str]]:
     found, problems = settings_of(Notebook("My Notebook", (), given))
+    assert all(d.fix for d in problems), problems
     return found, [d.code for d in dict.fromkeys(problems)]
 
 

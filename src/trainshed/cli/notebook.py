@@ -163,12 +163,13 @@ def check(
 
 def _checked(notebook: Path, output: Format) -> Sequence[Diagnostic]:
     """Return the findings of a notebook, printed as text. Raises UserError when it cannot be read."""
+    from trainshed.pipelines.diagnostics import has_errors
     from trainshed.sdk import notebook as notebooks
 
-    compiled = notebooks.load(notebook)
+    compiled = notebooks.checked(notebook)
     if output == Format.TEXT:
         _report(notebook, compiled.diagnostics, out.print)
-        if compiled.pipeline is not None:
+        if compiled.pipeline is not None and not has_errors(compiled.diagnostics):
             steps = len(compiled.pipeline.steps)
             out.print(f"[green]✓[/] {escape(str(notebook))}: {steps} step{'s' if steps != 1 else ''}")
     return compiled.diagnostics

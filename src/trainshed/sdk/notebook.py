@@ -53,6 +53,17 @@ def _read(path: Path) -> Notebook:
     return read(content, path.stem)
 
 
+def checked(path: Path) -> Compiled:
+    """Return what becomes of a notebook, as `load`, with what would keep it from running.
+
+    Raises UserError when it cannot be read.
+    """
+    made = load(path)
+    if made.pipeline is None:
+        return made
+    return Compiled(made.pipeline, (*made.diagnostics, *too_large(made.pipeline)))
+
+
 def pipeline_of(path: Path) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
     """Return a notebook's pipeline with its warnings. Raises NotebookError when it has errors."""
     compiled = load(path)

@@ -86,10 +86,13 @@ def limits(pipeline: Pipeline) -> list[Diagnostic]:
                         "NB501",
                         f"Kubeflow Pipelines: {what} of step {step.name} left out",
                         step=step.name,
+                        fix="compile --to tekton",
                     )
                 )
     if pipeline.settings.volumes:
-        found.append(diagnostic("NB501", "Kubeflow Pipelines: volumes are left out"))
+        found.append(
+            diagnostic("NB501", "Kubeflow Pipelines: volumes are left out", fix="compile --to tekton")
+        )
     directory = shared.path(pipeline)
     if directory is not None:
         found.append(

@@ -27,6 +27,7 @@ def too_large(pipeline: Pipeline, largest: int = _LARGEST) -> list[Diagnostic]:
         diagnostic(
             "NB304",
             f"the program of step {step.name} has {size // 1024} KiB; {largest // 1024} fit into an object",
+            cell=max(step.blocks, key=lambda block: len(block.source)).cell,
             step=step.name,
             fix="move code into a module of the image",
         )

@@ -84,7 +84,11 @@ def parse(cell: Cell) -> tuple[Code, list[Diagnostic]]:
     except (SyntaxError, ValueError) as error:
         line = error.lineno if isinstance(error, SyntaxError) else None
         message = error.msg if isinstance(error, SyntaxError) else str(error)
-        return Code(cell.number, []), [*found, diagnostic("NB301", message, cell=cell.number, line=line)]
+        fix = "correct the line, or tag the cell skip"
+        return Code(cell.number, []), [
+            *found,
+            diagnostic("NB301", message, cell=cell.number, line=line, fix=fix),
+        ]
 
 
 def line_magic(name: str, text: str) -> list[ast.stmt] | None:

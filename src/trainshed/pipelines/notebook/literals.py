@@ -36,7 +36,7 @@ def _parsed(cell: Cell, found: list[Diagnostic]) -> list[ast.stmt]:
     except (SyntaxError, ValueError) as error:
         line = error.lineno if isinstance(error, SyntaxError) else None
         message = error.msg if isinstance(error, SyntaxError) else str(error)
-        found.append(diagnostic("NB301", message, cell=cell.number, line=line))
+        found.append(diagnostic("NB301", message, cell=cell.number, line=line, fix="correct the line"))
         return []
 
 
@@ -55,7 +55,10 @@ def parameters(cells: Sequence[Cell]) -> tuple[tuple[Parameter, ...], list[Diagn
         if other != name:
             found.append(
                 diagnostic(
-                    "NB403", f"parameters {other} and {name} differ only in case", cell=result[name].cell
+                    "NB403",
+                    f"parameters {other} and {name} differ only in case",
+                    cell=result[name].cell,
+                    fix="rename one",
                 )
             )
     return tuple(result.values()), found
@@ -100,6 +103,7 @@ def _parameter(statement: ast.stmt, cell: Cell, found: list[Diagnostic]) -> Para
                 f"parameter {target}: must be an int, float, str or bool literal; {what}",
                 cell=cell.number,
                 line=line,
+                fix="write a literal, or set the name in a step",
             )
         )
         return None

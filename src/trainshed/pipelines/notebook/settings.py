@@ -107,6 +107,9 @@ class _Checker:
         self.found: list[Diagnostic] = []
 
     def wrong(self, key: str, why: str, fix: str = "") -> None:
+        fix = (
+            fix or f"correct or remove {self.prefix}{key} in the notebook's metadata, under kubeflow_notebook"
+        )
         self.found.append(diagnostic("NB003", f"setting {self.prefix}{key}: {why}", fix=fix))
 
     def get(self, key: str, expected: type | tuple[type, ...], default: Any = None) -> Any:
@@ -122,7 +125,8 @@ class _Checker:
     def text(self, key: str, pattern: re.Pattern[str], form: str) -> str | None:
         value: str | None = self.get(key, str) or None
         if value is not None and not pattern.fullmatch(value):
-            self.wrong(key, f"{value!r} must be {form}")
+            near = sanitised(value)
+            self.wrong(key, f"{value!r} must be {form}", f"write {near}" if pattern.fullmatch(near) else "")
             return None
         return value
 
@@ -141,10 +145,12 @@ def settings_of(notebook: Notebook) -> tuple[Settings, list[Diagnostic]]:
         else:
             checker.get(key, SETTINGS[key][0])
         if key in _WITHOUT_EFFECT and value is True:
-            checker.found.append(diagnostic("NB004", f"setting {key} has no effect: {_WITHOUT_EFFECT[key]}"))
+            checker.found.append(
+                diagnostic("NB004", f"setting {key} has no effect: {_WITHOUT_EFFECT[key]}", fix="remove it")
+            )
     name = checker.text("pipeline_name", _PIPELINE_NAME, "lower-case letters, digits and inner hyphens")
     if name and len(name) > _LONGEST_NAME:
-        checker.wrong("pipeline_name", f"may have {_LONGEST_NAME} characters, not {len(name)}")
+        checker.wrong("pipeline_name", f"may have {_LONGEST_NAME} characters, not {len(name)}", "shorten it")
     timeout = checker.get("timeout", int)
     if timeout is not None and timeout <= 0:
         checker.wrong("timeout", f"must be a positive number of seconds, not {timeout}")

@@ -267,7 +267,7 @@ def _step(
                     f"step {other} does not exist; step {name} names it as previous",
                     cell=cell,
                     step=name,
-                    fix=f"did you mean prev:{close}?" if close else "",
+                    fix=f"did you mean prev:{close}?" if close else f"remove prev:{other}",
                 )
             )
     understood = [said for said in map(understand, defaults) if said is not None and said.name in _DEFAULTS]
@@ -333,42 +333,51 @@ def _distribution(
     def wrong(message: str, fix: str = "") -> None:
         found.append(diagnostic("NB110", f"step {name}: {message}", cell=first, step=name, fix=fix))
 
-    def ignored(message: str) -> None:
-        found.append(diagnostic("NB109", f"step {name}: {message}", cell=first, step=name))
+    def ignored(message: str, fix: str = "remove it") -> None:
+        found.append(diagnostic("NB109", f"step {name}: {message}", cell=first, step=name, fix=fix))
 
     known = [s for s in strategies if s in STRATEGIES]
     if "MultiWorkerMirroredStrategy" in known:
         if "ParameterServerStrategy" in strategies:
-            wrong('"MultiWorkerMirroredStrategy" tag cannot be used with "ParameterServerStrategy" tag')
+            wrong(
+                '"MultiWorkerMirroredStrategy" tag cannot be used with "ParameterServerStrategy" tag',
+                "keep one",
+            )
             return None
         if "numParameterServers" in values:
-            wrong('"MultiWorkerMirroredStrategy" tag cannot be used with "numParameterServers:n" tag')
+            wrong(
+                '"MultiWorkerMirroredStrategy" tag cannot be used with "numParameterServers:n" tag',
+                "remove it",
+            )
             return None
     for strategy in strategies:
         if strategy not in STRATEGIES:
             close = nearest(strategy, STRATEGIES)
             ignored(
-                f"tag distribute:{strategy} has no effect; strategies are {', '.join(STRATEGIES)}"
-                + (f" (did you mean {close}?)" if close else "")
+                f"tag distribute:{strategy} has no effect; strategies are {', '.join(STRATEGIES)}",
+                f"did you mean distribute:{close}?" if close else "remove it",
             )
     if not known:
         for other in ("numWorkers", "nprocPerNode", "numParameterServers"):
             if other in values:
-                ignored(f"tag {other} has no effect without a tag distribute")
+                ignored(f"tag {other} has no effect without a tag distribute", "add distribute:STRATEGY")
         return None
     if len(known) > 1:
         wrong(f"has {len(known)} strategies: {', '.join(known)}", "keep one")
         return None
     workers = values.get("numWorkers", [])
     if not workers:
-        wrong(f'"{known[0]}" tag must be used with "numWorkers:n" tag, where n is a positive integer')
+        wrong(
+            f'"{known[0]}" tag must be used with "numWorkers:n" tag, where n is a positive integer',
+            "add numWorkers:2",
+        )
         return None
     if len(workers) > 1:
-        wrong('"numWorkers:n" tag must be unique')
+        wrong('"numWorkers:n" tag must be unique', "keep one")
         return None
     processes = values.get("nprocPerNode", ["1"])
     if len(processes) > 1:
-        wrong('"nprocPerNode:n" tag must be unique')
+        wrong('"nprocPerNode:n" tag must be unique', "keep one")
         return None
     torchrun = STRATEGIES[known[0]].torchrun
     if "nprocPerNode" in values and not torchrun:

@@ -241,7 +241,10 @@ def tagged(cell: Cell) -> tuple[TaggedCell, list[Diagnostic]]:
         if not isinstance(text, str):
             found.append(
                 diagnostic(
-                    "NB101", f"tags must be strings, not {type(text).__name__}: {text!r}", cell=cell.number
+                    "NB101",
+                    f"tags must be strings, not {type(text).__name__}: {text!r}",
+                    cell=cell.number,
+                    fix="remove it",
                 )
             )
             continue
@@ -258,7 +261,10 @@ def tagged(cell: Cell) -> tuple[TaggedCell, list[Diagnostic]]:
         for other in said:
             found.append(
                 diagnostic(
-                    "NB109", f"tag {other.name}: has no effect in a cell tagged {special}", cell=cell.number
+                    "NB109",
+                    f"tag {other.name}: has no effect in a cell tagged {special}",
+                    cell=cell.number,
+                    fix="remove it",
                 )
             )
         return TaggedCell(cell, special), found
@@ -324,4 +330,4 @@ def _spelling(text: str) -> str:
     if word in known:
         return f"write it as {known[word]}; names have lower-case letters, digits and _"
     close = nearest(word, known)
-    return f"did you mean {known[close]}?" if close else ""
+    return f"did you mean {known[close]}?" if close else f"tags are {', '.join(tag.name for tag in TAGS)}"

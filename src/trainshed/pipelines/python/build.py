@@ -77,7 +77,13 @@ class _Build:
         )
         body.read(definition.body)
         if not body.calls:
-            raise NotebookError([diagnostic("NB001", f"pipeline {self._function.__name__} calls no step")])
+            raise NotebookError(
+                [
+                    diagnostic(
+                        "NB001", f"pipeline {self._function.__name__} calls no step", fix="call a step in it"
+                    )
+                ]
+            )
         calls = list(body.calls.values())
         self._found += wrong_names(
             NamedStep(c.name, c.called.distribution.workers if c.called.distribution else None, line=c.line)  # type: ignore[attr-defined]
