@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -63,14 +66,55 @@ def test_metrics_are_shown_by_an_artifact(tmp_path: Path) -> None:
     step = compiled(
         ("step:a", "loss = 0.5\nsteps = 3"), ("pipeline-metrics", "print(loss)\nprint(steps)")
     ).checked()
-    artifact = MetricsArtifact("m", "minio://b/m", str(tmp_path / "a/m"), str(tmp_path / "o/output.json"))
+    artifact = MetricsArtifact("m", "minio://b/m", str(tmp_path / "a/m"))
     program_ = msgspec.convert(program(step.steps[0], ()), Program)
-    where = Circumstances(str(tmp_path / "data"), "r", metrics_artifact=artifact)
+    where = Circumstances(
+        str(tmp_path / "data"),
+        "r",
+        metrics_artifact=artifact,
+        artifacts={"out_x": "minio://b/x"},
+        executor_output=str(tmp_path / "o/output.json"),
+    )
     Session(Job(program_, where), {"loss": 0.5, "steps": 3}).finish()
     written = json_format.Parse((tmp_path / "o/output.json").read_text(), ExecutorOutput())
     (shown,) = written.artifacts["m"].artifacts
     assert (shown.uri, dict(shown.metadata)) == ("minio://b/m", {"loss": 0.5, "steps": 3.0})
+    assert [one.uri for one in written.artifacts["out_x"].artifacts] == ["minio://b/x"]
     assert json.loads((tmp_path / "a/m").read_text()) == {"loss": 0.5, "steps": 3}
+
+
+LOCALLY = """
+import sys
+from kfp import components, local
+from kfp.local.subprocess_task_handler import SubprocessTaskHandler
+
+# Without Docker the steps are processes here, as components of Python alone may be.
+SubprocessTaskHandler.validate_not_container_component = lambda self, command: None
+local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=sys.argv[2], raise_on_error=True)
+print("ended", components.load_component_from_file(sys.argv[1])(d1=3).state)
+"""
+
+
+def test_kfps_local_runner_runs_the_output(tmp_path: Path) -> None:
+    """Its order, placeholders, parameters and artifacts from step to step."""
+    file = tmp_path / "out.yaml"
+    file.write_text(kfp.emit(example("parameters-and-metrics.ipynb").checked(), Options()))
+    done = subprocess.run(
+        [sys.executable, "-c", LOCALLY, file, "made"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ended TaskState.FINAL" in done.stdout
+    (loaded,) = tmp_path.glob("made/*/sum-matrix/executor_output.json")
+    metrics = json.loads(loaded.read_text())["artifacts"]["trainshed_metrics"]["artifacts"][0]["metadata"]
+    assert isinstance(metrics["sum-result"], float)
+    (matrix,) = tmp_path.glob("made/*/create-matrix/out_rnd_matrix/0/rnd_matrix.npy")
+    assert matrix.stat().st_size == 128 + 8 * 3 * 6
 
 
 @pytest.mark.parametrize("value", ['it\'s "quoted"', "line\nbreak", "back\\slash", "{{x}}", "ü"])

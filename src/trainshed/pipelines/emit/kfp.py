@@ -153,9 +153,15 @@ def _component(pipeline: Pipeline, step: Step, options: Options) -> Any:
         if step.metrics:
             artifact = given[_METRICS]
             args += ["--metrics-artifact", artifact.path, "--metrics-uri", artifact.uri]
-            args += ["--metrics-name", _METRICS, "--executor-output", _EXECUTOR_OUTPUT]
+            args += ["--metrics-name", _METRICS]
         if step.settings.report:
             args += ["--report", given["report"].path]
+        # KFP itself takes what lies at the paths; its local runner only what is described.
+        artifacts = [*(f"out_{name}" for name in step.outputs), *(["report"] if step.settings.report else [])]
+        for name in artifacts:
+            args += ["--artifact", _joined(name, given[name].uri)]
+        if artifacts or step.metrics:
+            args += ["--executor-output", _EXECUTOR_OUTPUT]
         return dsl.ContainerSpec(
             image=step.settings.image or options.image or pipeline.settings.image or DEFAULT_IMAGE,
             command=["sh", "-c", _WRITE_PROGRAM, program_text(pipeline, step), options.python, "-m", RUNNER],

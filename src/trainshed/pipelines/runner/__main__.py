@@ -27,6 +27,10 @@ _MEETING = "rendezvous"
 _MEETING_SECONDS = 600.0
 
 
+_PAIRS = ("param", "input", "output", "result", "artifact")
+"""Options that may be given several times, as NAME=VALUE."""
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(
@@ -41,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
         ("input", "directory of one input, as NAME=DIRECTORY"),
         ("output", "directory of one output, as NAME=DIRECTORY"),
         ("result", "file for one metric, as KEY=FILE"),
+        ("artifact", "address of one artifact of Kubeflow Pipelines, as NAME=URI"),
     ):
         made.add_argument(f"--{name}", action="append", default=[], help=what)
     made.add_argument("--results", help="directory for metrics, one file each")
@@ -86,12 +91,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started_in = str(Path.cwd())
     try:
         program = msgspec.json.decode(Path(given.program).read_bytes(), type=Program)
-        pairs = {name: _pairs(getattr(given, name), name) for name in ("param", "input", "output", "result")}
+        pairs = {name: _pairs(getattr(given, name), name) for name in _PAIRS}
         for parameter in program.parameters:
             parameter_value(parameter, pairs["param"].get(parameter.name))
     except (OSError, ValueError, msgspec.DecodeError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    for name in ("input", "output", "result"):
+        pairs[name] = {key: str(Path(path).absolute()) for key, path in pairs[name].items()}
+    for name in ("metrics_artifact", "executor_output"):
+        if getattr(given, name):
+            setattr(given, name, str(Path(getattr(given, name)).absolute()))
     given.data, given.program = str(Path(given.data).absolute()), str(Path(given.program).absolute())
     if given.report:
         given.report = str(Path(given.report).absolute())
@@ -121,11 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results=pairs["result"],
         results_folder=given.results,
         message=given.message,
-        metrics_artifact=MetricsArtifact(
-            given.metrics_name, given.metrics_uri, given.metrics_artifact, given.executor_output
-        )
+        metrics_artifact=MetricsArtifact(given.metrics_name, given.metrics_uri, given.metrics_artifact)
         if given.metrics_artifact
         else None,
+        artifacts=pairs["artifact"],
+        executor_output=given.executor_output,
         saves=own == 0,
         trusted=given.trust_data,
         work=given.work,

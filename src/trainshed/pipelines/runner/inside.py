@@ -70,7 +70,13 @@ class Session:
         """Write the metrics and save the outputs. Raises DataError."""
         if not self._circumstances.saves:
             return
-        self._write_metrics()
+        numbers_ = self._write_metrics()
+        self._save()
+        where = self._circumstances
+        if where.executor_output is not None:
+            _describe(where.executor_output, where.artifacts, where.metrics_artifact, numbers_)
+
+    def _save(self) -> None:
         where, outputs = self._circumstances, self._program.outputs
         if not outputs:
             return
@@ -93,7 +99,7 @@ class Session:
                 fallbacks=[output.name for output in outputs if output.fallback],
             )
 
-    def _write_metrics(self) -> None:
+    def _write_metrics(self) -> dict[str, float | int]:
         where = self._circumstances
         words = []
         numbers_: dict[str, float | int] = {}
@@ -114,18 +120,25 @@ class Session:
             numbers_[metric.key] = number
             words.append({"key": metric.key, "value": text, "type": 1})
         if where.metrics_artifact is not None:
-            _describe(where.metrics_artifact, numbers_)
+            _write(where.metrics_artifact.path, numbers_)
         if where.message is not None and words:
             Path(where.message).write_text(json.dumps(words))
+        return numbers_
 
 
-def _describe(artifact: MetricsArtifact, numbers_: dict[str, float | int]) -> None:
-    """Write the artifact's file, and its metadata in the form of KFP's ExecutorOutput."""
-    one = {"name": artifact.name, "uri": artifact.uri, "metadata": numbers_}
-    described = {"artifacts": {artifact.name: {"artifacts": [one]}}}
-    for file, content in ((artifact.path, numbers_), (artifact.executor_output, described)):
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).write_text(json.dumps(content))
+def _describe(
+    file: str, artifacts: dict[str, str], metrics: MetricsArtifact | None, numbers_: dict[str, float | int]
+) -> None:
+    """Write what the step has made in the form of KFP's ExecutorOutput."""
+    made: dict[str, Any] = {name: {"name": name, "uri": uri} for name, uri in artifacts.items()}
+    if metrics is not None:
+        made[metrics.name] = {"name": metrics.name, "uri": metrics.uri, "metadata": numbers_}
+    _write(file, {"artifacts": {name: {"artifacts": [one]} for name, one in made.items()}})
+
+
+def _write(file: str, content: object) -> None:
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    Path(file).write_text(json.dumps(content))
 
 
 def _number(value: Any) -> float | int | None:

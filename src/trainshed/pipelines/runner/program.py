@@ -76,13 +76,12 @@ class Program(msgspec.Struct, frozen=True):
 class MetricsArtifact(msgspec.Struct, frozen=True):
     """The artifact of Kubeflow Pipelines that shows a step's metrics.
 
-    `path` is the artifact's file, `executor_output` the one in which a container describes its artifacts.
+    `path` is the artifact's file.
     """
 
     name: str
     uri: str
     path: str
-    executor_output: str
 
 
 class Circumstances(msgspec.Struct, frozen=True):
@@ -103,6 +102,10 @@ class Circumstances(msgspec.Struct, frozen=True):
     message: str | None = None
     """File for all metrics together, in the form of a container's last words."""
     metrics_artifact: MetricsArtifact | None = None
+    artifacts: dict[str, str] = {}
+    """Addresses of the artifacts of Kubeflow Pipelines that the step makes, by name."""
+    executor_output: str | None = None
+    """File in which a container describes its artifacts, in the form of KFP's ExecutorOutput."""
     saves: bool = True
     trusted: bool = False
     work: str | None = None
