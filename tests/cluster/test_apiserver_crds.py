@@ -40,7 +40,9 @@ def widget(api_version: str = "kapi.test/v1", **spec: Any) -> Object:
 
 
 async def test_served_as_soon_as_the_create_returns(world: World) -> None:
-    made = await world.ok("POST", CRDS, definition(version("v1", storage=True, size=SIZE)))
+    answer = await world.ok("POST", CRDS, definition(version("v1", storage=True, size=SIZE)))
+    assert answer["status"]["conditions"] is None, "as upstream: what is accepted is seen by reading"
+    made = await world.ok("GET", f"{CRDS}/{answer['metadata']['name']}")
     conditions = {c["type"]: c["status"] for c in made["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
     assert made["status"]["storedVersions"] == ["v1"]
@@ -95,7 +97,8 @@ async def test_new_defaults_apply_to_old_objects(world: World) -> None:
 async def test_names_are_unique_in_a_group(world: World) -> None:
     await world.ok("POST", CRDS, definition(version("v1", storage=True)))
     other = definition(version("v1", storage=True), plural="gadgets", kind="Widget")
-    made = await world.ok("POST", CRDS, other)
+    answer = await world.ok("POST", CRDS, other)
+    made = await world.ok("GET", f"{CRDS}/{answer['metadata']['name']}")
     conditions = {c["type"]: c["status"] for c in made["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "False", "Established": "False"}
     await world.refused(404, "GET", "/apis/kapi.test/v1/namespaces/default/gadgets")

@@ -325,7 +325,7 @@ async def test_custom_admission(tmp_path: Path) -> None:
 
     def check(obj: Object, old: Object | None, operation: str) -> Admission:
         seen.append((operation, old is None))
-        bad = [Cause("FieldValueInvalid", "no bad data", "data.bad")] if "bad" in obj["data"] else []
+        bad = [Cause("FieldValueInvalid", "no bad data", "data.bad")] if "bad" in obj.get("data", {}) else []
         return Admission(causes=bad, warnings=["it goes"] if operation == "DELETE" else [])
 
     async with open_world(tmp_path, admission={"configmaps": check}) as world:

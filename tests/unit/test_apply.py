@@ -215,10 +215,12 @@ def test_duplicate_keys_in_a_configuration_are_refused() -> None:
     assert refused(live, pod({"name": "a"}, {"name": "a"}), schema=POD).code == 400
 
 
-def test_nulls_are_not_applied() -> None:
+def test_nulls_are_owned_and_take_nothing_from_others() -> None:
     config = {**configmap(a="1"), "metadata": {"name": "cm", "creationTimestamp": None, "labels": None}}
-    created = applied(None, config)
-    assert set(created["metadata"]) == {"name", "managedFields"}
+    live = {**configmap(), "metadata": {"name": "cm", "labels": {"of": "others"}}}
+    created = applied(live, config)
+    assert created["metadata"]["labels"] == {"of": "others"}
+    assert owners(created)["one/Apply"] == [".data.a", ".metadata.labels"]
 
 
 def test_nulls_that_are_values_stay() -> None:
@@ -271,9 +273,11 @@ def test_untracked_objects_belong_to_before_first_apply() -> None:
 def test_preconditions_and_malformed_configurations() -> None:
     live = {**configmap(a="1"), "metadata": {"name": "cm", "uid": "u", "resourceVersion": "5"}}
     with_rv = {**configmap(a="2"), "metadata": {"name": "cm", "resourceVersion": "4"}}
-    assert refused(live, with_rv).code == 409
-    assert refused(None, with_rv).code == 409
-    assert refused(live, {**configmap(), "metadata": {"name": "cm", "uid": "other"}}).code == 409
+    assert applied(live, with_rv, force=True)["metadata"]["resourceVersion"] == "4"  # for the write to refuse
+    assert applied(None, with_rv)["data"] == {"a": "2"}
+    other = refused(live, {**configmap(), "metadata": {"name": "cm", "uid": "other"}})
+    assert (other.code, [cause.field for cause in other.causes]) == (422, ["metadata.uid"] * 2)
+    assert refused(None, {**configmap(), "metadata": {"name": "cm", "uid": "other"}}).code == 409
     assert applied(live, {**configmap(a="2"), "metadata": {"resourceVersion": "5", "uid": "u"}}, force=True)
     managed = refused(live, {**configmap(), "metadata": {"managedFields": []}})
     assert (managed.code, managed.message) == (400, "metadata.managedFields must be nil")
@@ -368,6 +372,7 @@ CUSTOM = from_crd(
 _IDS = st.sampled_from("abc")
 _KEYED = st.lists(
     st.fixed_dictionaries({"id": _IDS}, optional={"v": st.integers(0, 2), "w": st.integers(0, 2)}),
+    min_size=1,  # of an empty list of items nothing is owned, as upstream
     max_size=3,
     unique_by=lambda item: item["id"],
 )
@@ -376,7 +381,7 @@ _SPECS = st.fixed_dictionaries(
     optional={
         "map": st.dictionaries(_IDS, st.sampled_from("12"), max_size=3),
         "list": st.lists(_IDS, max_size=2),
-        "set": st.lists(_IDS, max_size=3, unique=True),
+        "set": st.lists(_IDS, min_size=1, max_size=3, unique=True),
         "keyed": _KEYED,
     },
 )

@@ -83,19 +83,19 @@ def test_field_names_are_case_sensitive():
         ({"spec": []}, "cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec"),
         (
             {"spec": {"containers": "x"}},
-            "cannot unmarshal string into Go struct field Pod.spec.containers of type []v1.Container",
+            "cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",
         ),
         (
             {"metadata": {"labels": {"a": 1}}},
-            "cannot unmarshal number into Go struct field Pod.metadata.labels of type string",
+            "cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
         ),
         (
             {"metadata": {"labels": "x"}},
-            "cannot unmarshal string into Go struct field Pod.metadata.labels of type map[string]string",
+            "cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string",
         ),
         (
             {"spec": {"priority": 1 << 40}},
-            "cannot unmarshal number into Go struct field Pod.spec.priority of type int32",
+            "cannot unmarshal number into Go struct field PodSpec.spec.priority of type int32",
         ),
         ({"spec": {"priority": 1.5}}, "of type int32"),
         ({"spec": {"priority": True}}, "cannot unmarshal bool"),

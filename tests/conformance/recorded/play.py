@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.conformance.recorded.sequences import CRDS, Step
+from tests.conformance.recorded.applies import APPLIES
+from tests.conformance.recorded.steps import CRDS, Step
 from trainshed.client.transport import Transport
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.patch.types import APPLY
 from trainshed.kube.wire.request import Request
 
@@ -30,11 +32,15 @@ _VARYING = {
     "nodePort": "<port>",
     "storageVersionHash": "<hash>",
 }
+_COLUMN = "Custom resource definition column"
 _RANDOM = [
     (re.compile(r"kube-api-access-[a-z0-9]{5}"), "kube-api-access-<random>"),
     (re.compile(r"\bg-[a-z0-9]{5}\b"), "g-<random>"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uid>"),
     (re.compile(r"0x[0-9a-f]{6,}"), "0x<address>"),
+    (re.compile(r"Invalid value: \"\{.*\}\": ", re.DOTALL), 'Invalid value: "<object>": '),
+    (re.compile(r"^kube-apiserver-133$"), "kube-apiserver"),
+    (re.compile(r"^10(\.\d+){3}$"), "<address>"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
 ]
 
@@ -44,8 +50,13 @@ def namespace_of(sequence: str) -> str:
     return "recorded-" + sequence.replace(" ", "-")
 
 
-async def play(transport: Transport, sequence: str, steps: list[Step]) -> list[Object]:
-    """Return the normalised answers, `{code, body}` each. The namespace is made and deleted."""
+async def play(
+    transport: Transport, sequence: str, steps: list[Step], pass_a_second: Callable[[], Awaitable[None]]
+) -> list[Object]:
+    """Return the normalised answers, `{code, body}` each. The namespace is made and deleted.
+
+    Between the requests of sequences that ask whose fields are, a second passes: what is of which write is then seen.
+    """
     namespace = namespace_of(sequence)
     for path, name in (
         ("/api/v1/namespaces", namespace),
@@ -55,9 +66,12 @@ async def play(transport: Transport, sequence: str, steps: list[Step]) -> list[O
         if made.status not in (201, 409):
             raise RuntimeError(f"POST {path}: {made.status} {made.body!r}")
     answers = []
+    normal = _Normal(namespace, paced=sequence in APPLIES)
     for step in steps:
+        if normal.paced:
+            await pass_a_second()
         response = await transport.request(_request(step, namespace))
-        answers.append({"code": response.status, "body": _normal(_decoded(response.body), namespace)})
+        answers.append({"code": response.status, "body": normal(_decoded(response.body))})
         if step.path == CRDS and response.status == 201 and not step.query.get("dryRun"):
             await _until_served(
                 transport, f"/apis/{step.body['spec']['group']}/v1".replace("{ns}", namespace)
@@ -95,27 +109,57 @@ def _decoded(body: bytes) -> Any:
         return body.decode(errors="replace")
 
 
-def _normal(value: Any, namespace: str, key: str = "") -> Any:
-    if isinstance(value, dict):
-        return {
-            _fixed(name, namespace): _normal(part, namespace, name) for name, part in sorted(value.items())
-        }
-    if isinstance(value, list):
-        return [
-            "<address>" if key == "clusterIPs" and each != "None" else _normal(each, namespace)
-            for each in value
-        ]
-    if value in (None, "", "None"):
-        return value
-    if key in _TIMES:
-        return "<time>"
-    if key in _VARYING:
-        return _VARYING[key]
-    return _fixed(value, namespace) if isinstance(value, str) else value
+class _Normal:
+    """Answers of one sequence without what differs from run to run."""
+
+    def __init__(self, namespace: str, *, paced: bool) -> None:
+        self.namespace = namespace
+        self.paced = paced
+
+    def __call__(self, value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {self.text(name): self(part, name) for name, part in sorted(value.items())}
+        if isinstance(value, list):
+            if key == "managedFields":
+                value = self.entries(value)
+            if key == "causes":
+                value = sorted(value, key=_of_conflicts)  # which come in any order
+            return [self(each) for each in value if _is_ours(each)]
+        if value in (None, "", "None"):
+            return value
+        if key == "description" and isinstance(value, str) and not value.startswith(_COLUMN):
+            return "<prose>"  # Kubernetes' own is not copied
+        if key in _TIMES:
+            return value if value.startswith("<") else "<time>"
+        if key in _VARYING:
+            return _VARYING[key]
+        return self.text(value) if isinstance(value, str) else value
+
+    def entries(self, entries: list[Object]) -> list[Object]:
+        """Return managedFields with the rank of each time; in an order of their own where all is of one second."""
+        if not self.paced:
+            return sorted(entries, key=_who)
+        times = sorted({entry["time"] for entry in entries if "time" in entry})
+        ranks = {time: f"<time {rank}>" for rank, time in enumerate(times)}
+        return [{**entry, "time": ranks[entry["time"]]} if "time" in entry else entry for entry in entries]
+
+    def text(self, text: str) -> str:
+        text = text.replace(self.namespace, "{ns}")
+        for pattern, stand_in in _RANDOM:
+            text = pattern.sub(stand_in, text)
+        return text
 
 
-def _fixed(text: str, namespace: str) -> str:
-    text = text.replace(namespace, "{ns}")
-    for pattern, stand_in in _RANDOM:
-        text = pattern.sub(stand_in, text)
-    return text
+def _who(entry: Object) -> list[str]:
+    return [entry.get(key, "") for key in ("operation", "manager", "apiVersion", "subresource")]
+
+
+def _of_conflicts(cause: Object) -> str:
+    return str(cause.get("message")) if cause.get("reason") == "FieldManagerConflict" else ""
+
+
+def _is_ours(item: Any) -> bool:
+    """Return whether an item is of Kubernetes; OpenShift's builds add a ConfigMap to what tokens are projected with."""
+    return not (
+        isinstance(item, dict) and section(item, "configMap").get("name") == "openshift-service-ca.crt"
+    )

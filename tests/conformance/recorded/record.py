@@ -1,8 +1,9 @@
 """Records the answers of an API server: `python -m tests.conformance.recorded.record --kubeconfig FILE`.
 
 Each sequence is played in a namespace of its own, `recorded-*`, which is deleted again; a CustomResourceDefinition
-is made and deleted. Needs the rights of an administrator. The server's controllers delete namespaces, so they must
-run; what they make in every namespace is left out of lists by hand. `1.33` is of the kube-apiserver 1.33.13 that
+is made and deleted. Needs the rights of an administrator. Of the controllers those that delete have to run, and no
+others should, as what they add comes at any time: `--controllers=namespace-controller,garbage-collector-controller,
+persistentvolumeclaim-protection-controller`. `1.33` is of the kube-apiserver 1.33.13 that
 MicroShift 4.20 builds.
 """
 
@@ -20,6 +21,7 @@ from trainshed.client.transport import Transport
 from trainshed.kube.wire.request import Request
 
 _GONE_SECONDS = 120.0
+_PACE_SECONDS = 1.05
 FOLDER = Path(__file__).parent
 
 
@@ -33,7 +35,7 @@ async def record(kubeconfig: str, only: str) -> None:
         folder.mkdir(exist_ok=True)
         for name, steps in SEQUENCES.items():
             if only in name:
-                answers = await play(transport, name, steps)
+                answers = await play(transport, name, steps, lambda: asyncio.sleep(_PACE_SECONDS))
                 await _until_gone(transport, namespace_of(name))
                 text = json.dumps(answers, indent=1, sort_keys=True, ensure_ascii=False)
                 (folder / f"{name.replace(' ', '-')}.json").write_text(text + "\n")

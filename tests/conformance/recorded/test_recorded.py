@@ -44,7 +44,11 @@ async def test_as_recorded(tmp_path: Path, sequence: str) -> None:
     recorded: list[Object] = json.loads((FOLDER / VERSION / f"{sequence.replace(' ', '-')}.json").read_text())
     known: dict[str, dict[str, list[str]]] = json.loads(KNOWN.read_text())
     async with open_world(tmp_path) as world:
-        answers = await play(world.transport, sequence, SEQUENCES[sequence])
+
+        async def pass_a_second() -> None:
+            world.now += 1
+
+        answers = await play(world.transport, sequence, SEQUENCES[sequence], pass_a_second)
     assert len(recorded) == len(answers), "recorded with other requests: record again"
     found = {}
     for number, (expected, answer) in enumerate(zip(recorded, answers, strict=True)):

@@ -7,8 +7,10 @@ from functools import partial
 from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.http import Incoming
 from trainshed.cluster.apiserver.kinds import ServedKind
-from trainshed.kube.meta.errors import bad_request
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import bad_request, invalid
+from trainshed.kube.meta.objects import Object, metadata_of
+from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.decode import Mode, cannot_handle, conform
 from trainshed.kube.schema.nodes import definition
 from trainshed.kube.wire.body import decode_body, is_yaml
@@ -86,12 +88,20 @@ def typed(kind: ServedKind, obj: Object) -> Object:
             f"the API version in the data ({api_version}) does not match the expected API version"
             f" ({resource.api_version})"
         )
+    if kind.info.crd and name != resource.kind:
+        cause = causes.invalid("kind", name, f"must be {resource.kind}")
+        raise invalid(name, resource.group, str(metadata_of(obj).get("name") or ""), [cause])
     if name and name != resource.kind:
         raise bad_request(
-            f"{name} in version {resource.version!r} cannot be handled as a {resource.kind}: the kind in the data"
-            f" does not match the resource ({resource.group_resource})".replace("'", '"')
+            f'{name} in version "{resource.version}" cannot be handled as a {resource.kind}: converting'
+            f" ({resource.version}.{name}) to ({go_package(resource)}.{resource.kind}): unknown conversion"
         )
     return {"apiVersion": resource.api_version, "kind": resource.kind, **_rest(obj)}
+
+
+def go_package(resource: Resource) -> str:
+    """Return the package of Kubernetes' source that a built-in kind is of, which messages name."""
+    return resource.group.partition(".")[0] or "core"
 
 
 def _rest(obj: Object) -> Object:
@@ -99,9 +109,18 @@ def _rest(obj: Object) -> Object:
 
 
 def conformed(
-    call: Call, obj: Object, mode: Mode, duplicates: list[str] | None = None, whole: Object | None = None
+    call: Call,
+    obj: Object,
+    mode: Mode,
+    duplicates: list[str] | None = None,
+    whole: Object | None = None,
+    *,
+    shown: bool = True,
 ) -> Object:
-    """Return `obj` as the schema wants it; what was dropped becomes warnings of the answer. `whole` is as it wants."""
+    """Return `obj` as the schema wants it; what was dropped becomes warnings of the answer. `whole` is as it wants.
+
+    With `shown` a built-in object gets what it always carries; an applied configuration says only what it says.
+    """
     kind = call.kind
     out, warnings = conform(
         obj,
@@ -111,6 +130,7 @@ def conformed(
         builtin=not kind.info.crd,
         duplicates=duplicates or (),
         whole=whole,
+        shown=shown,
     )
     for text in warnings:
         call.request.warn(text)

@@ -1,8 +1,10 @@
 """What happens to an object between the request and the store: defaults, admission, validation, bookkeeping.
 
-Create:  server's metadata → status reset → defaults → admission → mutating webhooks → validation, policies → validating
-         webhooks → generation → managedFields
+Create:  server's metadata → status reset → defaults → managedFields → admission → mutating webhooks → validation,
+         policies → validating webhooks → generation
 Update:  server's metadata restored → status isolated → the same
+
+Fields that admission fills in have no manager: managedFields say what clients wrote.
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ from trainshed.kube.builtin.registry import default_object, validate_object
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.names import generated_name
-from trainshed.kube.meta.objects import Object, metadata_of, spec_of
-from trainshed.kube.meta.resources import CRDS, MUTATINGWEBHOOKS, VALIDATINGWEBHOOKS
-from trainshed.kube.patch.managedfields import track_update
+from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
+from trainshed.kube.meta.resources import CRDS, DEPLOYMENTS, MUTATINGWEBHOOKS, VALIDATINGWEBHOOKS
+from trainshed.kube.patch.managedfields import track_update, with_entries
 from trainshed.kube.schema import crd
 from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.kube.wire.options import WriteOptions
 
+_SERVER = "kube-apiserver"
 _SERVER_OWNED = (
     "uid",
     "creationTimestamp",
@@ -81,16 +84,16 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
     if kind.info.has_status and not (kind.builtin and kind.builtin.status_on_create):
         obj.pop("status", None)
     apart = call.request.apart
-    obj = await apart(partial(_defaulted, kind, obj))
+    obj = await apart(partial(_tracked, call, None, obj, options, ""))
+    managed = obj["metadata"].get("managedFields")
     obj = await mutate_create(core, call, obj)
     obj = await _through_webhooks(core, call, obj, None, "", options)
     await apart(partial(check, core, call, obj, None, ""))
     await check_grants(core, call, obj, None)
     admission.check(core, call, obj, None, "")
     await _ask_webhooks(core, call, obj, None, "", options)
-    if resource == CRDS:
-        obj = crd.established(obj, call.timestamp, names_conflict=names_conflict(core, obj))
-    return await apart(partial(_tracked, call, None, obj, options, ""))
+    obj = with_entries(obj, managed or [])
+    return _established(core, call, obj) if resource == CRDS else obj
 
 
 async def prepare_update(
@@ -105,19 +108,33 @@ async def prepare_update(
     new = {**new, "metadata": _restored(old["metadata"], metadata_of(new))}
     new = _isolated(kind, old, new, subresource)
     apart = partial(call.request.apart, size=size)
-    if subresource != "status" or kind.builtin is None or kind.builtin.defaults_status:
-        new = await apart(partial(_defaulted, kind, new))
+    filled = subresource != "status" or kind.builtin is None or kind.builtin.defaults_status
+    new = await apart(partial(_tracked, call, old, new, options, subresource, filled=filled))
+    managed = new["metadata"].get("managedFields")
     new = mutate_update(core, call, old, new, subresource)
     new = await _through_webhooks(core, call, new, old, subresource, options)
     await apart(partial(check, core, call, new, old, subresource))
     await check_grants(core, call, new, old)
     admission.check(core, call, new, old, subresource)
     await _ask_webhooks(core, call, new, old, subresource, options)
-    if kind.resource == CRDS and subresource != "status":
-        new = crd.established(new, call.timestamp, names_conflict=names_conflict(core, new))
-    if counts_generations(kind) and spec_changed(kind, old, new):
+    if counts_generations(kind) and spec_changed(kind, old, new, subresource):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    return await apart(partial(_tracked, call, old, new, options, subresource))
+    new = with_entries(new, managed or [])
+    return _established(core, call, new) if kind.resource == CRDS and subresource != "status" else new
+
+
+def _established(core: Core, call: Call, obj: Object) -> Object:
+    """Return a definition with the status that the server itself writes."""
+    out = crd.established(obj, call.timestamp, names_conflict=names_conflict(core, obj))
+    before = {"conditions": None, **status_of(obj), "storedVersions": out["status"]["storedVersions"]}
+    return track_update(
+        {**out, "status": before},
+        out,
+        call.kind.schema,
+        manager=_SERVER,
+        subresource="status",
+        now=call.timestamp,
+    )
 
 
 async def _through_webhooks(
@@ -157,12 +174,18 @@ def counts_generations(kind: ServedKind) -> bool:
     return kind.info.has_generation or kind.info.crd
 
 
-def spec_changed(kind: ServedKind, old: Object, new: Object) -> bool:
+def spec_changed(kind: ServedKind, old: Object, new: Object, subresource: str = "") -> bool:
     """Return whether anything but metadata and (isolated) status differs."""
     ignored = {"metadata", "apiVersion", "kind"}
     if kind.info.has_status:
         ignored.add("status")
+    if kind.resource == DEPLOYMENTS and subresource != "status" and _annotations(old) != _annotations(new):
+        return True  # as upstream: its controller copies annotations to its ReplicaSets
     return any(old.get(key) != new.get(key) for key in (old.keys() | new.keys()) - ignored)
+
+
+def _annotations(obj: Object) -> Object:
+    return section(metadata_of(obj), "annotations")
 
 
 def _restored(old: Object, new: Object) -> Object:
@@ -192,6 +215,8 @@ def _isolated(kind: ServedKind, old: Object, new: Object, subresource: str) -> O
             metadata = {**old["metadata"], "managedFields": metadata.get("managedFields")}
             if metadata["managedFields"] is None:
                 del metadata["managedFields"]
+        elif kind.resource == DEPLOYMENTS:
+            metadata = _with_field(metadata, "labels", old["metadata"])
         return _with_field({**old, "metadata": metadata}, "status", new)
     if subresource == "ephemeralcontainers":
         spec = _with_field(spec_of(old), "ephemeralContainers", spec_of(new))
@@ -245,7 +270,24 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
             call.request.warn(text)
 
 
-def _tracked(call: Call, old: Object | None, new: Object, options: WriteOptions, subresource: str) -> Object:
+def _tracked(
+    call: Call,
+    old: Object | None,
+    new: Object,
+    options: WriteOptions,
+    subresource: str,
+    *,
+    filled: bool = True,
+) -> Object:
+    """Return `new` with its defaults, and whose they are."""
+    kind = call.kind
+    status_is_apart = kind.info.has_status and not (kind.builtin and kind.builtin.status_on_create)
     return track_update(
-        old, new, call.kind.schema, manager=options.field_manager, subresource=subresource, now=call.timestamp
+        old,
+        _defaulted(kind, new) if filled else new,
+        kind.schema,
+        manager=options.field_manager,
+        subresource=subresource,
+        now=call.timestamp,
+        ignored="status" if status_is_apart and not subresource else "",
     )

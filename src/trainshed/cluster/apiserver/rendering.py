@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from trainshed.cluster.apiserver.body import go_package
 from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.http import Answer, LateAnswer, encode_json
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.store import Stored
+from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import tables
 from trainshed.kube.served.tables import IncludeObject
@@ -61,8 +63,11 @@ def rendered(call: Call, obj: Object, wanted: Representation, status: int = 200)
             include_object=include_object(call),
             version=wanted.version,
         )
-    elif wanted.form in ("partial", "partial_list"):
+    elif wanted.form == "partial":
         value = tables.partial(obj, wanted.version)
+    elif wanted.form == "partial_list":
+        text = "you requested PartialObjectMetadataList, but the requested object is not a list"
+        raise ApiError(406, "NotAcceptable", f"{text} ({_go_type(call.kind, call.kind.resource.kind)})")
     elif wanted.form == "yaml":
         return yaml_answer(obj, status)
     else:
@@ -94,18 +99,44 @@ async def many(call: Call, items: Sequence[Stored], metadata: Object) -> Answer:
         head: Object = {"apiVersion": kind.resource.api_version, "kind": kind.info.list_kind}
         listed = list_json(kind, items, metadata)
         return _late_yaml(lambda: {**head, **_decode(listed)})
+    if wanted.form == "partial":
+        text = "you requested PartialObjectMetadata, but the requested object is a list"
+        raise ApiError(406, "NotAcceptable", f"{text} ({_go_type(kind, kind.info.list_kind)})")
     if wanted.form == "table":
         return Answer(await _table(call, items, metadata, wanted))
     return Answer(await _partials(kind, items, metadata, wanted))
 
 
+def _go_type(kind: ServedKind, name: str) -> str:
+    if kind.info.crd:
+        return (
+            "*unstructured.UnstructuredList" if name == kind.info.list_kind else "*unstructured.Unstructured"
+        )
+    return f"*{go_package(kind.resource)}.{name}"
+
+
 def list_json(kind: ServedKind, items: Sequence[Stored], metadata: Object) -> bytes:
-    """Return a list as JSON, made of the objects' cached bytes. Items carry their apiVersion and kind."""
+    """Return a list as JSON, made of the objects' cached bytes.
+
+    Items of custom kinds carry their apiVersion and kind, those of built-in ones do not: the list says it.
+    """
     head = encode_json(
         {"kind": kind.info.list_kind, "apiVersion": kind.resource.api_version, "metadata": metadata}
     )
     encoded = kind.encoded
-    return head[:-1] + b',"items":[' + b",".join([encoded(stored) for stored in items]) + b"]}"
+    if kind.info.crd or not items:
+        return head[:-1] + b',"items":[' + b",".join([encoded(stored) for stored in items]) + b"]}"
+    named = encode_json({"apiVersion": kind.resource.api_version, "kind": kind.resource.kind})[:-1] + b","
+    rest = [_after(encoded(stored), named) for stored in items]
+    return head[:-1] + b',"items":[{' + b",{".join(rest) + b"]}"
+
+
+def _after(encoded: bytes, named: bytes) -> bytes | memoryview:
+    """Return what follows the type of an object and the comma behind it, without copying it."""
+    if encoded.startswith(named):
+        return memoryview(encoded)[len(named) :]
+    obj = _decode(encoded)
+    return encode_json({key: obj[key] for key in obj if key not in ("apiVersion", "kind")})[1:]
 
 
 async def _partials(

@@ -17,7 +17,9 @@ from trainshed.cluster.store import KeyExists, KeyMissing, RevisionMismatch, Sto
 from trainshed.kube.meta.errors import already_exists, conflict
 from trainshed.kube.meta.names import generated_name
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
+from trainshed.kube.meta.resources import CRDS
 from trainshed.kube.patch.managedfields import same_but_times
+from trainshed.kube.schema import crd
 from trainshed.kube.wire.options import WriteOptions
 
 RETRIES = 5
@@ -36,7 +38,11 @@ class Written(msgspec.Struct, frozen=True):
 
     def answer(self, kind: ServedKind, status: int = 200) -> Answer:
         """Return the object as JSON."""
-        body = encode_json(self.obj) if self.stored is None else kind.encoded(self.stored)
+        if self.created and kind.resource == CRDS:
+            seen = self.obj if self.stored is None else kind.view(self.stored)
+            body = encode_json(crd.as_created(seen))
+        else:
+            body = encode_json(self.obj) if self.stored is None else kind.encoded(self.stored)
         return Answer(body, status=201 if self.created else status)
 
 

@@ -24,7 +24,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     field: str = ""
 
 
-_ALWAYS_DETAILED = (404, 405, 415)
+_ALWAYS_DETAILED = (404, 405)
 """Codes whose Status has `details` even when they are empty (apimachinery, `NewGenericServerResponse`)."""
 
 
@@ -37,6 +37,7 @@ class ApiError(Exception):
         message: what a user reads; kubectl prints `Error from server (<reason>): <message>`.
         details: the `details` object of the wire Status (name, group, kind, causes, retryAfterSeconds).
         headers: extra response headers, e.g. `Retry-After`.
+        detailed: whether the wire Status has `details` although they are empty, as some of upstream's have.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ApiError(Exception):
         causes: Sequence[Cause] = (),
         retry_after_seconds: int | None = None,
         headers: Mapping[str, str] | None = None,
+        detailed: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -69,6 +71,7 @@ class ApiError(Exception):
             details["retryAfterSeconds"] = retry_after_seconds
             self.headers.setdefault("Retry-After", str(retry_after_seconds))
         self.details = details
+        self.detailed = detailed
 
     def status(self) -> dict[str, Any]:
         """Return the wire object: `kind: Status`, `apiVersion: v1`."""
@@ -80,7 +83,7 @@ class ApiError(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        if self.details or self.code in _ALWAYS_DETAILED:
+        if self.details or self.detailed or self.code in _ALWAYS_DETAILED:
             out["details"] = self.details
         out["code"] = self.code
         return out

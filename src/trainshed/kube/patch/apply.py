@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube.meta.errors import ApiError, Cause, bad_request
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import ApiError, Cause, bad_request, invalid
 from trainshed.kube.meta.objects import Object, metadata_of
 from trainshed.kube.patch import fieldset, lastapplied, managedfields
 from trainshed.kube.patch.fieldset import SELF, FieldSet
@@ -35,6 +36,7 @@ def apply(
     subresource: str,
     now: str,
     has_status: bool = False,
+    sent: Object | None = None,
 ) -> Object:
     """Return the object after `manager` applied `applied`; `live` None creates it.
 
@@ -45,13 +47,17 @@ def apply(
         has_status: the kind has a `status` subresource: `status` of the main resource is ignored, and through
             `status` nothing else is seen.
         now: RFC 3339 time of the write, seconds.
+        sent: the configuration without what the URL says, for the annotation of kubectl; `applied` by default.
 
     Raises:
         ApiError: 400 for a document that is no configuration to apply, 409 for a conflict with another manager
-            (one `FieldManagerConflict` cause per field), for a stale resourceVersion or another uid.
+            (one `FieldManagerConflict` cause per field), 422 for another uid.
     """
     _check(live, applied)
-    wanted = _without_nulls(_visible(applied, subresource, has_status), schema)
+    wanted = _visible(applied, subresource, has_status)
+    version = metadata_of(applied).get("resourceVersion")
+    if not schema.builtin:
+        wanted = _without_nulls(wanted, schema)
     fields = fieldset.owned_by(wanted, schema)
     entries = managedfields.entries_of(live) if live is not None else []
     if live is None:
@@ -61,6 +67,8 @@ def apply(
 
     own = next((entry for entry in entries if _is_own(entry, manager, subresource)), None)
     others = [entry for entry in entries if entry is not own]
+    if version:  # whether it is the current one is checked with every other write's
+        wanted = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": version}}
     merged: Object = _merge(live, wanted, schema)
     if own is not None and own["fieldsV1"] != fields:  # a repeated apply has nothing to remove
         kept = fields
@@ -76,11 +84,13 @@ def apply(
         remaining = fieldset.subtract(fieldset.subtract(entry["fieldsV1"], changed), removed)
         if remaining:
             left.append(entry if remaining is entry["fieldsV1"] else {**entry, "fieldsV1": remaining})
-    # The time of an entry tells when its manager last changed something.
-    unchanged = not changed and not removed and own is not None and own["fieldsV1"] == fields
-    time = own.get("time", now) if unchanged and own is not None else now
+    # The time of an entry tells when its manager last changed the object; one that never did has none.
+    status_sent = (
+        has_status and not subresource and applied.get("status", live.get("status")) != live.get("status")
+    )
+    time = now if changed or removed or status_sent else (own or {}).get("time") or ""
     if manager == _KUBECTL and not subresource:
-        merged = lastapplied.refreshed(merged, applied)
+        merged = lastapplied.refreshed(merged, sent or applied)
     return _with_own(merged, left, fields, manager, subresource, time)
 
 
@@ -95,20 +105,15 @@ def _check(live: Object | None, applied: Object) -> None:
         raise bad_request("metadata.managedFields must be nil")
     stored = metadata_of(live or {})
     name, kind = metadata.get("name") or stored.get("name", ""), applied["kind"]
-    for field in ("uid", "resourceVersion"):
-        sent = metadata.get(field)
-        if not sent or sent == stored.get(field):
-            continue
-        if live is None:
-            why = f"{field} mismatch: the provided object specified {field} {sent}, and no existing object was found"
-        elif field == "uid":
-            why = f"uid mismatch: the provided object specified uid {sent}, the existing one has {stored.get('uid')}"
-        else:
-            why = (
-                "the object has been modified; please apply your changes to the latest version and try again"
-            )
-        message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
-        raise ApiError(409, "Conflict", message, name=name, kind=kind)
+    uid = metadata.get("uid")
+    if not uid or uid == stored.get("uid"):
+        return
+    if live is not None:
+        group = str(applied["apiVersion"]).rpartition("/")[0]
+        raise invalid(kind, group, name, [causes.invalid("metadata.uid", uid, "field is immutable")] * 2)
+    why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+    message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+    raise ApiError(409, "Conflict", message, name=name, kind=kind)
 
 
 def _visible(applied: Object, subresource: str, has_status: bool) -> Object:
@@ -184,6 +189,8 @@ def _with_own(
 
 def _merge(live: Any, wanted: Any, node: SchemaNode | None) -> Any:
     """Return `live` with `wanted` laid over it; `live` itself where that changes nothing."""
+    if wanted is None and isinstance(live, dict | list) and node is not None and not _is_atomic(live, node):
+        return live  # a null asks for no entries, and those of others stay
     if isinstance(live, dict) and isinstance(wanted, dict):
         if node is not None and node.map_type == "atomic":
             return live if live == wanted else wanted
@@ -201,6 +208,10 @@ def _merge(live: Any, wanted: Any, node: SchemaNode | None) -> Any:
     if isinstance(live, list) and isinstance(wanted, list):
         return _merge_list(live, wanted, node)
     return live if live == wanted and isinstance(live, bool) == isinstance(wanted, bool) else wanted
+
+
+def _is_atomic(value: Any, node: SchemaNode) -> bool:
+    return fieldset.list_keys(node) is None if isinstance(value, list) else node.map_type == "atomic"
 
 
 def _merge_list(live: list[Any], wanted: list[Any], node: SchemaNode | None) -> list[Any]:

@@ -24,11 +24,12 @@ FieldSet: TypeAlias = "dict[str, FieldSet]"
 
 SELF = "."
 _LEAF: FieldSet = {}
+_NOTHING: dict[str, Any] = {}
+_ABSENT: Any = object()
 
 UNTRACKED_METADATA = frozenset(
     {
         "name",
-        "generateName",
         "namespace",
         "uid",
         "resourceVersion",
@@ -68,25 +69,35 @@ def elements(items: list[Any], node: SchemaNode | None, keys: tuple[str, ...]) -
     None when an item lacks a key or two items share one: such a list can only be owned as a whole.
     """
     out: dict[str, Any] = {}
-    if not keys:
-        for item in items:
-            out["v:" + _encode(item).decode()] = item
-    else:
-        fields = node.items.properties if node is not None and node.items is not None else {}
-        for item in items:
-            if not isinstance(item, dict):
-                return None
-            identity = {}
-            for key in keys:
-                value = item.get(key)
-                if value is None:
-                    declared = fields.get(key)
-                    if declared is None or declared.default is msgspec.UNSET:
-                        return None
-                    value = declared.default
-                identity[key] = value
-            out["k:" + _encode(identity).decode()] = item
+    for item in items:
+        element, _ = item_element(item, node, keys)
+        if element is None:
+            return None
+        out[element] = item
     return out if len(out) == len(items) else None
+
+
+def item_element(item: Any, node: SchemaNode | None, keys: tuple[str, ...]) -> tuple[str | None, str]:
+    """Return the path element of a list's item, or None and the key that it lacks.
+
+    A key that is left out has its default; in a built-in item that is Go's zero value when there is no other.
+    """
+    if not keys:
+        return "v:" + _encode(item).decode(), ""
+    items = node.items if node is not None else None
+    identity = {}
+    for key in keys:
+        value = item.get(key) if isinstance(item, dict) else None
+        if value is None and items is not None:
+            declared = items.properties.get(key)
+            if declared is not None and declared.default is not msgspec.UNSET:
+                value = declared.default
+            else:
+                value = items.zeros.values.get(key)
+        if value is None:
+            return None, key
+        identity[key] = value
+    return "k:" + _encode(identity).decode(), ""
 
 
 # ------------------------------------------------------------------------------------- sets of whole objects
@@ -102,12 +113,7 @@ def compare(old: Object, new: Object, schema: SchemaNode) -> tuple[FieldSet, Fie
 
     A removed element stands for everything below it.
     """
-    before, after = _tracked(old), _tracked(new)
-    if schema.builtin:  # in Go these are structs, so they are never added or removed themselves
-        for state in (before, after):
-            for field in ("spec", "status"):
-                state.setdefault(field, {})
-    changed, removed = _difference(before, after, schema)
+    changed, removed = _difference(_tracked(old), _tracked(new), schema)
     return _clean(changed or {}), _clean(removed or {})
 
 
@@ -146,6 +152,8 @@ def owned(value: Any, node: SchemaNode | None, *, dots: bool) -> FieldSet:
             if type(child) is dict or type(child) is list:
                 declared = properties.get(key)
                 below = owned(child, declared or other, dots=dots)
+                if not below and not dots and _is_open(child, declared or other, declared is not None):
+                    continue  # owned entry by entry, and there is none
                 # Entries of a map are members themselves; fields of a struct are not.
                 if declared is None and below and SELF not in below:
                     below = {SELF: _LEAF, **below}
@@ -166,38 +174,52 @@ def owned(value: Any, node: SchemaNode | None, *, dots: bool) -> FieldSet:
     return _LEAF
 
 
+def _is_open(value: Object | list[Any], node: SchemaNode | None, is_field: bool) -> bool:
+    """Return whether a map or list is never owned itself, but only what is in it."""
+    if isinstance(value, list):
+        return not value and list_keys(node) is not None
+    return bool(value) and is_field and node is not None and node.map_type != "atomic" and not node.keeps_all
+
+
 def _difference(old: Any, new: Any, node: SchemaNode | None) -> tuple[FieldSet | None, FieldSet | None]:
-    """Return (changed, removed) trees of two unequal values, None for an empty one."""
-    if isinstance(old, dict) and isinstance(new, dict):
+    """Return (changed, removed) trees of two unequal values, None for an empty one.
+
+    A null beside a map or list is one without entries.
+    """
+    if not old and not new:
+        return _LEAF, None
+    if isinstance(old, dict | None) and isinstance(new, dict | None):
         if node is not None and node.map_type == "atomic":
             return _LEAF, None
         if node is None:
-            return _difference_of(old, new, {}, None, "f:")
-        return _difference_of(old, new, node.properties, node.additional, "f:")
-    if isinstance(old, list) and isinstance(new, list):
+            return _difference_of(old or {}, new or {}, None, None, "f:")
+        return _difference_of(old or {}, new or {}, node, node.additional, "f:")
+    if isinstance(old, list | None) and isinstance(new, list | None):
         keys = list_keys(node)
-        before = elements(old, node, keys) if keys is not None else None
-        after = elements(new, node, keys) if keys is not None else None
+        before = elements(old or [], node, keys) if keys is not None else None
+        after = elements(new or [], node, keys) if keys is not None else None
         if before is None or after is None:
             return _LEAF, None
-        return _difference_of(before, after, {}, node.items if node is not None else None, "")
+        return _difference_of(before, after, None, node.items if node is not None else None, "")
     return _LEAF, None
 
 
 def _difference_of(
     old: dict[str, Any],
     new: dict[str, Any],
-    declared: dict[str, SchemaNode],
+    struct: SchemaNode | None,
     other: SchemaNode | None,
     prefix: str,
 ) -> tuple[FieldSet | None, FieldSet | None]:
+    """Compare entry by entry. What a struct always has counts as unchanged while it has its zero value."""
+    declared, zeros = (struct.properties, struct.zeros.values) if struct is not None else (_NOTHING, _NOTHING)
     changed: FieldSet = {}
     removed: FieldSet = {}
     for key, value in new.items():
-        if key not in old:
+        before = old.get(key, zeros.get(key, _ABSENT))
+        if before is _ABSENT:
             changed[prefix + key] = owned(value, declared.get(key, other), dots=True)
             continue
-        before = old[key]
         if before is value or before == value:
             continue
         more, less = _difference(before, value, declared.get(key, other))
@@ -207,7 +229,14 @@ def _difference_of(
             removed[prefix + key] = less
     for key in old:
         if key not in new:
-            removed[prefix + key] = _LEAF
+            if key not in zeros:
+                removed[prefix + key] = _LEAF
+            elif old[key] != zeros[key]:
+                more, less = _difference(old[key], zeros[key], declared.get(key, other))
+                if more is not None:
+                    changed[prefix + key] = more
+                if less is not None:
+                    removed[prefix + key] = less
     return changed or None, removed or None
 
 
@@ -289,14 +318,15 @@ def paths(fields: FieldSet) -> Iterator[str]:
     """Yield the members as messages name them, `.spec.containers[name="c"].image`, sorted."""
     for element in sorted(fields):
         below = fields[element]
-        name = _printed(element)
+        name = described_element(element)
         if not below or SELF in below:
             yield name
         for rest in paths({k: v for k, v in below.items() if k != SELF}):
             yield name + rest
 
 
-def _printed(element: str) -> str:
+def described_element(element: str) -> str:
+    """Return a path element as messages name it: `.image`, `[name="c"]`, `[="a"]`."""
     kind, _, text = element.partition(":")
     match kind:
         case "f":

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError, bad_request
-from trainshed.kube.wire.body import TOO_DEEP, is_too_deep
+from trainshed.kube.wire.body import TOO_DEEP, is_too_deep, json_kind
 
 MAX_OPERATIONS = 10_000
 """More are answered with 413, as upstream does."""
@@ -32,7 +32,8 @@ def json_patch(target: Any, operations: Any) -> Any:
             a failure.
     """
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch must be a list of operations")
+        what = f"json: cannot unmarshal {json_kind(operations)} into Go value of type []handlers.jsonPatchOp"
+        raise bad_request(f"error decoding patch: {what}")
     if len(operations) > MAX_OPERATIONS:
         raise ApiError(
             413,
@@ -55,7 +56,7 @@ def json_patch(target: Any, operations: Any) -> Any:
         except _Refused:
             # The exact words matter: clients such as kopf show or compare them.
             message = "the server rejected our request due to an error in our request"
-            raise ApiError(422, "Invalid", message) from None
+            raise ApiError(422, "Invalid", message, detailed=True) from None
     if is_too_deep(document):
         raise bad_request(f"error applying patch: {TOO_DEEP}")
     return document

@@ -28,7 +28,14 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def track_update(
-    old: Object | None, new: Object, schema: SchemaNode, *, manager: str, subresource: str, now: str
+    old: Object | None,
+    new: Object,
+    schema: SchemaNode,
+    *,
+    manager: str,
+    subresource: str,
+    now: str,
+    ignored: str = "",
 ) -> Object:
     """Return `new` with `metadata.managedFields` as they stand after this create (`old` None), update or patch.
 
@@ -40,11 +47,14 @@ def track_update(
         manager: who writes; `default_manager` of the User-Agent when the request names nobody.
         subresource: empty, or e.g. `status`.
         now: RFC 3339 time of the write, seconds.
+        ignored: a field of the object that this path does not write, whatever is sent, and so does not own.
     """
     entries = _entries_before(old, new, subresource)
     if entries is None or (old is not None and not entries):
         return with_entries(new, [])
     changed, removed = fieldset.compare(old if old is not None else {}, new, schema)
+    if ignored:
+        changed.pop("f:" + ignored, None)
     if not changed and not removed:
         return with_entries(new, entries)
     out: list[Object] = []
@@ -99,15 +109,16 @@ def in_order(entries: Sequence[Object]) -> list[Object]:
 def make_entry(
     manager: str, operation: str, api_version: str, subresource: str, now: str, fields: FieldSet
 ) -> Object:
-    """Return one entry in the wire form."""
+    """Return one entry in the wire form; without a time when `now` is empty."""
     entry: Object = {
         "manager": manager,
         "operation": operation,
         "apiVersion": api_version,
-        "time": now,
         "fieldsType": "FieldsV1",
         "fieldsV1": fields,
     }
+    if now:
+        entry["time"] = now
     if subresource:
         entry["subresource"] = subresource
     return entry

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.kube.meta.errors import unsupported_media_type
+from trainshed.kube.meta.errors import ApiError, unsupported_media_type
 from trainshed.kube.patch.jsonpatch import json_patch
 
 __all__ = ["APPLY", "JSON", "MERGE", "STRATEGIC", "check_patch_type", "json_patch", "merge_patch"]
@@ -31,6 +31,8 @@ def check_patch_type(content_type: str, *, custom: bool) -> str:
     """
     kind = content_type.partition(";")[0].strip().lower()
     accepted = _CUSTOM_TYPES if custom else _BUILTIN_TYPES
+    if kind not in _BUILTIN_TYPES:
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", detailed=True)
     if kind not in accepted:
         raise unsupported_media_type(accepted)
     return kind

@@ -6,7 +6,8 @@ Source of rules and texts: `apiextensions-apiserver/pkg/apis/apiextensions/valid
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +29,7 @@ _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int
 _MAX_SELECTABLE = 8
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_SIMPLE_PATH = "must be a simple json path starting with ."
 _APPROVAL = "api-approved.kubernetes.io"
 
 
@@ -179,10 +181,18 @@ def _versions(versions: list[Object]) -> Iterator[Cause]:
             yield from schema_causes(schema, f"{at}.schema.openAPIV3Schema")
         elif index == 0:
             yield from schema_causes(schema, "spec.validation.openAPIV3Schema")
-        yield from _subresources(section(version, "subresources"), f"{at}.subresources")
-        for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            yield from _column(column, f"{at}.additionalPrinterColumns[{number}]")
-        yield from _selectable(version.get("selectableFields") or [], schema or {}, f"{at}.selectableFields")
+        checks: tuple[tuple[str, Callable[[Any, str], Iterator[Cause]]], ...] = (
+            ("subresources", _subresources),
+            ("additionalPrinterColumns", _columns),
+            ("selectableFields", partial(_selectable, schema or {})),
+        )
+        for field, check in checks:
+            said: Any = version.get(field)
+            # What all versions say alike is the definition's, and is told once.
+            if any(other.get(field) != said for other in versions):
+                yield from check(said or {}, f"{at}.{field}")
+            elif index == 0:
+                yield from check(said or {}, f"spec.{field}")
 
 
 def _subresources(subresources: Object, path: str) -> Iterator[Cause]:
@@ -198,11 +208,18 @@ def _subresources(subresources: Object, path: str) -> Iterator[Cause]:
         if not value:
             if needed:
                 yield causes.required(f"{path}.scale.{key}")
+        elif not value.startswith("."):
+            yield causes.invalid(f"{path}.scale.{key}", value, _SIMPLE_PATH)
         elif root and not value.startswith(f"{root}."):
             yield causes.invalid(f"{path}.scale.{key}", value, f"should be a json path under {root}")
         elif not root and not value.startswith((".spec.", ".status.")):
             text = "should be a json path under either .spec or .status"
             yield causes.invalid(f"{path}.scale.{key}", value, text)
+
+
+def _columns(columns: Sequence[Object], path: str) -> Iterator[Cause]:
+    for number, column in enumerate(columns):
+        yield from _column(column, f"{path}[{number}]")
 
 
 def _column(column: Object, path: str) -> Iterator[Cause]:
@@ -218,13 +235,12 @@ def _column(column: Object, path: str) -> Iterator[Cause]:
             f"{path}.format", column["format"], f"must be one of {','.join(_COLUMN_FORMATS)}"
         )
     if not column.get("jsonPath"):
-        yield causes.required(f"{path}.jsonPath")
+        yield causes.required(f"{path}.JSONPath")
     elif not column["jsonPath"].startswith("."):
-        text = "must be a simple json path starting with ."
-        yield causes.invalid(f"{path}.jsonPath", column["jsonPath"], text)
+        yield causes.invalid(f"{path}.JSONPath", column["jsonPath"], _SIMPLE_PATH)
 
 
-def _selectable(fields: list[Object], schema: Object, path: str) -> Iterator[Cause]:
+def _selectable(schema: Object, fields: list[Object], path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, field in enumerate(fields):
         at, json_path = f"{path}[{index}].jsonPath", field.get("jsonPath") or ""
@@ -281,6 +297,17 @@ def _changes(obj: Object, old: Object) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------------------------- status and serving
+
+
+def as_created(obj: Object) -> Object:
+    """Return a CRD as the answer to its creation shows it: accepting its names is the next step, not part of it."""
+    entries = [entry for entry in metadata_of(obj).get("managedFields") or () if "subresource" not in entry]
+    stored = status_of(obj).get("storedVersions")
+    return {
+        **obj,
+        "metadata": {**metadata_of(obj), "managedFields": entries},
+        "status": {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored},
+    }
 
 
 def established(obj: Object, now: str, *, names_conflict: str = "") -> Object:

@@ -160,9 +160,6 @@ def _place(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     for key in _UNSUPPORTED:
         if key in schema:
             yield causes.forbidden(f"{path}.{key}", f"{key} is not supported")
-    if int_or_string and kind:
-        text = "must be empty if x-kubernetes-int-or-string is true"
-        yield causes.invalid(f"{path}.type", kind, text)
     if get("x-kubernetes-preserve-unknown-fields") is False:
         text = "must be true or undefined"
         yield causes.invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, text)

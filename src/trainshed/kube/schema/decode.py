@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from trainshed.kube.meta import errors
+from trainshed.kube.meta.base64text import illegal_byte
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import canonical
 from trainshed.kube.meta.times import canonical_time
@@ -44,6 +45,7 @@ def conform(
     builtin: bool,
     duplicates: Sequence[str] = (),
     whole: Object | None = None,
+    shown: bool = False,
 ) -> tuple[Object, list[str]]:
     """Return `obj` without fields that `schema` does not know, in canonical form, and the warnings.
 
@@ -53,6 +55,8 @@ def conform(
         mode: `ignore` drops unknown fields silently, `warn` drops and names them, `strict` refuses.
         what: start of error messages, from `cannot_handle`.
         builtin: whether the kind is built in; see the module's text for the difference.
+        shown: whether a built-in object gets what it always carries, such as empty structs, and loses what it leaves
+            out when empty (`zerovalues`).
         duplicates: paths of repeated fields, from `decode_body`; reported like unknown fields.
         whole: an object that this schema has been over. Of a built-in kind, what `obj` shares with it at its first two
             levels is not looked at again: a patch leaves most of an object as it was.
@@ -63,7 +67,7 @@ def conform(
     Raises:
         ApiError: 400, a wrong JSON type, or in mode `strict` an unknown or repeated field.
     """
-    walk = _Walk(what, _parts(whole) if builtin and whole is not None else frozenset())
+    walk = _Walk(what, shown, _parts(whole) if builtin and whole is not None else frozenset())
     out = walk.typed_object(obj, schema, "") if builtin else walk.structural(obj, schema, "")
     if mode == "ignore":
         return out, []
@@ -90,11 +94,13 @@ def _parts(obj: Object) -> frozenset[int]:
 class _Walk:
     """One pass over an object, but for the values in `known`. Paths look like `spec.containers[0].image`."""
 
-    __slots__ = ("known", "unknown", "what")
+    __slots__ = ("known", "shown", "struct", "unknown", "what")
 
-    def __init__(self, what: str, known: frozenset[int] = frozenset()) -> None:
+    def __init__(self, what: str, shown: bool, known: frozenset[int] = frozenset()) -> None:
         self.what = what
+        self.shown = shown
         self.known = known
+        self.struct = ""
         self.unknown: list[str] = []
 
     # ------------------------------------------------------------------------------- built-in kinds
@@ -117,11 +123,18 @@ class _Walk:
                     item = self.zero(child)
             elif item is None:
                 continue
-            if type(item) is child.verbatim:
-                out[key] = item
-            else:
+            if type(item) is not child.verbatim:
                 below = prefix + key if child is not additional else f"{path}[{key}]"
-                out[key] = self.typed(item, child, below)
+                self.struct = node.name or self.struct
+                item = self.typed(item, child, below)
+            if self.shown and not item and _left_out(key, child, node):
+                continue
+            out[key] = item
+        if self.shown:
+            for key in node.zeros.shown:
+                if key not in out:
+                    child = properties[key]
+                    out[key] = None if child.time else self.typed_object({}, child, "")
         return out
 
     def typed(self, value: Any, node: SchemaNode, path: str) -> Any:
@@ -171,11 +184,11 @@ class _Walk:
         return {} if node.type == "object" else [] if node.type == "array" else _ZERO.get(node.type)
 
     def mismatch(self, value: Any, wanted: str, path: str) -> errors.ApiError:
-        kind = self.what.partition(" ")[0]
+        struct = self.struct.rpartition(".")[2] or self.what.partition(" ")[0]
         field = "".join(part.partition("[")[0] + "." for part in path.split(".")).rstrip(".")
         return errors.bad_request(
             f"{self.what}: json: cannot unmarshal {json_kind(value)} into Go struct field "
-            f"{kind}.{field} of type {wanted}"
+            f"{struct}.{field} of type {wanted}"
         )
 
     def integer(self, value: Any, node: SchemaNode, path: str) -> int:
@@ -211,7 +224,8 @@ class _Walk:
         try:
             base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
         except (binascii.Error, ValueError):
-            raise errors.bad_request(f"{self.what}: illegal base64 data in a field of type []byte") from None
+            text = f"illegal base64 data at input byte {illegal_byte(value)}"
+            raise errors.bad_request(f"{self.what}: {text}") from None
         return value
 
     # ----------------------------------------------------------------------------- custom resources
@@ -251,6 +265,16 @@ class _Walk:
                 continue
             out[key] = item if type(item) is child.verbatim else self.structural(item, child, prefix + key)
         return out
+
+
+def _left_out(key: str, child: SchemaNode, struct: SchemaNode) -> bool:
+    """Return whether a field at its zero value is left out: scalars, lists and maps that are no pointers.
+
+    Empty managedFields stay for who tracks them: they ask for a clean slate.
+    """
+    if key == "managedFields" or key not in struct.properties or key in struct.zeros.kept or not child.type:
+        return False
+    return child.type != "object" or child.additional is not None
 
 
 def _go_type(node: SchemaNode) -> str:

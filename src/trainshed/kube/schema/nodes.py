@@ -22,6 +22,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET
 
+from trainshed.kube.schema.zerovalues import NO_ZEROS, Zeros, zeros_of
+
 KUBERNETES_MINOR = "1.33"
 """The Kubernetes version whose built-in kinds are served."""
 
@@ -74,6 +76,7 @@ class SchemaNode:
         verbatim: the Python type whose every value fits as it is, or None when values need a look.
         default: `msgspec.UNSET` when there is none; null is none.
         builtin: whether this is part of a built-in definition; `name` is set where it is one by itself.
+        zeros: the zero values of a built-in definition, `NO_ZEROS` of anything else.
     """
 
     __slots__ = (
@@ -122,6 +125,7 @@ class SchemaNode:
         "unique_items",
         "validations",
         "verbatim",
+        "zeros",
     )
 
     type: str
@@ -162,6 +166,7 @@ class SchemaNode:
     min_properties: int | None
     max_properties: int | None
     validations: tuple[dict[str, Any], ...]
+    zeros: Zeros
     all_of: tuple[SchemaNode, ...]
     any_of: tuple[SchemaNode, ...]
     one_of: tuple[SchemaNode, ...]
@@ -214,6 +219,7 @@ def _fill(node: SchemaNode, raw: Mapping[str, Any], name: str) -> None:
     kinds = get("type") or ""
     node.name = name.removeprefix(_INLINE)
     node.builtin = bool(name)
+    node.zeros = zeros_of(node.name) if node.name else NO_ZEROS
     node.quantity = name == "io.k8s.apimachinery.pkg.api.resource.Quantity"
     node.int_or_string = name.endswith(".IntOrString") or bool(get("x-kubernetes-int-or-string"))
     node.time = name.removeprefix(_META) if name in (_META + "Time", _META + "MicroTime") else ""

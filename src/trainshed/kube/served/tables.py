@@ -34,7 +34,7 @@ def columns(info: ResourceInfo) -> list[Object]:
                 "name": column.get("name", ""),
                 "type": column.get("type", "string"),
                 "format": column.get("format", ""),
-                "description": column.get("description") or f"Value at {path} of the custom resource.",
+                "description": column.get("description") or f"Custom resource definition column (in JSONPath format): {path}",
                 "priority": column.get("priority", 0),
             }
         )

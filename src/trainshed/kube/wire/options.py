@@ -25,7 +25,7 @@ from trainshed.kube.wire.request import Query
 
 META = "meta.k8s.io"
 MAX_MANAGER_CHARACTERS = 128
-POLICIES = ("Orphan", "Background", "Foreground")
+POLICIES = ("Foreground", "Background", "Orphan")
 
 DryRun = Annotated[bool, "`All` or nothing"]
 Ports = Annotated[tuple[int, ...], "in any number of parameters, separated by commas"]
@@ -123,7 +123,7 @@ class Options(msgspec.Struct, frozen=True, rename="camel"):
             try:
                 given[field] = codec.read(query[name])
             except ValueError:
-                why = f'strconv.ParseInt: parsing "{query[name][0]}": invalid syntax (query parameter {name})'
+                why = f'strconv.ParseInt: parsing "{query[name][0]}": invalid syntax'
                 raise bad_request(why) from None
         return cls(**given)
 
@@ -206,7 +206,7 @@ class WriteOptions(Options, frozen=True):
             found.append(causes.invalid("fieldManager", manager, "should only contain printable characters"))
         validation = query.get("fieldValidation", ("",))[0]
         if validation not in _UNKNOWN_FIELDS:
-            found.append(causes.unsupported("fieldValidation", validation, ("Ignore", "Strict", "Warn")))
+            found.append(causes.unsupported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
         if found:
             raise invalid(cls.__name__, META, "", found)
         return super().decode(query)
@@ -314,7 +314,12 @@ class _DeleteParameters(Options, frozen=True):
 
 def _dry_run_causes(values: Iterable[str], *, also: str = "All") -> list[Cause]:
     """Return what is wrong with values of `dryRun`, of which `All` and `also` are allowed."""
-    return [causes.unsupported("dryRun", value, ("All",)) for value in values if value not in ("All", also)]
+    sent = list(values)
+    if all(value in ("All", also) for value in sent):
+        return []
+    listed = ", ".join(causes.shown(value) for value in sent)
+    text = f'Unsupported value: []string{{{listed}}}: supported values: "All"'
+    return [Cause("FieldValueNotSupported", text, "dryRun")]
 
 
 # --------------------------------------------------------------------------------------------- connecting

@@ -57,6 +57,8 @@ def _allocated(core: Core, call: Call, obj: Object, own: Object | None = None) -
         for field in ("clusterIP", "clusterIPs"):
             spec.pop(field, None)
         return {**obj, "spec": spec}
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
     found = list(_families(spec))
     ips = spec.get("clusterIPs") or []
     wanted = spec.get("clusterIP") or (ips[0] if ips else "")

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from trainshed.cluster.apiserver.body import read_request
+from functools import partial
+
+from trainshed.cluster.apiserver.body import decoded, read_request
 from trainshed.cluster.apiserver.conversion import viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
-from trainshed.cluster.apiserver.verbs.write import Patch
+from trainshed.cluster.apiserver.verbs.write import Patch, check_patch_options
 from trainshed.cluster.apiserver.writing import Change, modify
 from trainshed.kube.meta.errors import bad_request
+from trainshed.kube.meta.jsonpath import field_names
 from trainshed.kube.meta.objects import Object, metadata_of
 from trainshed.kube.meta.resourceinfo import ScalePaths
-from trainshed.kube.patch.types import APPLY, MERGE, check_patch_type
+from trainshed.kube.patch.apply import apply
+from trainshed.kube.patch.managedfields import entries_of, track_update, with_entries
+from trainshed.kube.patch.scalefields import seen_by_scale, written_by_scale
+from trainshed.kube.patch.typed import refusal
+from trainshed.kube.patch.types import APPLY, check_patch_type
+from trainshed.kube.schema.nodes import definition
 from trainshed.kube.wire import scale
 from trainshed.kube.wire.options import PatchOptions, UpdateOptions, WriteOptions
+
+_SCALE = "io.k8s.api.autoscaling.v1.Scale"
 
 
 async def get(core: Core, call: Call) -> Answer:
@@ -28,26 +38,64 @@ async def get(core: Core, call: Call) -> Answer:
 
 async def update(core: Core, call: Call) -> Answer:
     """Take the replica count of a Scale."""
-    wanted = await read_request(call, "io.k8s.api.autoscaling.v1.Scale")
-    options = UpdateOptions.decode(call.request.query)
-    return await _change(core, call, lambda current: wanted, options)
+    wanted = await read_request(call, _SCALE)
+    options = managed(UpdateOptions.decode(call.request.query), call.request)
+    return await _change(core, call, _tracked(call, lambda current: wanted, options), options)
 
 
 async def patch(core: Core, call: Call) -> Answer:
-    """Patch the Scale of an object."""
+    """Patch the Scale of an object, or apply one."""
     content_type = check_patch_type(call.request.headers.get("content-type", ""), custom=call.kind.info.crd)
-    if content_type == APPLY:
-        content_type = MERGE  # a Scale has one field to own
-    change = Patch(content_type, await call.request.body())
     options = PatchOptions.decode(call.request.query)
-    return await _change(core, call, lambda current: change.on(current, call), options)
+    check_patch_options(content_type, options)
+    options = managed(options, call.request)
+    data = await call.request.body()
+    if content_type == APPLY:
+        applied, _ = await decoded(call.request, data, "application/yaml", "Scale")
+        misfit = refusal(applied, definition(_SCALE))
+        if misfit is not None:
+            raise misfit
+        return await _change(core, call, partial(_applied, call, applied, options), options)
+    change = Patch(content_type, data)
+    return await _change(
+        core, call, _tracked(call, lambda current: change.on(current, call), options), options
+    )
+
+
+def _applied(call: Call, applied: Object, options: PatchOptions, current: Object) -> Object:
+    return apply(
+        current,
+        applied,
+        definition(_SCALE),
+        manager=options.field_manager,
+        force=bool(options.force),
+        subresource="scale",
+        now=call.timestamp,
+    )
+
+
+def _tracked(call: Call, edit: Change, options: WriteOptions) -> Change:
+    def edited(current: Object) -> Object:
+        return track_update(
+            current,
+            edit(current),
+            definition(_SCALE),
+            manager=options.field_manager,
+            subresource="scale",
+            now=call.timestamp,
+        )
+
+    return edited
 
 
 async def _change(core: Core, call: Call, edit: Change, options: WriteOptions) -> Answer:
+    """Store what `edit` makes of the object's Scale, which carries the managedFields that it has a part in."""
     paths = _paths(call)
+    replicas = field_names(paths.spec_replicas)
 
     def changed(old: Object) -> Object:
-        wanted = edit(scale.to_scale(old, paths))
+        entries = entries_of(old)
+        wanted = edit(with_entries(scale.to_scale(old, paths), seen_by_scale(entries, replicas)))
         metadata = metadata_of(wanted)
         if metadata.get("name") not in (None, "", call.route.name):
             raise bad_request(
@@ -55,6 +103,9 @@ async def _change(core: Core, call: Call, edit: Change, options: WriteOptions) -
                 f" ({call.route.name})"
             )
         new = scale.from_scale(old, wanted, paths)
+        if entries:
+            after = written_by_scale(entries, entries_of(wanted), replicas, call.kind.resource.api_version)
+            new = with_entries(new, after)
         if metadata.get("resourceVersion"):
             new = {
                 **new,
@@ -62,9 +113,7 @@ async def _change(core: Core, call: Call, edit: Change, options: WriteOptions) -
             }
         return new
 
-    written = await modify(
-        core, call, call.route.name, changed, managed(options, call.request), subresource="scale"
-    )
+    written = await modify(core, call, call.route.name, changed, options, subresource="scale", track=False)
     obj = written.obj if written.stored is None else call.kind.view(written.stored)
     return Answer.json(scale.to_scale(obj, paths))
 

@@ -14,6 +14,7 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.selection import Selection, selection
 from trainshed.cluster.store import Compacted, FutureRevision, Stored, keys
 from trainshed.kube.meta import causes
+from trainshed.kube.meta.base64text import illegal_byte
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, expired, invalid
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.wire.options import GetOptions, ListOptions
@@ -87,7 +88,7 @@ def _wanted_state(
             text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
             found.append(causes.forbidden("resourceVersionMatch", text))
         elif match == "Exact" and wanted == 0:
-            text = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+            text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             found.append(causes.forbidden("resourceVersionMatch", text))
         if found:
             raise invalid("ListOptions", "meta.k8s.io", "", found)
@@ -148,7 +149,8 @@ def revision(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
-        raise bad_request(f'invalid resource version: strconv.ParseUint: parsing "{text}": invalid syntax')
+        why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f"invalid resource version: resourceVersion: {why}")
     return int(text)
 
 
@@ -172,7 +174,10 @@ def _decode(text: str) -> Continue:
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         token = msgspec.json.decode(raw, type=Continue)
-    except (ValueError, binascii.Error, msgspec.DecodeError) as error:
+    except binascii.Error:
+        why = f"illegal base64 data at input byte {illegal_byte(text, url=True)}"
+        raise bad_request(f"invalid continue token: continue key is not valid: {why}") from None
+    except (ValueError, msgspec.DecodeError) as error:
         raise bad_request(f"invalid continue token: {error}") from None
     if token.v != TOKEN_VERSION or not token.start.startswith("/"):
         raise bad_request("invalid continue token: unrecognized format")

@@ -175,7 +175,9 @@ def _marked(kind: ServedKind, old: Object, options: DeleteOptions, now: float) -
     metadata["deletionTimestamp"] = format_time(now + grace)
     metadata["deletionGracePeriodSeconds"] = grace
     _set_finalizers(kind, metadata, options)
-    if counts_generations(kind):
+    if kind.resource == CRDS:
+        del metadata["deletionGracePeriodSeconds"]
+    elif counts_generations(kind):
         metadata["generation"] = metadata.get("generation", 0) + 1
     out = {**old, "metadata": metadata}
     if kind.resource == NAMESPACES:
@@ -206,8 +208,8 @@ def _terminating(status: Object, now: str) -> Object:
         "type": "Terminating",
         "status": "True",
         "lastTransitionTime": now,
-        "reason": "InstanceDeletionInProgress",
-        "message": "CustomResource deletion is in progress",
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
     }
     others = [c for c in status.get("conditions") or () if c.get("type") != "Terminating"]
     return {**status, "conditions": [*others, condition]}

@@ -7,19 +7,23 @@ from functools import partial
 from trainshed.cluster.apiserver import writing
 from trainshed.cluster.apiserver.body import conformed, decoded, read_object, typed
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.cluster.apiserver.http import Answer
+from trainshed.cluster.apiserver.http import Answer, encode_json
 from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.pipeline import place, prepare_create
 from trainshed.cluster.store import KeyExists
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, conflict, invalid
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.patch import typed as typed_patch
 from trainshed.kube.patch.apply import apply
 from trainshed.kube.patch.jsonpatch import json_patch
 from trainshed.kube.patch.strategic import strategic_merge
 from trainshed.kube.patch.types import APPLY, JSON, MERGE, check_patch_type, merge_patch
-from trainshed.kube.wire.body import decode_value
+from trainshed.kube.wire.body import decode_value, json_kind
 from trainshed.kube.wire.options import CreateOptions, PatchOptions, UpdateOptions
+
+_SHOWN_CHARACTERS = 16 * 1024
+"""How much of a patched object a refusal shows: whoever sent the patch knows what it is."""
 
 
 async def create(core: Core, call: Call) -> Answer:
@@ -84,7 +88,7 @@ async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
     """Change an object by one of the four kinds of patch."""
     content_type = check_patch_type(call.request.headers.get("content-type", ""), custom=call.kind.info.crd)
     options = PatchOptions.decode(call.request.query)
-    _check_patch_options(content_type, options)
+    check_patch_options(content_type, options)
     options = managed(options, call.request)
     data = await call.request.body()
     if content_type == APPLY:
@@ -95,9 +99,18 @@ async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
     def patched(old: Object) -> Object:
         new = change.on(old, call)
         check_name(call, _with_metadata(new), name)
+        new = typed(call.kind, new)
         # A JSON patch may have copied a part of the old object to where another schema holds.
         whole = None if content_type == JSON else old
-        return conformed(call, typed(call.kind, new), options.unknown_fields, whole=whole)
+        if call.kind.info.crd:
+            return conformed(call, new, options.unknown_fields, whole=whole)
+        try:
+            return conformed(call, new, options.unknown_fields, whole=whole)
+        except ApiError as error:
+            # What a patch makes of an object that was valid is a value of the patch that is not.
+            _, _, why = error.message.rpartition(f"cannot be handled as a {call.kind.resource.kind}: ")
+            cause = Cause("FieldValueInvalid", f"Invalid value: {_quoted(new)}: {why}", "patch")
+            raise invalid("", "", "", [cause]) from None
 
     written = await writing.modify(core, call, name, patched, options, subresource=subresource)
     return written.answer(call.kind)
@@ -110,7 +123,11 @@ class Patch:
         self.content_type = content_type
         self.document = decode_value(data)
         if content_type != JSON and not isinstance(self.document, dict):
-            raise bad_request("error decoding patch: a merge patch must be an object")
+            what = json_kind(self.document)
+            wanted = "map[string]interface {}"
+            raise bad_request(
+                f"error decoding patch: json: cannot unmarshal {what} into Go value of type {wanted}"
+            )
 
     def on(self, target: Object, call: Call) -> Object:
         """Return `target` patched. Raises `ApiError` 400, 422."""
@@ -131,7 +148,13 @@ def _with_metadata(obj: Object) -> Object:
     return {**obj, "metadata": {}}
 
 
-def _check_patch_options(content_type: str, options: PatchOptions) -> None:
+def _quoted(obj: Object) -> str:
+    text = encode_json(obj).decode()
+    return encode_json(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "...").decode()
+
+
+def check_patch_options(content_type: str, options: PatchOptions) -> None:
+    """Raise `ApiError` 422 for an apply without a manager, or another patch with `force`."""
     found: list[Cause] = []
     if content_type == APPLY:
         if not options.field_manager:
@@ -146,17 +169,24 @@ async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, sub
     """Server-side apply: merge into the object, or create it."""
     kind, name = call.kind, call.route.name
     raw, duplicates = await decoded(call.request, data, "application/yaml", kind.resource.kind)
-    applied = await call.request.apart(
-        partial(conformed, call, _applied(call, raw), options.unknown_fields, duplicates)
-    )
-    check_name(call, applied, name)
-    metadata = {**applied["metadata"], "name": name}
+    sent = _applied(call, raw)
+    if options.unknown_fields == "strict":  # said in the words of every other write
+        await call.request.apart(partial(conformed, call, sent, "strict", duplicates))
+    elif options.unknown_fields == "warn":
+        for path in duplicates:
+            call.request.warn(f'duplicate field "{path}"')
+    misfit = await call.request.apart(partial(typed_patch.refusal, sent, kind.schema))
+    if misfit is not None:
+        raise misfit
+    sent = _with_metadata(sent)
+    check_name(call, sent, name)
+    metadata = {**sent["metadata"], "name": name}
     if kind.resource.namespaced:
         metadata["namespace"] = call.route.namespace
-    applied = {**applied, "metadata": metadata}
+    applied = {**sent, "metadata": metadata}
 
     def merged(live: Object | None) -> Object:
-        return apply(
+        obj = apply(
             live,
             applied,
             kind.schema,
@@ -165,7 +195,9 @@ async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, sub
             subresource=subresource,
             now=call.timestamp,
             has_status=kind.info.has_status,
+            sent=sent,
         )
+        return conformed(call, obj, "ignore", whole=live)
 
     for _ in range(writing.RETRIES):
         if core.store.get(kind.key(call.route.namespace, name)) is not None:
@@ -192,11 +224,10 @@ async def _apply_new(core: Core, call: Call, obj: Object, options: PatchOptions)
 
 def _applied(call: Call, raw: Object) -> Object:
     """Return the applied configuration; unlike other bodies it has to name its type."""
-    for field in ("apiVersion", "kind"):
-        if not raw.get(field):
-            raise bad_request(
-                f"Object '{field.title() if field == 'kind' else field}' is missing in the patch"
-            )
+    api_version, name = raw.get("apiVersion") or "", raw.get("kind") or ""
+    if not api_version or not name:
+        group, _, version = str(api_version).rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={name}")
     metadata = raw.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")

@@ -23,6 +23,6 @@ def _row(obj: Object, now: float) -> list[Any]:
 KIND = Builtin(
     info=row(CONTROLLERREVISIONS),
     does="the history of DaemonSets and StatefulSets",
-    columns=Columns(define("Name, Controller, Revision#, Age"), _row),
+    columns=Columns(define("Name, Controller, Revision, Age"), _row),
     viewed=("",),
 )

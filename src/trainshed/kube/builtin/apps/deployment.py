@@ -103,7 +103,7 @@ KIND = Builtin(
     defaults=_defaults,
     check=_check,
     columns=Columns(
-        define("Name, Ready, Up-to-date#, Available#, Age, Containers*, Images*, Selector*"), _row
+        define("Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*"), _row
     ),
     viewed=("", "scale", "status"),
     edited=("", "rollback", "scale"),

@@ -112,7 +112,7 @@ KIND = Builtin(
     check=_check,
     columns=Columns(
         define(
-            "Name, Schedule, Timezone, Suspend, Active#, Last Schedule, Age, Containers*, Images*, Selector*"
+            "Name, Schedule, Timezone, Suspend?, Active#, Last Schedule, Age, Containers*, Images*, Selector*"
         ),
         _row,
     ),

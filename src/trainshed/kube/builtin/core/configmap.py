@@ -36,7 +36,7 @@ KIND = Builtin(
     info=row(CONFIGMAPS, "cm"),
     does="env, envFrom and volumes of pods; changes reach mounted volumes",
     check=_check,
-    columns=Columns(define("Name, Data#, Age"), _row),
+    columns=Columns(define("Name, Data, Age"), _row),
     viewed=("",),
     edited=("",),
 )

@@ -9,7 +9,7 @@ from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import names
 from trainshed.kube.meta.fieldselectors import path
-from trainshed.kube.meta.objects import Object, name_of, status_of
+from trainshed.kube.meta.objects import Object, name_of, spec_of, status_of
 from trainshed.kube.meta.resourceinfo import ALL_VERBS, SubresourceInfo
 from trainshed.kube.meta.resources import NAMESPACES
 
@@ -20,9 +20,15 @@ def _defaults(obj: Object) -> None:
     meta = obj.setdefault("metadata", {})
     if meta.get("name"):
         meta.setdefault("labels", {})["kubernetes.io/metadata.name"] = meta["name"]
-    if not meta.get("deletionTimestamp"):
-        setdefault(setdefault(obj, "spec", {}), "finalizers", ["kubernetes"])
     setdefault(obj.setdefault("status", {}), "phase", "Active")
+
+
+def _identify(obj: Object) -> Object:
+    """Return a new Namespace with the finalizer that keeps it until it is empty."""
+    finalizers = list(spec_of(obj).get("finalizers") or ())
+    if "kubernetes" in finalizers:
+        return obj
+    return {**obj, "spec": {**spec_of(obj), "finalizers": [*finalizers, "kubernetes"]}}
 
 
 def _row(obj: Object, now: float) -> list[Any]:
@@ -37,6 +43,7 @@ KIND = Builtin(
     "labels of Pod Security are honoured",
     name_rule=names.dns_label,
     defaults=_defaults,
+    identify=_identify,
     columns=Columns(define("Name, Status, Age"), _row),
     fields={"status.phase": path("status", "phase"), "name": path("metadata", "name")},
     viewed=("",),

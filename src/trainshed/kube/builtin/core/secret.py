@@ -70,7 +70,7 @@ KIND = Builtin(
     defaults=_defaults,
     check=_check,
     cautions=_cautions,
-    columns=Columns(define("Name, Type, Data#, Age"), _row),
+    columns=Columns(define("Name, Type, Data, Age"), _row),
     fields=paths("type"),
     edited=("",),
 )

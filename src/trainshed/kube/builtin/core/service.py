@@ -33,13 +33,6 @@ def _defaults(obj: Object) -> None:
             port["targetPort"] = port["port"]
     if kind != "ExternalName":
         setdefault(spec, "internalTrafficPolicy", "Cluster")
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        # `None` needs no allocation, so the headless pair is completed here; the rest is the allocator's.
-        if spec.get("clusterIP"):
-            spec.setdefault("clusterIPs", [spec["clusterIP"]])
-        elif spec.get("clusterIPs"):
-            spec["clusterIP"] = spec["clusterIPs"][0]
     if kind in ("NodePort", "LoadBalancer"):
         setdefault(spec, "externalTrafficPolicy", "Cluster")
     if kind == "LoadBalancer":

@@ -94,4 +94,4 @@ def _row(obj: Object, now: float) -> list[Any]:
     ]
 
 
-COLUMNS = Columns(define("Name, Reference, Targets, MinPods, MaxPods#, Replicas#, Age"), _row)
+COLUMNS = Columns(define("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age"), _row)

@@ -31,14 +31,18 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 def define(text: str) -> tuple[Object, ...]:
-    """Return definitions from `Name, Ready, Restarts#, IP*`: `*` only when wide, `#` holds integers."""
+    """Return definitions from `Name, Ready, Restarts#, IP*`.
+
+    `*` is shown only when wide, `#` holds integers, `?` booleans, `@` a date. Upstream declares many counts as
+    text; this follows it.
+    """
     out: list[Object] = []
     for part in text.split(", "):
-        name = part.rstrip("*#")
+        name = part.rstrip("*#?@")
         out.append(
             {
                 "name": name,
-                "type": "integer" if "#" in part else "string",
+                "type": next((kind for mark, kind in _TYPES.items() if mark in part), "string"),
                 "format": "name" if name == "Name" else "",
                 "description": _DESCRIPTIONS.get(name, ""),
                 "priority": 1 if "*" in part else 0,
@@ -47,6 +51,7 @@ def define(text: str) -> tuple[Object, ...]:
     return tuple(out)
 
 
+_TYPES = {"#": "integer", "?": "boolean", "@": "date"}
 _DESCRIPTIONS = {
     "Name": "Name of the object, unique within its namespace.",
     "Age": "Time since the object was created.",
@@ -139,5 +144,5 @@ def _name_created(obj: Object, now: float) -> list[Any]:
 
 
 NAME_AGE = Columns(define("Name, Age"), _name_age)
-NAME_CREATED = Columns(define("Name, Created At"), _name_created)
+NAME_CREATED = Columns(define("Name, Created At@"), _name_created)
 """The table of kinds that have none of their own."""

@@ -36,7 +36,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 
 COLUMNS = Columns(
-    define("Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count#*, Name*"),
+    define("Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count*, Name*"),
     _row,
 )
 REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")

@@ -59,5 +59,5 @@ KIND = Builtin(
     does="sets the priority of pods: who is placed first, and who gives way to whom",
     defaults=_defaults,
     check=_check,
-    columns=Columns(define("Name, Value#, Global-Default, Age, PreemptionPolicy"), _row),
+    columns=Columns(define("Name, Value#, Global-Default?, Age, PreemptionPolicy"), _row),
 )

@@ -32,7 +32,7 @@ KIND = Builtin(
     ),
     columns=Columns(
         define(
-            "Name, AttachRequired, PodInfoOnMount, StorageCapacity, TokenRequests, RequiresRepublish, "
+            "Name, AttachRequired?, PodInfoOnMount?, StorageCapacity?, TokenRequests, RequiresRepublish?, "
             "Modes, Age"
         ),
         _row,
