@@ -225,7 +225,6 @@ def test_small_kinds():
     assert namespace["metadata"]["labels"] == {"kubernetes.io/metadata.name": "n"}
     assert namespace["status"] == {"phase": "Active"}
     claim = default(r.PERSISTENTVOLUMECLAIMS, metadata={}, spec={})
-    assert claim["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
     assert claim["spec"]["volumeMode"] == "Filesystem" and claim["status"]["phase"] == "Pending"
     gone = {"deletionTimestamp": "2024-01-01T00:00:00Z"}
     assert default(r.PERSISTENTVOLUMECLAIMS, metadata=gone, spec={})["metadata"] == gone

@@ -101,7 +101,12 @@ def test_a_wrong_range() -> None:
     wrong = limit_range(min={"cpu": "2"}, max={"cpu": "1"}, maxLimitRequestRatio={"cpu": "500m"})
     wrong["spec"]["limits"].append({"type": "Pod", "default": {"cpu": "1"}})
     assert [(cause.field, cause.message) for cause in KIND.check(wrong, None, "")] == [
-        ("spec.limits[0].min[cpu]", 'Invalid value: "2": min value 2 is greater than max value 1'),
+        (
+            "spec.limits[0].min[cpu]",
+            "Invalid value: resource.Quantity{i:resource.int64Amount{value:2, scale:0},"
+            ' d:resource.infDecAmount{Dec:(*inf.Dec)(nil)}, s:"2", Format:"DecimalSI"}:'
+            " min value 2 is greater than max value 1",
+        ),
         ("spec.limits[0].maxLimitRequestRatio[cpu]", 'Invalid value: "500m": ratio 500m is less than 1'),
         ("spec.limits[1].default", "Forbidden: may not be specified when `type` is 'Pod'"),
     ]

@@ -291,7 +291,7 @@ def test_a_restart_policy_that_pods_do_not_have(kind: str, policy: str, found: l
     for finding in foresee([obj], LOCAL):
         assert finding.text == (
             f'spec.{field}[{replica}].restartPolicy: Unsupported value: "Sometimes": '
-            'supported values: "Always", "ExitCode", "Never", "OnFailure"'
+            'supported values: "Always", "ExitCode", "OnFailure", "Never"'
         )
 
 

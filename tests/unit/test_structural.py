@@ -131,7 +131,12 @@ def causes(**spec):
             "when",
             'Invalid value: "now": spec.when in body must be of type date-time: "now"',
         ),
-        ({"items": [{"k": "a"}, {"k": "a"}]}, "Duplicate", "items[1]", 'Duplicate value: {"k":"a"}'),
+        (
+            {"items": [{"k": "a"}, {"k": "a"}]},
+            "Duplicate",
+            "items[1]",
+            'Duplicate value: map[string]interface {}{"k":"a"}',
+        ),
         ({"items": [{"n": 1}]}, "Required", "items[0].k", "Required value"),
         (
             {"items": []},

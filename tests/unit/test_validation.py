@@ -109,7 +109,8 @@ INVALID = [
     (
         r.DEPLOYMENTS,
         {"spec": {"selector": SELECTOR, "template": {**TEMPLATE, "metadata": {"labels": {"c": "d"}}}}},
-        'spec.template.metadata.labels: Invalid value: {"c":"d"}: `selector` does not match template `labels`',
+        'spec.template.metadata.labels: Invalid value: map[string]string{"c":"d"}:'
+        " `selector` does not match template `labels`",
     ),
     (r.DEPLOYMENTS, {"spec": {"template": TEMPLATE}}, "spec.selector: Required value"),
     (r.DEPLOYMENTS, {"spec": {"selector": SELECTOR}}, "spec.template: Required value"),
@@ -274,7 +275,8 @@ BINDING = {"roleRef": {"kind": "Role", "name": "x"}}
             },
             "spec/selector",
             {"matchLabels": {"c": "d"}},
-            'spec.selector: Invalid value: {"matchLabels":{"c":"d"}}: field is immutable',
+            'spec.selector: Invalid value: v1.LabelSelector{MatchLabels:map[string]string{"c":"d"},'
+            " MatchExpressions:[]v1.LabelSelectorRequirement(nil)}: field is immutable",
         ),
         (r.STATEFULSETS, DEPLOYMENT, "spec/replicas", 5, None),
         (
@@ -359,7 +361,7 @@ BINDING = {"roleRef": {"kind": "Role", "name": "x"}}
             {"k": "v"},
             "parameters: Forbidden: updates to parameters are forbidden.",
         ),
-        (r.ROLEBINDINGS, BINDING, "roleRef/name", "y", "roleRef: Invalid value: {"),
+        (r.ROLEBINDINGS, BINDING, "roleRef/name", "y", "roleRef: Invalid value: rbac.RoleRef{APIGroup:"),
         (r.PRIORITYCLASSES, {"value": 1}, "value", 2, "value: Forbidden: may not be changed in an update."),
     ],
 )

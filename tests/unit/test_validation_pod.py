@@ -121,7 +121,7 @@ POD = [
     ({"dnsPolicy": "x"}, 'spec.dnsPolicy: Unsupported value: "x"'),
     (
         {"dnsPolicy": "None"},
-        "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver",
+        "spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None",
     ),
     (
         {"activeDeadlineSeconds": 0},

@@ -39,6 +39,7 @@ _RANDOM = [
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uid>"),
     (re.compile(r"0x[0-9a-f]{6,}"), "0x<address>"),
     (re.compile(r"Invalid value: \"\{.*\}\": ", re.DOTALL), 'Invalid value: "<object>": '),
+    (re.compile(r"^\d+s$"), "<age>"),
     (re.compile(r"^kube-apiserver-133$"), "kube-apiserver"),
     (re.compile(r"^10(\.\d+){3}$"), "<address>"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
@@ -118,6 +119,8 @@ class _Normal:
 
     def __call__(self, value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
+            if {"name", "type", "format", "priority"} <= value.keys():  # a column
+                value = {**value, "description": value["description"] or "its own"}
             return {self.text(name): self(part, name) for name, part in sorted(value.items())}
         if isinstance(value, list):
             if key == "managedFields":

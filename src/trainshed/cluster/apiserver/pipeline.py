@@ -20,7 +20,7 @@ from trainshed.cluster.apiserver.definitions import names_conflict
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.uids import new_uid
 from trainshed.kube.builtin.registry import default_object, validate_object
-from trainshed.kube.meta import errors
+from trainshed.kube.meta import causes, errors
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.names import generated_name
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
@@ -32,6 +32,17 @@ from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.kube.wire.options import WriteOptions
 
+_BLOCKING = (
+    "FieldValueNotSupported",
+    "FieldValueRequired",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+)
+_UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete"
+    " validation"
+)
 _SERVER = "kube-apiserver"
 _SERVER_OWNED = (
     "uid",
@@ -248,7 +259,9 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
     if kind.info.crd:
         found = validate_metadata(resource, obj, old)
         found += validate(obj, kind.schema)
-        if not found:
+        if kind.schema.with_rules and any(cause.reason in _BLOCKING for cause in found):
+            found.append(causes.invalid("<nil>", "null", _UNCHECKED))
+        elif not found:
             found += evaluate_rules(obj, old, kind.schema)
     else:
         found = validate_object(resource, obj, old, subresource=subresource)

@@ -9,12 +9,15 @@ from trainshed.cluster.apiserver.access import User
 from trainshed.cluster.apiserver.body import read_object
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
+from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
 from trainshed.kube.meta.causes import invalid as invalid_value
 from trainshed.kube.meta.causes import required
 from trainshed.kube.meta.errors import bad_request, invalid
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
+from trainshed.kube.patch.managedfields import track_update
 from trainshed.kube.policy.attributes import Attributes
+from trainshed.kube.wire.options import CreateOptions
 
 
 def attributes_of(user: User, spec: Object) -> Attributes:
@@ -69,8 +72,8 @@ def _token(core: Core, now: float, spec: Object) -> Object:
     audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
     try:
         user = core.authenticator.identify(spec.get("token") or "", now, audiences)
-    except InvalidToken as error:
-        return {"authenticated": False, "error": str(error), "user": {}}
+    except InvalidToken:
+        return {"error": "invalid bearer token", "user": {}}
     return {"authenticated": True, "user": user.as_object(), "audiences": audiences}
 
 
@@ -93,10 +96,14 @@ async def create(core: Core, call: Call) -> Answer:
     resource = call.kind.resource
     review = await read_object(call, "ignore")
     spec = spec_of(review)
+    options = managed(CreateOptions.decode(call.request.query), call.request)
+    tracked = track_update(
+        None, review, call.kind.schema, manager=options.field_manager, subresource="", now=call.timestamp
+    )
     out = {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
-        "metadata": {"creationTimestamp": None, **metadata_of(review)},
+        "metadata": {"creationTimestamp": None, **metadata_of(tracked)},
         "spec": spec,
         "status": _status(core, call, spec),
     }

@@ -22,6 +22,11 @@ def invalid(path: str, value: Any, detail: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}", path)
 
 
+def invalid_shown(path: str, value: str, detail: str) -> Cause:
+    """Return the cause `Invalid value: <value>: <detail>` of a value that is text already (`golang`)."""
+    return Cause("FieldValueInvalid", f"Invalid value: {value}: {detail}", path)
+
+
 def invalid_text(path: str, detail: str) -> Cause:
     """Return the cause `Invalid value: <detail>`, for values that say nothing themselves."""
     return Cause("FieldValueInvalid", f"Invalid value: {detail}", path)

@@ -12,7 +12,7 @@ from trainshed.kube.cel.check import Checked, check
 from trainshed.kube.cel.constants import NotInstantiable
 from trainshed.kube.cel.types import MAX_REQUEST_BYTES, UNBOUNDED, Type, declared
 from trainshed.kube.cel.wording import syntax_error
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import Cause
 
 MAX_COST = 10_000_000
@@ -34,7 +34,7 @@ def wording_causes(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         elif message and not message.strip():
             yield causes.invalid(f"{at}.message", message, "must be non-empty if specified")
         elif _has_line_breaks(message.strip()):
-            yield causes.invalid(f"{at}.message", message, "must not contain line breaks")
+            yield causes.invalid(f"{at}.message", message, "message must not contain line breaks")
         elif _has_line_breaks(text) and not message:
             text = "message must be specified if rule contains line breaks"
             yield causes.required(f"{at}.message", text)
@@ -159,15 +159,15 @@ def _rule(rule: Mapping[str, Any], own: Type, at: str, context: _Context) -> Ite
     try:
         found = _checked(text, variables)
     except NotInstantiable as error:
-        yield causes.invalid_text(f"{at}.rule", str(error))
+        yield causes.invalid_shown(f"{at}.rule", _shown(rule), str(error))
         return
     except ValueError as error:
-        yield causes.invalid_text(f"{at}.rule", f"compilation failed: {error}")
+        yield causes.invalid_shown(f"{at}.rule", _shown(rule), f"compilation failed: {error}")
         return
     if found is None:
         return
     if found.type.kind != "bool":
-        yield causes.invalid_text(f"{at}.rule", "cel expression must evaluate to a bool")
+        yield causes.invalid_shown(f"{at}.rule", _shown(rule), "cel expression must evaluate to a bool")
         return
     count = MAX_REQUEST_BYTES // (own.minimum + 1) if context.count is None else context.count
     cost = min(found.cost * count, UNBOUNDED)
@@ -183,6 +183,16 @@ def _rule(rule: Mapping[str, Any], own: Type, at: str, context: _Context) -> Ite
     elif rule.get("optionalOldSelf") is not None:
         why = "may not be set if oldSelf is not used in rule"
         yield causes.invalid(f"{at}.optionalOldSelf", rule["optionalOldSelf"], why)
+
+
+def _shown(rule: Mapping[str, Any]) -> str:
+    """Return a rule as Go prints it; pointers, of which only the address would be seen, as if there were none."""
+    names = {"Rule": "rule", "Message": "message", "MessageExpression": "messageExpression"}
+    texts = ", ".join(f"{name}:{golang.text(rule.get(field))}" for name, field in names.items())
+    return (
+        f"apiextensions.ValidationRule{{{texts}, Reason:(*apiextensions.FieldValueErrorReason)(nil),"
+        f" FieldPath:{golang.text(rule.get('fieldPath'))}, OptionalOldSelf:(*bool)(nil)}}"
+    )
 
 
 def _message(expression: str, variables: Mapping[str, Type], at: str, context: _Context) -> Iterator[Cause]:

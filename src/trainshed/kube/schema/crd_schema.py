@@ -311,7 +311,7 @@ def _set_items(items: Any, path: str) -> Iterator[Cause]:
     text = "must be atomic as item of a list with x-kubernetes-list-type=set"
     map_type, list_type = items.get("x-kubernetes-map-type"), items.get("x-kubernetes-list-type")
     if items.get("type") == "object" and map_type != "atomic":
-        yield causes.invalid(f"{path}.x-kubernetes-map-type", map_type, text)
+        yield causes.invalid(f"{path}.x-kubernetes-map-type", map_type or "null", text)
     elif items.get("type") == "array" and list_type not in (None, "atomic"):
         yield causes.invalid(f"{path}.x-kubernetes-list-type", list_type, text)
 

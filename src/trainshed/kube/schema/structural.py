@@ -15,7 +15,8 @@ from typing import Any
 from msgspec import UNSET
 
 from trainshed.kube.cel.re2 import compile_re2
-from trainshed.kube.meta.causes import duplicate, invalid, required, shown, too_long, too_many, unsupported
+from trainshed.kube.meta import golang
+from trainshed.kube.meta.causes import invalid, required, shown, too_long, too_many, unsupported
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, copy_tree
 from trainshed.kube.meta.times import instant, is_duration, parse_date
@@ -232,7 +233,8 @@ def _check_list(value: list[Any], node: SchemaNode, path: str, causes: list[Caus
                 continue
             key = shown(identity)
             if key in seen:
-                causes.append(duplicate(f"{path}[{index}]", identity))
+                text = f"Duplicate value: {golang.anything(identity)}"
+                causes.append(Cause("FieldValueDuplicate", text, f"{path}[{index}]"))
             seen.add(key)
 
 

@@ -56,7 +56,9 @@ def api_resource_list(registry: Registry, group: str, version: str) -> Object | 
     entries: list[Object] = []
     for info in infos:
         entries.append(_legacy_resource(info))
-        entries += [_legacy_subresource(info, name, sub) for name, sub in sorted(info.subresources.items())]
+        # Those of custom kinds come as they are declared, those of built-in ones by name.
+        below = info.subresources.items() if info.crd else sorted(info.subresources.items())
+        entries += [_legacy_subresource(info, name, sub) for name, sub in below]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",

@@ -28,13 +28,13 @@ def columns(info: ResourceInfo) -> list[Object]:
         return list(_builtin(info).definitions)
     out = [_NAME]
     for column in info.printer_columns:
-        path = column.get("jsonPath", "")
+        told = f"Custom resource definition column (in JSONPath format): {column.get('jsonPath', '')}"
         out.append(
             {
                 "name": column.get("name", ""),
                 "type": column.get("type", "string"),
                 "format": column.get("format", ""),
-                "description": column.get("description") or f"Custom resource definition column (in JSONPath format): {path}",
+                "description": column.get("description") or told,
                 "priority": column.get("priority", 0),
             }
         )

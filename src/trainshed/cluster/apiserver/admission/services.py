@@ -31,11 +31,16 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
 def admit_update(core: Core, call: Call, old: Object, new: Object) -> Object:
     """Return an updated Service: addresses stay unless the type gives them up or first needs them."""
     before, spec = spec_of(old), dict(spec_of(new))
+    held, sent = before.get("clusterIP"), spec.get("clusterIP")
     kept = spec.get("type") != "ExternalName" and before.get("type") != "ExternalName"
     if kept:
         for field in ("clusterIP", "clusterIPs"):
             if not spec.get(field) and before.get(field):
                 spec[field] = before[field]
+    if kept and held and sent and sent != held:
+        text = "may not change once set"
+        cause = causes.invalid_shown("spec.clusterIPs[0]", f'[]string{{"{sent}"}}', text)
+        raise invalid("Service", "", new["metadata"].get("name", ""), [cause])
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         spec["ports"] = _with_old_node_ports(spec.get("ports") or [], before.get("ports") or [])
     return _allocated(core, call, {**new, "spec": spec}, own=before)

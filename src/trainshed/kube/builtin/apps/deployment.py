@@ -28,6 +28,8 @@ from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import DEPLOYMENTS
 
+_ZERO = 'intstr.IntOrString{Type:0, IntVal:0, StrVal:""}'
+
 
 def _defaults(obj: Object) -> None:
     """Fill in a Deployment."""
@@ -82,7 +84,7 @@ def _rolling(rolling: Object, path: str) -> Iterator[Cause]:
         zero += value in (0, "0%")
     if zero == 2:
         text = "may not be 0 when `maxSurge` is 0"
-        yield causes.invalid(f"{path}.maxUnavailable", rolling.get("maxUnavailable"), text)
+        yield causes.invalid_shown(f"{path}.maxUnavailable", _ZERO, text)
 
 
 def _row(obj: Object, now: float) -> list[Any]:
@@ -102,9 +104,7 @@ KIND = Builtin(
     does="rolling updates, history and rollback, pause, scale",
     defaults=_defaults,
     check=_check,
-    columns=Columns(
-        define("Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*"), _row
-    ),
+    columns=Columns(define("Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*"), _row),
     viewed=("", "scale", "status"),
     edited=("", "rollback", "scale"),
 )

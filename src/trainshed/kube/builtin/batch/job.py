@@ -17,7 +17,7 @@ from trainshed.kube.builtin.parts.columns import (
 from trainshed.kube.builtin.parts.jobspec import job_spec_causes
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.workload import IMMUTABLE, fixed_causes, selects, template_defaults
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.duration import human
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path
@@ -101,8 +101,10 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     labels = section(spec, "template", "metadata", "labels")
     selector = spec.get("selector")
     if selector and not selects(selector, labels):
-        yield causes.invalid(
-            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+        yield causes.invalid_shown(
+            "spec.template.metadata.labels",
+            golang.strings(labels),
+            "`selector` does not match template `labels`",
         )
     if old is not None:
         yield from _changes(spec, old)

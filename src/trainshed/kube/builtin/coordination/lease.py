@@ -20,8 +20,6 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     if seconds is not None and seconds <= 0:
         yield causes.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
     yield from non_negative(spec, "spec", "leaseTransitions")
-    if spec.get("holderIdentity") == "":
-        yield causes.invalid("spec.holderIdentity", "", "must not be empty")
 
 
 def _row(obj: Object, now: float) -> list[Any]:

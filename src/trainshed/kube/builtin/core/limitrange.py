@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainshed.kube.builtin.kind import Builtin, row
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, objects, section, spec_of
 from trainshed.kube.meta.quantity import parse
@@ -61,7 +61,10 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
                 least, most = section(limit, low)[name], section(limit, high)[name]
                 if parse(least) > parse(most):
                     text = f"{_WORDS[low]} value {least} is greater than {_WORDS[high]} value {most}"
-                    yield causes.invalid(f"{at}.{low}[{name}]", str(least), text)
+                    # Upstream names the default that is too small, where there is one.
+                    blamed = high if low == "min" and high != "max" else low
+                    shown = golang.quantity(most if blamed == "defaultRequest" else least)
+                    yield causes.invalid_shown(f"{at}.{blamed}[{name}]", shown, text)
         for name, ratio in sorted(section(limit, "maxLimitRequestRatio").items()):
             where = f"{at}.maxLimitRequestRatio[{name}]"
             if parse(ratio) < 1:

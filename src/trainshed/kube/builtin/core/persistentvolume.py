@@ -46,7 +46,12 @@ def _defaults(obj: Object) -> None:
         setdefault(spec["claimRef"], "kind", "PersistentVolumeClaim")
         setdefault(spec["claimRef"], "apiVersion", "v1")
     setdefault(obj.setdefault("status", {}), "phase", "Pending")
-    keep_finalizer(obj, "kubernetes.io/pv-protection")
+
+
+def _identify(obj: Object) -> Object:
+    out = {**obj, "metadata": dict(obj["metadata"])}
+    keep_finalizer(out, "kubernetes.io/pv-protection")
+    return out
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -115,6 +120,7 @@ KIND = Builtin(
     does="hostPath and local; claims, reclaim policies Retain and Delete",
     lacks="directories only; capacity and access modes are not enforced",
     defaults=_defaults,
+    identify=_identify,
     check=_check,
     columns=Columns(
         define(

@@ -22,9 +22,10 @@ from trainshed.kube.meta.quantity import parse
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
 
 
-def _defaults(obj: Object) -> None:
-    claim_defaults(obj)
-    keep_finalizer(obj, "kubernetes.io/pvc-protection")
+def _identify(obj: Object) -> Object:
+    out = {**obj, "metadata": dict(obj["metadata"])}
+    keep_finalizer(out, "kubernetes.io/pvc-protection")
+    return out
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -89,7 +90,8 @@ KIND = Builtin(
     info=row(PERSISTENTVOLUMECLAIMS, "pvc", subresources=STATUS),
     does="bound to a fitting volume, or provisioned as a directory",
     lacks="capacity and access modes are not enforced; claims grow in name only",
-    defaults=_defaults,
+    defaults=claim_defaults,
+    identify=_identify,
     check=_check,
     columns=Columns(
         define(

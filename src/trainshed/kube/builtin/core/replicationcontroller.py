@@ -10,7 +10,7 @@ from trainshed.kube.builtin.parts.columns import Columns, define, labels
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.pod.rules import template_causes
 from trainshed.kube.builtin.parts.workload import COUNTS, counts_row, template_defaults
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.causes import non_negative
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path
@@ -45,8 +45,10 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         return
     labels = section(template, "metadata", "labels")
     if selector and not LabelSelector.from_labels(selector).matches(labels):
-        yield causes.invalid(
-            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+        yield causes.invalid_shown(
+            "spec.template.metadata.labels",
+            golang.strings(labels),
+            "`selector` does not match template `labels`",
         )
     yield from template_causes(template, "spec.template")
 

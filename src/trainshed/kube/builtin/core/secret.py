@@ -37,6 +37,8 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     data, kind = section(obj, "data"), obj.get("type") or "Opaque"
     yield from key_causes(data, "data")
     yield from total_causes(data)
+    if old is not None and kind != (old.get("type") or "Opaque"):
+        yield causes.invalid("type", kind, "field is immutable")
     for key in _REQUIRED_KEYS.get(kind, ()):
         if key not in data:
             yield causes.required(f"data[{key}]")
@@ -47,11 +49,8 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         annotations = section(obj, "metadata", "annotations")
         if not annotations.get("kubernetes.io/service-account.name"):
             yield causes.required("metadata.annotations[kubernetes.io/service-account.name]")
-    if old is not None:
-        if kind != (old.get("type") or "Opaque"):
-            yield causes.invalid("type", kind, "field is immutable")
-        if old.get("immutable"):
-            yield from frozen_causes(obj, old, ("data",))
+    if old is not None and old.get("immutable"):
+        yield from frozen_causes(obj, old, ("data",))
 
 
 def _cautions(obj: Object) -> Iterator[str]:

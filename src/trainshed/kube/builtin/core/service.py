@@ -95,7 +95,11 @@ def _port_causes(ports: list[Object], kind: str) -> Iterator[Cause]:
             yield from port_causes(target, f"{at}.targetPort")
         key = (number, port.get("protocol") or "TCP")
         if key in seen_ports:
-            yield causes.duplicate(at, {"protocol": key[1], "port": number})
+            shown = (
+                f'core.ServicePort{{Name:"", Protocol:"{key[1]}", AppProtocol:(*string)(nil), Port:{number}, '
+            )
+            shown += 'TargetPort:intstr.IntOrString{Type:0, IntVal:0, StrVal:""}, NodePort:0}'
+            yield Cause("FieldValueDuplicate", f"Duplicate value: {shown}", at)
         seen_ports.add(key)
         if port.get("nodePort"):
             if kind == "ClusterIP":

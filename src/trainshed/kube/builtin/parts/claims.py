@@ -34,9 +34,9 @@ def keep_finalizer(obj: Object, finalizer: str) -> None:
     meta = obj.setdefault("metadata", {})
     if meta.get("deletionTimestamp"):
         return
-    finalizers = meta.setdefault("finalizers", [])
+    finalizers = meta.get("finalizers") or []
     if finalizer not in finalizers:
-        finalizers.append(finalizer)
+        meta["finalizers"] = [*finalizers, finalizer]
 
 
 def claim_spec_causes(spec: Object, path: str) -> Iterator[Cause]:

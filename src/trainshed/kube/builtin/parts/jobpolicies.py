@@ -42,9 +42,9 @@ def _failure_rule(spec: Object, rule: Object, at: str, names: set[object]) -> It
         yield causes.unsupported(f"{at}.action", action, _ACTIONS)
     codes, patterns = rule.get("onExitCodes"), objects(rule, "onPodConditions")
     if codes is not None and patterns:
-        yield causes.invalid(at, None, "specifying both OnExitCodes and OnPodConditions is not supported")
+        yield causes.invalid_text(at, "specifying both OnExitCodes and OnPodConditions is not supported")
     elif codes is None and not patterns:
-        yield causes.invalid(at, None, "specifying one of OnExitCodes and OnPodConditions is required")
+        yield causes.invalid_text(at, "specifying one of OnExitCodes and OnPodConditions is required")
     if codes is not None:
         yield from _exit_codes(section(rule, "onExitCodes"), f"{at}.onExitCodes", names)
     for number, pattern in enumerate(patterns):

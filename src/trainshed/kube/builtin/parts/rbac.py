@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.parts.columns import Columns, age, define
-from trainshed.kube.meta import causes, names
+from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section
 from trainshed.kube.schema.metadata import selector_causes
@@ -70,7 +70,9 @@ def binding_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
     for index, subject in enumerate(obj.get("subjects") or ()):
         yield from _subject(subject, f"subjects[{index}]", namespaced=namespaced)
     if old is not None and role != section(old, "roleRef"):
-        yield causes.invalid("roleRef", role, "cannot change roleRef")
+        names = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
+        shown = ", ".join(f"{name}:{golang.text(role.get(field))}" for name, field in names.items())
+        yield causes.invalid_shown("roleRef", f"rbac.RoleRef{{{shown}}}", "cannot change roleRef")
 
 
 def _subject(subject: Object, path: str, *, namespaced: bool) -> Iterator[Cause]:

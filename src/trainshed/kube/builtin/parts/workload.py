@@ -11,7 +11,7 @@ from typing import Any
 from trainshed.kube.builtin.parts.columns import age, containers, template_spec
 from trainshed.kube.builtin.parts.pod.defaults import pod_spec_defaults, setdefault
 from trainshed.kube.builtin.parts.pod.rules import template_causes
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
 from trainshed.kube.meta.selectors import LabelSelector
@@ -43,8 +43,10 @@ def replicated_causes(spec: Object, kind: str) -> Iterator[Cause]:
         return
     labels = section(template, "metadata", "labels")
     if selector and not empty and not selects(selector, labels):
-        yield causes.invalid(
-            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+        yield causes.invalid_shown(
+            "spec.template.metadata.labels",
+            golang.strings(labels),
+            "`selector` does not match template `labels`",
         )
     yield from template_causes(template, "spec.template")
     pod = spec_of(template)
@@ -67,8 +69,10 @@ def selects(selector: Object, labels: dict[str, str]) -> bool:
 def fixed_causes(spec: Object, old: Object, *fields: str) -> Iterator[Cause]:
     """Yield the fields of a spec that may not change and did."""
     for field in fields:
-        if spec.get(field) != old.get(field):
-            yield causes.invalid(f"spec.{field}", spec.get(field), IMMUTABLE)
+        value = spec.get(field)
+        if value != old.get(field):
+            shown = golang.label_selector(value) if field == "selector" else causes.shown(value)
+            yield causes.invalid_shown(f"spec.{field}", shown, IMMUTABLE)
 
 
 def ready_of_desired(obj: Object) -> str:

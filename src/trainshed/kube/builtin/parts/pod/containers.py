@@ -209,7 +209,9 @@ def _mounts(mounts: Any, path: str, volumes: Iterable[str]) -> Iterator[Cause]:
             )
         for field in ("subPath", "subPathExpr"):
             if mount.get(field):
-                yield from local_path_causes(mount[field], f"{at}.{field}")
+                yield from local_path_causes(
+                    mount[field], f"{path}.{field}"
+                )  # without its number, as upstream
         yield from one_of(mount, at, "mountPropagation", ("Bidirectional", "HostToContainer", "None"))
 
 

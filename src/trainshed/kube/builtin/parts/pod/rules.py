@@ -22,7 +22,7 @@ from trainshed.kube.schema.metadata import annotations_causes, labels_causes
 MAX_CONTAINERS = 1_000
 """Containers of a kind, and volumes, of a pod. Upstream has no such bound; no kubelet has room for as many."""
 
-RESTART_POLICIES = ("Always", "Never", "OnFailure")
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _SUBDOMAINS = ("nodeName", "serviceAccountName", "schedulerName", "priorityClassName")
 
@@ -57,6 +57,10 @@ def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
     yield from one_of(spec, path, "dnsPolicy", _DNS_POLICIES)
     yield from one_of(spec, path, "preemptionPolicy", ("Never", "PreemptLowerPriority"))
     if get("dnsPolicy") == "None" and not section(spec, "dnsConfig").get("nameservers"):
+        if not spec.get("dnsConfig"):
+            text = "must provide `dnsConfig` when `dnsPolicy` is None"
+            yield causes.required(f"{path}.dnsConfig", text)
+            return
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
         yield causes.required(f"{path}.dnsConfig.nameservers", text)
     yield from one_of(section(spec, "os"), f"{path}.os", "name", ("linux", "windows"))

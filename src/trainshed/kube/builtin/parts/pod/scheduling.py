@@ -62,7 +62,7 @@ def toleration_causes(tolerations: Any, path: str) -> Iterator[Cause]:
         elif operator == "Exists":
             if get("value"):
                 text = "value must be empty when `operator` is 'Exists'"
-                yield causes.invalid(f"{at}.operator", toleration, text)
+                yield causes.invalid(f"{at}.operator", get("value"), text)
         else:
             yield causes.unsupported(f"{at}.operator", operator, ("Equal", "Exists"))
         if effect and effect not in TAINT_EFFECTS:

@@ -1,0 +1,75 @@
+"""Values as Go prints them with `%#v`: API servers put structs and maps into their messages so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.quantity import canonical, parse
+
+
+def text(value: Any) -> str:
+    """Return a string as Go quotes it."""
+    return json.dumps(str(value or ""), ensure_ascii=False)
+
+
+def strings(values: Mapping[str, str] | None) -> str:
+    """Return a map of strings: `map[string]string{"a":"b"}`."""
+    return _map("map[string]string", values)
+
+
+def anything(value: Any) -> str:
+    """Return a value of JSON of which nothing is known: `map[string]interface {}{"a":1}`."""
+    if isinstance(value, dict):
+        shown = ", ".join(f"{text(key)}:{anything(value[key])}" for key in sorted(value))
+        return f"map[string]interface {{}}{{{shown}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(anything, value))}}}"
+    return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+_SCALES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+def quantity(value: Any) -> str:
+    """Return a quantity that is a whole number of its suffix and fits 64 bits, as canonical ones are."""
+    shown = canonical(value)
+    digits = shown.rstrip("numkMGTPEi")
+    suffix = shown[len(digits) :]
+    binary = suffix.endswith("i")
+    amount, scale = (int(parse(shown)), 0) if binary else (int(digits), _SCALES[suffix])
+    style = "BinarySI" if binary else "DecimalSI"
+    return (
+        f"resource.Quantity{{i:resource.int64Amount{{value:{amount}, scale:{scale}}},"
+        f" d:resource.infDecAmount{{Dec:(*inf.Dec)(nil)}}, s:{text(shown)}, Format:{text(style)}}}"
+    )
+
+
+def label_selector(selector: Object | None) -> str:
+    """Return a LabelSelector; a pointer to none is told as such."""
+    if selector is None:
+        return "(*v1.LabelSelector)(nil)"
+    requirements = selector.get("matchExpressions")
+    shown = ", ".join(
+        f"v1.LabelSelectorRequirement{{Key:{text(each.get('key'))}, Operator:{text(each.get('operator'))},"
+        f" Values:{_strings(each.get('values'))}}}"
+        for each in requirements or ()
+    )
+    listed = f"{{{shown}}}" if requirements else "(nil)"
+    labels = section(selector, "matchLabels")
+    matched = strings(labels) if labels else "map[string]string(nil)"
+    return (
+        f"v1.LabelSelector{{MatchLabels:{matched}, MatchExpressions:[]v1.LabelSelectorRequirement{listed}}}"
+    )
+
+
+def _strings(values: Any) -> str:
+    return f"[]string{{{', '.join(map(text, values))}}}" if values else "[]string(nil)"
+
+
+def _map(kind: str, values: Mapping[str, str] | None) -> str:
+    if values is None:
+        return f"{kind}(nil)"
+    return f"{kind}{{{', '.join(f'{text(key)}:{text(values[key])}' for key in sorted(values))}}}"
