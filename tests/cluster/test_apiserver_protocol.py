@@ -142,7 +142,7 @@ async def test_service_account_tokens(world: World) -> None:
     good = await world.ok("POST", reviews, {"spec": {"token": token}})
     assert good["status"]["authenticated"] is True
     other = await world.ok("POST", reviews, {"spec": {"token": token, "audiences": ["vault"]}})
-    assert other["status"]["authenticated"] is False
+    assert other["status"].get("authenticated") is None
     head, claims, signature = token.split(".")
     forged = f"{head}.{claims}.{'A' * len(signature)}"
     assert (await call(world, "/version", token=forged)).status == 401

@@ -397,7 +397,7 @@ async def test_events_in_their_newer_shape(world: World) -> None:
 async def test_what_a_json_patch_copies_is_held_to_where_it_lands(world: World) -> None:
     await world.ok("POST", "/api/v1/namespaces/default/pods", pod("p", nodeSelector={"a": "b"}))
     for source, target, code in (
-        ("/spec/containers", "/metadata/labels", 400),
+        ("/spec/containers", "/metadata/labels", 422),
         ("/spec/nodeSelector", "/metadata/labels", 200),
     ):
         patch = [{"op": "copy", "from": source, "path": target}]

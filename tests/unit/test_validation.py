@@ -154,7 +154,7 @@ INVALID = [
     (
         r.SERVICES,
         {"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 80, "name": "b"}]}},
-        'spec.ports[1]: Duplicate value: {"protocol":"TCP","port":80}',
+        'spec.ports[1]: Duplicate value: core.ServicePort{Name:"", Protocol:"TCP", ',
     ),
     (
         r.SERVICES,
