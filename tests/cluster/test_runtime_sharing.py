@@ -33,6 +33,8 @@ async def test_a_parameter_that_is_not_the_pod_s_own_is_refused_by_name(boxes: S
         RuntimeLost, match=r"sysctl net\.core\.nothing cannot be '1': No such file or directory"
     ):
         await boxes.pod("a", sysctls=(("net/core/nothing", "1"),))
+    with pytest.raises(RuntimeLost, match="is no name"):
+        await boxes.pod("b", sysctls=(("net/../kernel/domainname", "x"),))
 
 
 async def test_a_pod_on_the_machine_s_ipc_has_its_shared_memory(boxes: Sandboxes) -> None:

@@ -36,6 +36,15 @@ def test_a_parameter_s_path(name, path):
         (with_sysctl("kernel.msgmax", hostNetwork=True), None),
         (with_sysctl("vm.swappiness"), 'forbidden sysctl: "vm.swappiness" not allowlisted'),
         (with_sysctl("kernel.core_pattern"), 'forbidden sysctl: "kernel.core_pattern" not allowlisted'),
+        (
+            with_sysctl("net/../kernel/core_pattern"),
+            'forbidden sysctl: "net....kernel.core_pattern" not allowlisted',
+        ),
+        (
+            with_sysctl("net.//.kernel.core_pattern"),
+            'forbidden sysctl: "net....kernel.core_pattern" not allowlisted',
+        ),
+        (with_sysctl("net.core."), 'forbidden sysctl: "net.core." not allowlisted'),
         (with_sysctl("kernel.semaphore"), 'forbidden sysctl: "kernel.semaphore" not allowlisted'),
         (
             with_sysctl("net.core.somaxconn", hostNetwork=True),

@@ -53,6 +53,8 @@ def _path(name: str) -> str:
 
 
 def _refused(path: str, host_network: bool, host_ipc: bool) -> str:
+    if not all(part.strip(".") for part in path.split("/")):
+        return "not allowlisted"  # `..` would lead to parameters of the machine
     if path.startswith(_OF_NETWORK):
         return "not allowed with host net enabled" if host_network else ""
     if path == _SEMAPHORES or path.startswith(_OF_IPC):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +17,8 @@ def write(parameters: Sequence[Sequence[str]]) -> None:
             names the parameter.
     """
     for path, value in parameters:
+        if ".." in path.split("/"):
+            raise OSError(errno.EINVAL, f"sysctl {path!r} is no name")
         try:
             with open(f"/proc/sys/{path}", "w") as file:
                 file.write(value)
