@@ -19,7 +19,7 @@ from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk import contexts, local
 from trainshed.sdk.errors import REFUSED, UNAVAILABLE, UserError
-from trainshed.sdk.local import ClusterStatus, Started
+from trainshed.sdk.local import ApiFiles, ClusterStatus, Started
 
 if TYPE_CHECKING:
     from trainshed.cluster.node.fake.kept import Fakes
@@ -126,6 +126,15 @@ def up(
             show_default=False,
         ),
     ] = None,
+    authentication_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take tokens of the OpenID Connect providers in this AuthenticationConfiguration, for as long as the "
+            "cluster is up.",
+            show_default=False,
+        ),
+    ] = None,
     merge: Annotated[
         bool,
         typer.Option(
@@ -140,17 +149,19 @@ def up(
         if pod_max_pids is not None:
             write_private(StatePaths.default().prepare().pod_max_pids, str(pod_max_pids).encode())
         imagespace.keep(image_space, image_gc_high_threshold, image_gc_low_threshold)
+        api = ApiFiles(
+            audit_policy=audit_policy, audit_log=audit_log, authentication_config=authentication_config
+        )
         started = ensure_up(
             nodes=nodes,
             port=port,
             allow_privileged=allow_privileged,
             gang_scheduler=gang_scheduler_name,
             images=images or "",
-            audit_policy=audit_policy,
-            audit_log=audit_log,
+            api=api,
             fakes=_fakes(fake_nodes, fake_lifecycles),
         )
-        asked = nodes or allow_privileged or gang_scheduler_name or images or audit_policy
+        asked = nodes or allow_privileged or gang_scheduler_name or images or api.arguments()
         asked = asked or fake_nodes is not None or pod_max_pids is not None
         if started.already and (asked or port not in (0, started.info.port)):
             note("the cluster runs already: options are for the next start, after trainshed down")
@@ -177,8 +188,7 @@ def ensure_up(
     allow_privileged: bool = False,
     gang_scheduler: str = "",
     images: str = "",
-    audit_policy: Path | None = None,
-    audit_log: Path | None = None,
+    api: ApiFiles | None = None,
     fakes: Fakes | None = None,
 ) -> Started:
     """Return the running cluster, starting it if need be. Raises StartFailed or StateError."""
@@ -198,8 +208,7 @@ def ensure_up(
                 allow_privileged=allow_privileged,
                 gang_scheduler=gang_scheduler,
                 images=images,
-                audit_policy=audit_policy,
-                audit_log=audit_log,
+                api=api,
                 progress=lambda step: spinner.update(f"starting the cluster: {step}"),
             )
     if started.mended:

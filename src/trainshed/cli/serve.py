@@ -13,12 +13,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from trainshed.api.kind import Kind
 from trainshed.api.registry import KINDS
 from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
+from trainshed.cluster.apiserver.oidc import configuration as oidc
 from trainshed.cluster.control.controlplane import CannotStart, Options, run
 from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.node.fake.kept import kept_fakes
@@ -39,6 +41,8 @@ from trainshed.kube.wire.body import decode_value
 from trainshed.operator.install import AUTO, embedded_objects, embedded_options
 from trainshed.tekton import crds
 
+T = TypeVar("T")
+
 MODULE = "trainshed.cli.serve"
 LARGE_BYTES = 16 * 1024
 
@@ -55,6 +59,7 @@ def main() -> None:
     parser.add_argument("--images", choices=MODES, default="machine")
     parser.add_argument("--audit-policy", type=Path)
     parser.add_argument("--audit-log", type=Path)
+    parser.add_argument("--authentication-config", type=Path)
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     report = _reporter(args.report_fd)
@@ -76,6 +81,7 @@ def main() -> None:
             audit=_audit(args.audit_policy, args.audit_log or paths.audit_log),
             fake_nodes=fakes,
             fake_lifecycles=lifecycles,
+            authentication=_authentication(args.authentication_config),
         )
         _run(run(paths, options, report))
     except (CannotStart, StateError) as error:
@@ -98,14 +104,27 @@ def _audit(policy: Path | None, log: Path) -> tuple[Policy, Path] | None:
     """Return the policy in a file, and where it writes. Raises CannotStart for one that cannot be read."""
     if policy is None:
         return None
+    return _read(policy, "audit policy", audit.read, "docs/how-to/audit.md has an example"), log
+
+
+def _authentication(file: Path | None) -> oidc.Configuration | None:
+    """Return the configuration in a file. Raises CannotStart for one that cannot be read."""
+    if file is None:
+        return None
+    return _read(
+        file,
+        "authentication configuration",
+        oidc.read,
+        "docs/how-to/users-and-certificates.md has an example",
+    )
+
+
+def _read(file: Path, what: str, read: Callable[[object], T], hint: str) -> T:
     try:
-        document = decode_value(policy.read_bytes(), "application/yaml")
-        return audit.read(document), log
+        return read(decode_value(file.read_bytes(), "application/yaml"))
     except (OSError, ValueError, ApiError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise CannotStart(
-            f"cannot use the audit policy {policy}: {why}", "docs/how-to/audit.md has an example"
-        ) from error
+        raise CannotStart(f"cannot use the {what} {file}: {why}", hint) from error
 
 
 def _run(main: object) -> None:

@@ -86,6 +86,26 @@ def kept_gang(paths: StatePaths) -> str:
     return paths.kept_gang() or AUTO
 
 
+class ApiFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of the API server: a policy and where it has requests written, and who else vouches for users."""
+
+    audit_policy: Path | None = None
+    audit_log: Path | None = None
+    authentication_config: Path | None = None
+
+    def arguments(self) -> list[str]:
+        """Return them as the control plane takes them."""
+        out: list[str] = []
+        for flag, file in (
+            ("--audit-policy", self.audit_policy),
+            ("--audit-log", self.audit_log),
+            ("--authentication-config", self.authentication_config),
+        ):
+            if file is not None:
+                out += [flag, str(file.absolute())]
+        return out
+
+
 def start(
     paths: StatePaths,
     *,
@@ -94,8 +114,7 @@ def start(
     allow_privileged: bool = False,
     gang_scheduler: str = "",
     images: str = "",
-    audit_policy: Path | None = None,
-    audit_log: Path | None = None,
+    api: ApiFiles | None = None,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Started:
     """Return the cluster, started if need be; `progress` is told each step. Blocks until it serves.
@@ -103,7 +122,7 @@ def start(
     `nodes` is how many virtual nodes to show and `port` where on 127.0.0.1 to listen; 0 keeps those of last time.
     `allow_privileged` lets pods of a cluster of root's have privileged containers, for as long as it is up.
     `gang_scheduler` is the value of the operator's `gang-scheduler-name`, or `auto`; empty keeps that of last time.
-    `audit_policy` has requests written to `audit_log`, for as long as it is up.
+    `api` is what the API server reads and writes besides, for as long as it is up.
     `images` is `strict` where containers run in images of the store only, for as long as it is up.
 
     Raises:
@@ -121,8 +140,7 @@ def start(
         arguments += ["--allow-privileged"] if allow_privileged else []
         arguments += [f"--gang-scheduler-name={gang_scheduler}"] if gang_scheduler else []
         arguments += ["--images", images] if images else []
-        arguments += ["--audit-policy", str(audit_policy.absolute())] if audit_policy else []
-        arguments += ["--audit-log", str(audit_log.absolute())] if audit_log else []
+        arguments += api.arguments() if api is not None else []
         info = launcher.start(paths, CONTROL_PLANE, arguments, progress)
     return Started(paths, info, seconds=time.monotonic() - began)
 

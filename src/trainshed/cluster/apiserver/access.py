@@ -28,6 +28,7 @@ from trainshed.kube.served.rbac import MASTERS, Policy
 from trainshed.kube.wire.asgi import CLIENT_CERTIFICATE, Scope
 
 if TYPE_CHECKING:
+    from trainshed.cluster.apiserver.oidc.providers import Providers
     from trainshed.cluster.signing import Holder
 
 ANONYMOUS = "system:anonymous"
@@ -88,12 +89,20 @@ class Authenticator:
         self._store = store
         self._issuer = issuer
         self._holders: OrderedDict[bytes, Holder] = OrderedDict()
+        self.providers: Providers | None = None
+        """Who else vouches for users, if anybody."""
         self._static = {hashlib.sha256(token.encode()).digest(): user for token, user in tokens.items()}
 
     @property
     def issuer(self) -> TokenIssuer:
         """The signer of ServiceAccount tokens."""
         return self._issuer
+
+    async def prepare(self, token: str) -> None:
+        """Have what is needed to look at a token that another issuer may have signed."""
+        if self.providers is not None and (found := self.providers.of(token)) is not None:
+            provider, read = found
+            await provider.prepare(read)
 
     def authenticate(self, scope: Scope, authorization: str, now: float) -> User:
         """Return the user of a request. Raises `ApiError` 401 for credentials that nobody issued."""
@@ -146,6 +155,9 @@ class Authenticator:
         for known, user in self._static.items():
             if hmac.compare_digest(known, digest):
                 return user
+        if self.providers is not None and (found := self.providers.of(token)) is not None:
+            provider, read = found
+            return provider.identify(read, now)
         claims = self._issuer.verify(token, audiences=audiences, now=now)
         bound = section(claims, "kubernetes.io")
         namespace = str(bound.get("namespace", ""))

@@ -82,6 +82,8 @@ class Dispatcher:
         """
         core, now = self._core, self._core.clock()
         authorization = request.headers.get("authorization", "")
+        if core.authenticator.providers is not None:
+            await core.authenticator.prepare(authorization.partition(" ")[2].strip())
         try:
             user = core.authenticator.authenticate(request.scope, authorization, now)
         except ApiError:

@@ -96,6 +96,8 @@ async def create(core: Core, call: Call) -> Answer:
     resource = call.kind.resource
     review = await read_object(call, "ignore")
     spec = spec_of(review)
+    if resource.plural == "tokenreviews":
+        await core.authenticator.prepare(spec.get("token") or "")
     options = managed(CreateOptions.decode(call.request.query), call.request)
     tracked = track_update(
         None, review, call.kind.schema, manager=options.field_manager, subresource="", now=call.timestamp

@@ -37,6 +37,8 @@ from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.audit import AuditLog
 from trainshed.cluster.apiserver.bootstrap import bootstrap, publish_authentication
 from trainshed.cluster.apiserver.core import AdmissionCheck
+from trainshed.cluster.apiserver.oidc.configuration import Configuration
+from trainshed.cluster.apiserver.oidc.providers import Providers
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
@@ -130,7 +132,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     by step, and forgotten; the objects of one step, as JSON, go together. `scheduler_names`: further ones that the
     scheduler answers to. `images`: what containers run in whose image is not in the store. `pids`: how many processes a
     pod may have, 0 for any number, None for the machine's share. `audit`: a policy, and the log that it writes.
-    `fake_nodes`: None for as many as last time; `fake_lifecycles`: what becomes of their pods."""
+    `fake_nodes`: None for as many as last time; `fake_lifecycles`: what becomes of their pods. `authentication`: who
+    else vouches for users."""
 
     nodes: int = 0
     port: int = 0
@@ -142,6 +145,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     audit: tuple[Policy, Path] | None = None
     fake_nodes: int | None = None
     fake_lifecycles: Sequence[Lifecycle] = (RUNS,)
+    authentication: Configuration | None = None
 
 
 async def run(paths: StatePaths, options: Options, report: Callable[[Report], None]) -> None:
@@ -169,6 +173,8 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             api = ApiServer.secured(
                 store, pki, nodes=nodes, admission=options.admission, conversions=CONVERSIONS
             )
+            if options.authentication is not None:
+                api.core.authenticator.providers = Providers(options.authentication, time.monotonic)
             if options.audit is not None:
                 api.audit_log = _audit_log(*options.audit)
                 stack.callback(api.audit_log.close)
