@@ -135,10 +135,26 @@ def up(
             show_default=False,
         ),
     ] = None,
+    encrypt_secrets: Annotated[
+        bool,
+        typer.Option(
+            "--encrypt-secrets",
+            help="Encrypt Secrets on the disk from now on, with a key that is made in the state directory.",
+        ),
+    ] = False,
+    encryption_provider_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Encrypt on the disk what this EncryptionConfiguration says, with its keys. Nothing keeps the file of "
+            "last time.",
+            show_default=False,
+        ),
+    ] = None,
     merge: Annotated[
         bool,
         typer.Option(
-            "--merge", help="Also merge a `trainshed` context into your kubeconfig and switch to it."
+            "--merge", help="Also merge a `trainshed context into your kubeconfig and switch to it."
         ),
     ] = False,
 ) -> None:
@@ -150,7 +166,11 @@ def up(
             write_private(StatePaths.default().prepare().pod_max_pids, str(pod_max_pids).encode())
         imagespace.keep(image_space, image_gc_high_threshold, image_gc_low_threshold)
         api = ApiFiles(
-            audit_policy=audit_policy, audit_log=audit_log, authentication_config=authentication_config
+            audit_policy=audit_policy,
+            audit_log=audit_log,
+            authentication_config=authentication_config,
+            encryption_provider_config=encryption_provider_config,
+            encrypt_secrets=encrypt_secrets,
         )
         started = ensure_up(
             nodes=nodes,

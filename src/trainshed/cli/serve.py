@@ -19,6 +19,7 @@ import msgspec
 
 from trainshed.api.kind import Kind
 from trainshed.api.registry import KINDS
+from trainshed.cluster import encryption
 from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.apiserver.oidc import configuration as oidc
 from trainshed.cluster.control.controlplane import CannotStart, Options, run
@@ -28,6 +29,7 @@ from trainshed.cluster.node.pod.images import MODES
 from trainshed.cluster.node.pod.unsupported import privileged_containers
 from trainshed.cluster.paths import StateError, StatePaths, write_private
 from trainshed.cluster.sandbox import files
+from trainshed.cluster.store.transform import PLAIN, Transformer
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.registry import review
 from trainshed.kube.builtin.registry import RESOURCES
@@ -37,6 +39,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.kube.policy import audit
 from trainshed.kube.policy.audit import Policy
+from trainshed.kube.wire import yamltext
 from trainshed.kube.wire.body import decode_value
 from trainshed.operator.install import AUTO, embedded_objects, embedded_options
 from trainshed.tekton import crds
@@ -60,6 +63,8 @@ def main() -> None:
     parser.add_argument("--audit-policy", type=Path)
     parser.add_argument("--audit-log", type=Path)
     parser.add_argument("--authentication-config", type=Path)
+    parser.add_argument("--encryption-provider-config", type=Path)
+    parser.add_argument("--encrypt-secrets", action="store_true")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     report = _reporter(args.report_fd)
@@ -70,6 +75,11 @@ def main() -> None:
         gang = paths.kept_gang() or AUTO
         operator = embedded_options(gang)
         fakes, lifecycles = kept_fakes(paths)
+        encryption_file = args.encryption_provider_config or paths.kept_encryption()
+        if encryption_file is None and args.encrypt_secrets:
+            encryption_file = paths.encryption
+            if not encryption_file.exists():
+                write_private(encryption_file, yamltext.dump(encryption.generated()).encode())
         options = Options(
             nodes=args.nodes,
             port=args.port,
@@ -82,6 +92,8 @@ def main() -> None:
             fake_nodes=fakes,
             fake_lifecycles=lifecycles,
             authentication=_authentication(args.authentication_config),
+            encryption=_encryption(encryption_file),
+            opened=lambda: _keep(paths, encryption_file),
         )
         _run(run(paths, options, report))
     except (CannotStart, StateError) as error:
@@ -117,6 +129,22 @@ def _authentication(file: Path | None) -> oidc.Configuration | None:
         oidc.read,
         "docs/how-to/users-and-certificates.md has an example",
     )
+
+
+def _encryption(file: Path | None) -> Transformer:
+    """Return what encrypts objects as a file says. Raises CannotStart for one that cannot be read."""
+    if file is None:
+        return PLAIN
+    hint = (
+        "docs/how-to/encrypt-secrets.md has an example; without the keys in it, what they encrypted is lost"
+    )
+    return _read(file, "encryption configuration", encryption.read, hint)
+
+
+def _keep(paths: StatePaths, file: Path | None) -> None:
+    """Remember an encryption configuration, by which the store could be opened, for the next start."""
+    if file is not None:
+        write_private(paths.encryption_file, str(file).encode())
 
 
 def _read(file: Path, what: str, read: Callable[[object], T], hint: str) -> T:

@@ -120,6 +120,23 @@ class StatePaths(msgspec.Struct, frozen=True):
             return None
 
     @property
+    def encryption(self) -> Path:
+        """The EncryptionConfiguration that `trainshed up --encrypt-secrets` makes, with its key."""
+        return self.root / "encryption.yaml"
+
+    @property
+    def encryption_file(self) -> Path:
+        """Which EncryptionConfiguration `trainshed up` was given last."""
+        return self.root / "encryption-provider-config"
+
+    def kept_encryption(self) -> Path | None:
+        """Return the EncryptionConfiguration in force; None where nothing is encrypted."""
+        try:
+            return Path(self.encryption_file.read_text())
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    @property
     def fake_nodes(self) -> Path:
         """How many fake nodes there are, and what becomes of their pods."""
         return self.root / "fake-nodes.json"

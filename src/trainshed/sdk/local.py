@@ -87,11 +87,14 @@ def kept_gang(paths: StatePaths) -> str:
 
 
 class ApiFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Files of the API server: a policy and where it has requests written, and who else vouches for users."""
+    """Files of the API server: a policy and where it has requests written, who else vouches for users, and
+    what is encrypted."""
 
     audit_policy: Path | None = None
     audit_log: Path | None = None
     authentication_config: Path | None = None
+    encryption_provider_config: Path | None = None
+    encrypt_secrets: bool = False
 
     def arguments(self) -> list[str]:
         """Return them as the control plane takes them."""
@@ -100,10 +103,11 @@ class ApiFiles(msgspec.Struct, frozen=True, kw_only=True):
             ("--audit-policy", self.audit_policy),
             ("--audit-log", self.audit_log),
             ("--authentication-config", self.authentication_config),
+            ("--encryption-provider-config", self.encryption_provider_config),
         ):
             if file is not None:
                 out += [flag, str(file.absolute())]
-        return out
+        return [*out, "--encrypt-secrets"] if self.encrypt_secrets else out
 
 
 def start(

@@ -43,7 +43,8 @@ class NonResource:
             case ["version"]:
                 return Answer.json(self._version_info())
             case ["trainshed", "backup"]:
-                return Answer(b"".join(dump(*self._store.list("/"))), content_type="application/jsonl")
+                lines = dump(*self._store.list("/"), self._store.transformer)
+                return Answer(b"".join(lines), content_type="application/jsonl")
             case [("healthz" | "livez" | "readyz") as name, *rest]:
                 return self._health(request, name, rest)
             case ["api" | "apis" as root]:

@@ -87,6 +87,7 @@ from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.storage.ephemeral import EphemeralController
 from trainshed.cluster.store import Store, StoreError
+from trainshed.cluster.store.transform import PLAIN, Transformer
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, labels_of, name_of
 from trainshed.kube.meta.resources import PODS, Resource
@@ -133,7 +134,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     scheduler answers to. `images`: what containers run in whose image is not in the store. `pids`: how many processes a
     pod may have, 0 for any number, None for the machine's share. `audit`: a policy, and the log that it writes.
     `fake_nodes`: None for as many as last time; `fake_lifecycles`: what becomes of their pods. `authentication`: who
-    else vouches for users."""
+    else vouches for users. `encryption`: what is done to objects on their way to the disk.
+    `opened` is called once they could be read."""
 
     nodes: int = 0
     port: int = 0
@@ -146,6 +148,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     fake_nodes: int | None = None
     fake_lifecycles: Sequence[Lifecycle] = (RUNS,)
     authentication: Configuration | None = None
+    encryption: Transformer = PLAIN
+    opened: Callable[[], None] = lambda: None
 
 
 async def run(paths: StatePaths, options: Options, report: Callable[[Report], None]) -> None:
@@ -163,8 +167,9 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             report(Report(step="certificates"))
             pki = await asyncio.to_thread(ensure_pki, paths.pki)
             report(Report(step="store"))
-            store = await Store.open(paths.store)
+            store = await Store.open(paths.store, transformer=options.encryption)
             stack.push_async_callback(store.close)
+            options.opened()
             report(Report(step="sandboxes"))
             runtime = Runtime(RuntimePaths.under(paths.root))
             stack.push_async_callback(runtime.close)

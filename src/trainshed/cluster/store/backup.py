@@ -17,6 +17,7 @@ from trainshed.cluster.store.keys import is_key
 from trainshed.cluster.store.log import Log
 from trainshed.cluster.store.model import Stored
 from trainshed.cluster.store.rows import Row
+from trainshed.cluster.store.transform import MARK, PLAIN, Transformer
 
 FORMAT = "trainshed-backup/1"
 
@@ -33,11 +34,13 @@ class Header(msgspec.Struct, frozen=True):
     objects: int
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _Line(msgspec.Struct):
     key: str
     revision: int
     create_revision: int
-    value: msgspec.Raw
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    encrypted: bytes | msgspec.UnsetType = msgspec.UNSET
+    """What stands on the disk for the value, where that is encrypted."""
 
 
 class _End(msgspec.Struct, frozen=True):
@@ -54,13 +57,18 @@ class Backup(msgspec.Struct, frozen=True):
 _encode = msgspec.json.Encoder().encode
 
 
-def dump(objects: Iterable[Stored], revision: int) -> Iterator[bytes]:
-    """Yield the lines of a backup of a state, but for the last."""
+def dump(objects: Iterable[Stored], revision: int, transformer: Transformer = PLAIN) -> Iterator[bytes]:
+    """Yield the lines of a backup of a state, but for the last. What is encrypted on the disk is so in them."""
     objects = list(objects)
     yield _encode(Header(FORMAT, revision, len(objects))) + b"\n"
     for stored in objects:
-        value = msgspec.Raw(stored.encoded)
-        yield _encode(_Line(stored.key, stored.revision, stored.create_revision, value)) + b"\n"
+        line = _Line(stored.key, stored.revision, stored.create_revision)
+        written = transformer.written(stored.key, stored.encoded)
+        if written.startswith(MARK):
+            line.encrypted = written
+        else:
+            line.value = msgspec.Raw(written)
+        yield _encode(line) + b"\n"
 
 
 def sealed(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -102,7 +110,10 @@ def _row(line: bytes) -> Row:
     entry = msgspec.json.decode(line, type=_Line)
     if not is_key(entry.key):
         raise ValueError(f"{entry.key} is no key")
-    return Row(entry.revision, entry.key, entry.create_revision, 0, False, bytes(entry.value))
+    value = entry.encrypted if isinstance(entry.encrypted, bytes) else entry.value
+    if isinstance(value, msgspec.UnsetType):
+        raise ValueError(f"{entry.key} has no value")
+    return Row(entry.revision, entry.key, entry.create_revision, 0, False, bytes(value))
 
 
 def restore(store: Path, backup: Backup) -> Path | None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from trainshed.cluster.store.errors import StoreError, StoreFull, StoreReadOnly
 from trainshed.cluster.store.rows import DamagedRow, Row, checksum, read
+from trainshed.cluster.store.transform import PLAIN, Transformer
 
 SCHEMA_VERSION = 2
 FIRST_REVISION = 1
@@ -43,6 +44,7 @@ CREATE TABLE IF NOT EXISTS log (
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 
+_SELECT = "SELECT revision, CAST(key AS BLOB), create_revision, previous_revision, deleted, value, checksum FROM log"
 _DELETE_SUPERSEDED = """
 DELETE FROM log WHERE revision IN (
     SELECT previous_revision FROM log
@@ -58,8 +60,9 @@ WHERE revision > :after AND revision <= :upto AND deleted
 class Log:
     """The open file. Raises `StoreError` from the constructor, `sqlite3.Error` from everything else."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, transformer: Transformer = PLAIN) -> None:
         self.path = path
+        self._transformer = transformer
         self.untrusted: list[int] = []
         """Revisions of rows whose word about other rows is not to be taken."""
         _create_private(path)
@@ -76,6 +79,8 @@ class Log:
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=2000")
             db.execute("PRAGMA journal_size_limit=16777216")
+            # What is overwritten or deleted leaves no trace, so that nothing can be read that was encrypted since.
+            db.execute(f"PRAGMA secure_delete={'OFF' if self._transformer is PLAIN else 'ON'}")
             db.execute("PRAGMA cache_size=-512")  # KiB: it is read once, then written at its end
             version = self._version(db)
             found = db.execute("PRAGMA quick_check(1)").fetchone()
@@ -105,12 +110,15 @@ class Log:
         return version
 
     def rows(self) -> Iterator[Row | DamagedRow]:
-        """Yield every retained row, oldest first."""
-        query = (
-            "SELECT revision, CAST(key AS BLOB), create_revision, previous_revision, deleted, value, checksum"
-            " FROM log ORDER BY revision"
-        )
-        for columns in self._db.execute(query):
+        """Yield every retained row, oldest first. Raises Undecipherable for one that no key fits."""
+        for row in self._stored_rows():
+            if isinstance(row, Row):
+                yield row._replace(value=self._transformer.read(row.key, row.value))
+            else:
+                yield row
+
+    def _stored_rows(self) -> Iterator[Row | DamagedRow]:
+        for columns in self._db.execute(f"{_SELECT} ORDER BY revision"):
             yield read(columns)
 
     def compacted(self) -> int:
@@ -123,7 +131,7 @@ class Log:
 
         Of the keys in `forget` every older row is removed, and so is the row that each of `rows` replaces of them.
         """
-        rows = list(rows)
+        rows = [row._replace(value=self._transformer.written(row.key, row.value)) for row in rows]
         self._db.execute("BEGIN IMMEDIATE")
         try:
             for key in forget:
@@ -137,6 +145,38 @@ class Log:
         except BaseException:
             self._rollback()
             raise
+
+    def rewrite(self) -> int:
+        """Write anew what is on the disk in another form than the transformer's; return how many rows were.
+
+        Nothing of the old form is left in the file or its WAL.
+        """
+        stale = [
+            row.revision
+            for row in self._stored_rows()
+            if isinstance(row, Row) and self._transformer.is_stale(row.key, row.value)
+        ]
+        if not stale:
+            return 0
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for revision in stale:
+                (columns,) = self._db.execute(f"{_SELECT} WHERE revision = ?", (revision,)).fetchall()
+                row = read(columns)
+                assert isinstance(row, Row)
+                plain = self._transformer.read(row.key, row.value)
+                row = row._replace(value=self._transformer.written(row.key, plain))
+                self._db.execute(
+                    "UPDATE log SET value = ?, checksum = ? WHERE revision = ?",
+                    (row.value, checksum(row), revision),
+                )
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._rollback()
+            raise
+        self._db.execute("VACUUM")
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return len(stale)
 
     def compact(self, after: int, upto: int) -> None:
         """Remove rows superseded, and deletions made, at revisions in (`after`, `upto`]; remember `upto`."""

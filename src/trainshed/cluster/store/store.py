@@ -30,6 +30,7 @@ from trainshed.cluster.store.index import Index, Values
 from trainshed.cluster.store.loading import Loaded
 from trainshed.cluster.store.log import Log, explain
 from trainshed.cluster.store.model import Stored, StoreEvent
+from trainshed.cluster.store.transform import PLAIN, Transformer, Undecipherable
 from trainshed.cluster.store.window import Watch, Window
 from trainshed.cluster.store.writer import Outcomes, Write, Writer
 from trainshed.kube.meta.objects import Object
@@ -52,18 +53,31 @@ class Store:
         self._window = window
         self._damaged: dict[str, int] = {}
         self._writer: Writer | None = None
+        self.transformer: Transformer = PLAIN
+        """What is done to objects on their way to the disk."""
 
     @classmethod
-    async def open(cls, path: Path, *, retain: int = RETAIN, retain_bytes: int = RETAIN_BYTES) -> Store:
-        """Open or create the file. Raises `StoreError` when it cannot be used; it is then left as it was."""
+    async def open(
+        cls,
+        path: Path,
+        *,
+        retain: int = RETAIN,
+        retain_bytes: int = RETAIN_BYTES,
+        transformer: Transformer = PLAIN,
+    ) -> Store:
+        """Open or create the file. Raises `StoreError` when it cannot be used; it is then left as it was.
+
+        What `transformer` would write in another form is written anew before anything else is done.
+        """
         loop = asyncio.get_running_loop()
-        log, loaded = await loop.run_in_executor(None, functools.partial(_open, path, retain))
+        log, loaded = await loop.run_in_executor(None, functools.partial(_open, path, retain, transformer))
         index = Index()
         index.load(loaded.heads)
         window = Window(retain, loaded.revision, retain_bytes)
         window.load(loaded.floor, loaded.events, loaded.revision)
         store = cls(index, window)
         store._damaged = dict(loaded.damaged)
+        store.transformer = transformer
         writer = Writer(
             log, loaded, retain=retain, floor=lambda: window.floor, loop=loop, publish=store._publish
         )
@@ -213,9 +227,9 @@ def _future() -> asyncio.Future[Stored]:
     return asyncio.get_running_loop().create_future()
 
 
-def _open(path: Path, retain: int) -> tuple[Log, Loaded]:
+def _open(path: Path, retain: int, transformer: Transformer) -> tuple[Log, Loaded]:
     """Return the open file and what it holds; what the disk has done to it is written down beside it."""
-    log = Log(path)
+    log = Log(path, transformer)
     try:
         loaded = Loaded(log.rows(), log.compacted(), retain)
         log.untrusted = loaded.untrusted
@@ -223,9 +237,18 @@ def _open(path: Path, retain: int) -> tuple[Log, Loaded]:
         lost = loaded.advance(acknowledged)
         if lost:
             log.compact(before, acknowledged)
+        rewritten = log.rewrite()
+    except Undecipherable as error:
+        log.close()
+        hint = (
+            "name the EncryptionConfiguration with that key: trainshed up --encryption-provider-config FILE"
+        )
+        raise StoreError(f"cannot read the store {path}: {error}", hint) from error
     except sqlite3.Error as error:
         log.close()
         raise explain(path, error) from error
+    if rewritten:
+        logger.info("rows stored anew, as the encryption configuration says: %d", rewritten)
     for key, revision in sorted(loaded.damaged.items()):
         logger.error("the stored object %s, written at revision %d, is damaged and left out", key, revision)
     if lost:
