@@ -175,3 +175,43 @@ async def test_what_no_expression_is_or_does_not_fit_is_refused(world: World) ->
             'Invalid value: "1": must evaluate to one of [string null_type] but got int'
         ),
     }
+
+
+async def test_a_policy_says_what_does_not_fit_the_kinds_it_is_about(world: World) -> None:
+    rule = {**RULE, "apiGroups": ["apps"], "resources": ["deployments"]}
+    spec = {
+        "matchConstraints": {
+            "resourceRules": [
+                rule,
+                {**RULE, "resources": ["pods", "pods/log"]},
+                {**RULE, "resources": ["pods"]},
+            ]
+        },
+        "variables": [{"name": "v", "expression": "object.spec.nope"}],
+        "validations": [
+            {"expression": "object.spec.replicas <= 5"},
+            {"expression": "variables.v == 1"},
+            {"expression": "object.metadata.name == 1", "messageExpression": "string(object.spec.replicas)"},
+            {"expression": "object.metadata.creationTimestamp < timestamp('2100-01-01T00:00:00Z')"},
+        ],
+    }
+    at = f"{GROUP}/validatingadmissionpolicies"
+    made = await world.ok("POST", at, {"metadata": {"name": "p"}, "spec": spec})
+    undefined = (
+        "ERROR: <input>:1:12: undefined field 'replicas'\n | object.spec.replicas <= 5\n | ...........^\n"
+    )
+    assert made["status"]["observedGeneration"] == 1
+    said = {one["fieldRef"]: one["warning"] for one in made["status"]["typeChecking"]["expressionWarnings"]}
+    assert said.pop("spec.validations[0].expression") == f"/v1, Kind=Pod: {undefined}\n"
+    both = said.pop("spec.validations[2].expression")
+    assert (
+        both.startswith("/v1, Kind=Pod: ERROR: <input>:1:22: found no matching overload")
+        and "\n\napps/v1, Kind=" in both
+    )
+    assert list(said) == ["spec.validations[2].messageExpression"]
+    made["spec"]["validations"] = [{"expression": "object.metadata.name != ''"}]
+    changed = await world.ok("PUT", f"{at}/p", made)
+    assert (changed["metadata"]["generation"], changed["status"]) == (
+        2,
+        {"observedGeneration": 2, "typeChecking": {}},
+    )

@@ -15,6 +15,7 @@ from trainshed.cluster.apiserver.admission import (
     limits,
     namespaces,
     pods,
+    policytypes,
     priority,
     security,
     services,
@@ -31,11 +32,13 @@ _CREATE: dict[tuple[str, str], Callable[[Core, Call, Object], Awaitable[Object]]
     ("", "persistentvolumeclaims"): volumes.admit_claim,
     ("scheduling.k8s.io", "priorityclasses"): priority.admit_class,
     ("certificates.k8s.io", "certificatesigningrequests"): certificates.admit,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): policytypes.admit,
 }
 _UPDATE: dict[tuple[str, str], Callable[[Core, Call, Object, Object], Object]] = {
     ("", "pods"): pods.admit_update,
     ("", "services"): services.admit_update,
     ("", "persistentvolumeclaims"): volumes.admit_claim_update,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): policytypes.admit_update,
 }
 
 

@@ -127,8 +127,7 @@ KIND = Builtin(
     info=row(
         VALIDATINGADMISSIONPOLICIES, categories=("api-extensions",), subresources=STATUS, generation=True
     ),
-    does="evaluated for what their bindings choose: deny, warn, audit; `status.typeChecking` stays empty",
-    lacks="no warnings of `status.typeChecking`",
+    does="evaluated for what their bindings choose: deny, warn, audit; checked against the schemas of kinds",
     defaults=_defaults,
     check=_check,
     columns=Columns(define("Name, Validations#, ParamKind, Age"), _row),
