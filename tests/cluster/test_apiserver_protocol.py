@@ -413,6 +413,26 @@ async def test_fields_of_a_wrong_type(world: World, method: str, path: str, body
     assert error["reason"] == "BadRequest"
 
 
+@pytest.mark.parametrize(
+    ("path", "spec", "why"),
+    [
+        (
+            "subjectaccessreviews",
+            {"resourceAttributes": {"verb": "get"}},
+            'spec.user: Invalid value: "": at least one of user or group must be specified',
+        ),
+        (
+            "namespaces/default/localsubjectaccessreviews",
+            {"user": "x", "resourceAttributes": {"verb": "get", "namespace": "other"}},
+            'spec.resourceAttributes.namespace: Invalid value: "other": must match metadata.namespace',
+        ),
+    ],
+)
+async def test_reviews_that_ask_nothing_are_refused(world: World, path: str, spec: Any, why: str) -> None:
+    error = await world.refused(422, "POST", f"{AUTHZ}/{path}", {"spec": spec})
+    assert error["message"] == f'.authorization.k8s.io "" is invalid: {why}'
+
+
 @pytest.mark.parametrize("metadata", ["x", ["x"], 1, True])
 async def test_an_applied_configuration_whose_metadata_is_no_object(world: World, metadata: Any) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}

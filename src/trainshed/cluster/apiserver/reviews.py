@@ -12,8 +12,7 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
 from trainshed.kube.meta.causes import invalid as invalid_value
-from trainshed.kube.meta.causes import required
-from trainshed.kube.meta.errors import bad_request, invalid
+from trainshed.kube.meta.errors import invalid
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.patch.managedfields import track_update
 from trainshed.kube.policy.attributes import Attributes
@@ -56,15 +55,14 @@ def _decision(core: Core, attributes: Attributes) -> Object:
 def _subject(call: Call, spec: Object) -> Attributes:
     """Return what a review asks about a user that it names. Raises `ApiError` 400, 422."""
     if not spec.get("user") and not spec.get("groups"):
-        raise invalid(
-            call.kind.resource.kind,
-            call.kind.resource.group,
-            "",
-            [required("spec.user", "at least one of user or group must be specified")],
-        )
+        text = "at least one of user or group must be specified"
+        raise invalid("", "authorization.k8s.io", "", [invalid_value("spec.user", "", text)])
     attributes = attributes_of(User(spec.get("user", ""), tuple(spec.get("groups") or ())), spec)
     if call.route.namespace and attributes.namespace != call.route.namespace:
-        raise bad_request("spec.resourceAttributes.namespace must match namespace")
+        cause = invalid_value(
+            "spec.resourceAttributes.namespace", attributes.namespace, "must match metadata.namespace"
+        )
+        raise invalid("", "authorization.k8s.io", "", [cause])
     return attributes
 
 
