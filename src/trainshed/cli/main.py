@@ -14,6 +14,9 @@ from typer.core import TyperGroup
 from trainshed import __version__
 from trainshed.cli import usage
 
+_COLLECT_EVERY = 20_000
+"""More new objects than imports leave at a time: nothing of those becomes garbage."""
+
 
 class Entry(NamedTuple):
     """A command: where it is, and the first sentence of its help. A module alone stands for its `app`."""
@@ -126,6 +129,7 @@ def options(
 
 def main() -> None:
     """Run the command line."""
+    gc.set_threshold(_COLLECT_EVERY, 10, 10)
     # What a command has to say it says itself; the parts it is made of log for servers.
     logging.getLogger("trainshed").addHandler(logging.NullHandler())
     code = usage.run(app)

@@ -106,11 +106,12 @@ async def _run(
     as_json: bool,
 ) -> int:
     from trainshed.sdk.connection import connected
-    from trainshed.sdk.pipelineruns.again import again
     from trainshed.sdk.pipelineruns.start import start
 
     async with connected(target) as client:
         if start_at is not None:
+            from trainshed.sdk.pipelineruns.again import again
+
             pipeline, objects = await again(client, pipeline, objects, start_at)
         run = await start(client, objects)
         name, namespace = run["metadata"]["name"], run["metadata"]["namespace"]

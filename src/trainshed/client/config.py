@@ -217,13 +217,15 @@ def _merge(files: list[Path]) -> tuple[_Entries, _Entries, dict[str, dict[str, A
     """Return clusters and users with the directory of their file, contexts, and the current context."""
     import yaml
 
+    from trainshed.kube.wire.yamltext import load as load_yaml
+
     clusters: _Entries = {}
     users: _Entries = {}
     contexts: dict[str, dict[str, Any]] = {}
     current = ""
     for file in files:
         try:
-            document = yaml.safe_load(file.read_text()) or {}
+            document = load_yaml(file.read_text()) or {}
             directory = file.absolute().parent
             for entry in document.get("clusters") or ():
                 clusters.setdefault(entry["name"], (section(entry, "cluster"), directory))

@@ -15,13 +15,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 from yarl import URL
 
+from trainshed.client.authorities import read_later
 from trainshed.client.credentials import Credentials
 from trainshed.client.transport import Response, TransportError
 from trainshed.kube.wire.request import Request
+
+with read_later():
+    import aiohttp
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0

@@ -27,9 +27,10 @@ from trainshed.kube.wire.options import LogOptions
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.apply import spoken
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.gone import wait_gone
 from trainshed.sdk.logs import Source
 from trainshed.sdk.progress import Progress, advance
-from trainshed.sdk.run import delete_job, gone_seconds, is_going, wait_gone
+from trainshed.sdk.run import delete_job, gone_seconds, is_going
 
 
 class Found(msgspec.Struct, frozen=True):

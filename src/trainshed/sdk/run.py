@@ -7,7 +7,6 @@ Nothing is changed before everything was found to be acceptable.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -22,9 +21,7 @@ from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.apply import Applied, Placed, apply_one, try_all
 from trainshed.sdk.errors import UserError
-
-GONE_SECONDS = 60.0
-"""How long a deleted object may take to go, beside the grace of its pods."""
+from trainshed.sdk.gone import GONE_SECONDS, wait_gone
 
 
 class RunPlan(msgspec.Struct, frozen=True):
@@ -103,24 +100,6 @@ async def delete_job(client: Client, resource: Resource, job: Object) -> None:
 def gone_seconds(job: Object) -> float:
     """Return how long a job may take to go once it is deleted."""
     return GONE_SECONDS + jobstate.grace_seconds(job)
-
-
-async def wait_gone(
-    client: Client, resource: Resource, name: str, namespace: str, seconds: float = GONE_SECONDS
-) -> None:
-    """Return when the object is gone. Raises UserError after `seconds`."""
-    try:
-        async with asyncio.timeout(seconds):
-            while True:
-                await client.get(resource, name, namespace)
-                await asyncio.sleep(0.1)
-    except TimeoutError as error:
-        raise UserError(
-            f"{resource.group_resource}/{name} is still being deleted after {seconds:g} s"
-        ) from error
-    except ApiError as error:
-        if error.code != 404:
-            raise
 
 
 async def end_leftovers(client: Client, job: Object) -> None:

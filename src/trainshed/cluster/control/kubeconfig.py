@@ -193,11 +193,13 @@ def _name(entry: Any) -> Any:
 def _load(path: Path) -> Object:
     import yaml
 
+    from trainshed.kube.wire import yamltext
+
     empty: Object = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
     if not path.exists():
         return empty
     try:
-        found: Any = yaml.safe_load(path.read_text())
+        found: Any = yamltext.load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a kubeconfig: {error}") from error
     if found is None:

@@ -1,4 +1,4 @@
-"""Long values as YAML, in pieces: none of them keeps the interpreter for long.
+"""YAML by libyaml where it is there: read whole, and written in pieces, of which none keeps the interpreter for long.
 
 libyaml's emitter lets no other thread run while it writes, about 50 µs for each entry of a mapping: a list of some
 megabytes took 20 seconds, for everybody. So what is larger than a piece is taken apart here, and only pieces are handed
@@ -19,7 +19,13 @@ PIECE_BYTES = 8 * 1024
 
 _encode = msgspec.json.Encoder().encode
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def load(text: str) -> Any:
+    """Return a YAML document as `yaml.safe_load` does, in a tenth of its time. Raises yaml.YAMLError."""
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
 
 
 def dump(value: Any, piece_bytes: int = PIECE_BYTES) -> str:

@@ -8,10 +8,8 @@ parameters, `$(workspaces.NAME.claim)` by the claim of its workspace, `$(context
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trainshed.api.kind import Program, ProgramPods
-from trainshed.api.registry import KINDS
 from trainshed.pipelines.emit import shared
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, placement, pod_volumes
@@ -20,6 +18,9 @@ from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.stepnames import resource_name
 from trainshed.pipelines.notebook.steps import Distribution
 from trainshed.pipelines.notebook.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from trainshed.api.kind import ProgramPods
 
 API_VERSION = "trainshed.dev/v1alpha1"
 KIND = "DistributedStep"
@@ -53,6 +54,9 @@ def _job(
     exposed: Sequence[str],
     labels: dict[str, str],
 ) -> Object:
+    from trainshed.api.kind import Program  # with the kinds of all jobs, which few pipelines have
+    from trainshed.api.registry import KINDS
+
     strategy = STRATEGIES[distribution.strategy]
     launcher = ["-m", "torch.distributed.run"] if strategy.torchrun else []
     command = [options.python, *launcher, "-m", RUNNER]

@@ -6,11 +6,15 @@ Exit code 0: done; 1: the step failed, or its data could not be saved or loaded;
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+if __name__ == "__main__":
+    gc.disable()  # of what is imported nothing becomes garbage; `kernel.fork` enables it again
 
 import msgspec
 

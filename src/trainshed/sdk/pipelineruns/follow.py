@@ -90,11 +90,14 @@ class Follower:
         self._runs = Informer(
             client, PIPELINERUNS, namespace=self._namespace, field_selector=f"metadata.name={self._name}"
         )
+        # A distributed step is a CustomRun, and the pods of its job have no label of the run's.
+        distributed = any(step.distribution is not None for step in pipeline.steps)
         self._children = [
             Informer(client, kind, namespace=self._namespace, label_selector=mine)
-            for kind in (TASKRUNS, CUSTOMRUNS)
+            for kind in ((TASKRUNS, CUSTOMRUNS) if distributed else (TASKRUNS,))
         ]
-        self._pods = Informer(client, PODS, namespace=self._namespace)
+        self._selected = "" if distributed else mine
+        self._pods = Informer(client, PODS, namespace=self._namespace, label_selector=self._selected)
         self._run: Object | None = run
         self._tasks = {resource_name(step.name): step.name for step in pipeline.steps}
         self._jobs: dict[str, str] = {}
@@ -203,17 +206,21 @@ class Follower:
 
     async def _catch_up(self) -> None:
         """See every child and pod as it is now: the run's end may be known before theirs."""
+        mine = f"{LABEL_PIPELINE_RUN}={self._name}"
         try:
-            for informer in self._children:
-                listed = await self._client.list(
-                    informer.resource, self._namespace, label_selector=f"{LABEL_PIPELINE_RUN}={self._name}"
-                )
-                for child in listed.items:
-                    self._child_changed("MODIFIED", None, child)
-            for pod in (await self._client.list(PODS, self._namespace)).items:
-                self._pod_changed("MODIFIED", None, pod)
+            *children, pods = await asyncio.gather(
+                *(
+                    self._client.list(one.resource, self._namespace, label_selector=mine)
+                    for one in self._children
+                ),
+                self._client.list(PODS, self._namespace, label_selector=self._selected),
+            )
         except TransportError:
             return
+        for child in (child for listed in children for child in listed.items):
+            self._child_changed("MODIFIED", None, child)
+        for pod in pods.items:
+            self._pod_changed("MODIFIED", None, pod)
 
     async def _drain(self) -> None:
         """Return when all logs have come to their end, or none has moved for a while."""

@@ -17,8 +17,8 @@ from trainshed.pipelines.ir import Pipeline
 from trainshed.sdk.apply import apply_all
 from trainshed.sdk.connection import Target
 from trainshed.sdk.errors import UserError
+from trainshed.sdk.gone import wait_gone
 from trainshed.sdk.notebook import refuse_too_large
-from trainshed.sdk.run import wait_gone
 from trainshed.tekton import conditions
 from trainshed.tekton.resources import PIPELINERUNS
 
