@@ -382,3 +382,45 @@ def test_a_command_imports_what_it_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+_START = """
+import asyncio, sys
+from pathlib import Path
+from queue import Empty
+from jupyter_client.channels import AsyncZMQSocketChannel
+from trainshed.pipelines.runner import kernel
+
+kernel._CONNECTED_SECONDS = 60.0  # a loaded machine is late, and that is not what is looked for
+manager = kernel.fork(Path(sys.argv[1]), "")
+waited = []
+get = AsyncZMQSocketChannel.get_msg
+
+async def told(channel, *given, **more):
+    try:
+        return await get(channel, *given, **more)
+    except Empty:
+        waited.append(channel)
+        raise
+
+AsyncZMQSocketChannel.get_msg = told
+
+async def main():
+    await kernel.listens(manager)
+    client = manager.client()
+    client.start_channels()
+    asked, ask = [], client.kernel_info
+    client.kernel_info = lambda: asked.append(ask()) or asked[-1]
+    await client.wait_for_ready(60)
+    print(len(asked), len(waited), client._hb_channel)
+    await manager.shutdown_kernel()
+    client.stop_channels()
+
+asyncio.run(main())
+"""
+
+
+def test_a_kernel_is_ready_once_it_answers_and_nobody_waits_for_silence(tmp_path: Path) -> None:
+    """One question, no wait that comes to its end, and no thread that asks for signs of life."""
+    code, out, err = finish(start(["-c", _START, str(tmp_path)]))
+    assert (code, out.split()) == (0, ["1", "0", "None"]), err

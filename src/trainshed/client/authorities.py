@@ -44,7 +44,7 @@ def read_later() -> Iterator[None]:
         context.wanted = purpose
         return None
 
-    ssl.SSLContext.load_default_certs = later  # type: ignore[method-assign]
+    ssl.SSLContext.load_default_certs = later  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:

@@ -22,7 +22,10 @@ async def wait_gone(
     """Return when the object is gone, told by a watch. Raises UserError after `seconds`."""
     try:
         async with asyncio.timeout(seconds):
-            while not await _seen_going(client, resource, await client.get(resource, name, namespace)):
+            while True:
+                held = await client.get(resource, name, namespace)
+                if await _seen_going(client, resource, held):
+                    return
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
     except TimeoutError as error:
         raise UserError(

@@ -14,7 +14,7 @@ import msgspec
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 
-from trainshed.pipelines.runner.kernel import ended, fork
+from trainshed.pipelines.runner.kernel import ended, fork, listens
 from trainshed.pipelines.runner.outputs import Output, Outputs
 from trainshed.pipelines.runner.program import Block, Job, Program
 from trainshed.pipelines.runner.turn import filled
@@ -95,6 +95,7 @@ async def _run(
 ) -> str | None:
     """Run the plan; add what each block put out to `kept`, and return the message for the user if one failed."""
     step = program.step
+    await listens(manager)
     client: AsyncKernelClient = manager.client()
     client.start_channels()
     outputs = Outputs()

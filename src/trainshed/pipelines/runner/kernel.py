@@ -26,6 +26,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
+from traitlets import Type
 from zmq.error import ZMQError
 
 _LEAVING_SECONDS = 5.0
@@ -66,12 +67,26 @@ def fork(folder: Path, started_in: str) -> AsyncKernelManager:
     )
     manager.write_connection_file()
     gc.freeze()  # what is there now stays, and would otherwise be copied by the first collection
+    bound, has_bound = os.pipe()
     pid = os.fork()
     gc.enable()
     if pid == 0:
-        _become_kernel(manager.connection_file, started_in)
-    manager.provisioner = _Forked(parent=manager, pid=pid, connection_info=manager.get_connection_info())
+        os.close(bound)
+        _become_kernel(manager.connection_file, started_in, has_bound)
+    os.close(has_bound)
+    manager.provisioner = _Forked(
+        parent=manager, pid=pid, bound=bound, connection_info=manager.get_connection_info()
+    )
     return manager
+
+
+async def listens(manager: AsyncKernelManager) -> None:
+    """Return once the kernel can be connected to, or has ended.
+
+    A connection that is tried before that is tried again after 0.1 s, and on each socket for itself.
+    """
+    assert isinstance(manager.provisioner, _Forked)
+    await manager.provisioner.bound()
 
 
 async def ended(manager: AsyncKernelManager) -> None:
@@ -80,8 +95,8 @@ async def ended(manager: AsyncKernelManager) -> None:
     await manager.provisioner.wait()
 
 
-def _become_kernel(connection_file: str, started_in: str) -> None:
-    """Be the kernel until it is shut down. Does not return."""
+def _become_kernel(connection_file: str, started_in: str, has_bound: int) -> None:
+    """Be the kernel until it is shut down; close `has_bound` once it can be connected to. Does not return."""
     from ipykernel.kernelapp import IPKernelApp
     from traitlets.config import Config
 
@@ -103,6 +118,7 @@ def _become_kernel(connection_file: str, started_in: str) -> None:
     atexit.unregister(app.close)
     for handler in app.log.handlers:
         handler.addFilter(_says_more_than_its_end)
+    os.close(has_bound)
     app.start()
     sys.exit(0)
 
@@ -125,6 +141,16 @@ def _leave() -> None:
     os._exit(0)
 
 
+async def _readable(descriptor: int) -> None:
+    """Return once there is something to read, or the other side has closed it."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, told.set)
+    try:
+        await told.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
 class _Client(AsyncKernelClient):
     def start_channels(self, *args: Any, **kwargs: Any) -> None:
         """Connect, without the thread that would ask for signs of life: the kernel is a child, whose end is known."""
@@ -136,9 +162,18 @@ class _Client(AsyncKernelClient):
         Raises RuntimeError when it dies or takes longer than `timeout` seconds.
         """
         async with asyncio.timeout(timeout):
+            await self._subscribed()
             while not await self._answers():
                 if not await self.is_alive():
                     raise RuntimeError("the kernel died before it answered")
+
+    async def _subscribed(self) -> None:
+        """Return once the kernel says that it has the subscription to its output, as it does from ipykernel 7 on."""
+        try:
+            while (await self.iopub_channel.get_msg(timeout=_CONNECTED_SECONDS))["msg_type"] != "iopub_welcome":
+                pass
+        except Empty:
+            return
 
     async def _answers(self) -> bool:
         asked = self.kernel_info()
@@ -158,7 +193,8 @@ class _Client(AsyncKernelClient):
 
 
 class _Manager(AsyncKernelManager):
-    client_class = f"{__name__}._Client"
+    # The base class sets its own, which `client_class` of a subclass does not change.
+    client_factory = Type(_Client, klass=AsyncKernelClient)
 
     @property
     def kernel_spec(self) -> KernelSpec:
@@ -169,9 +205,10 @@ class _Manager(AsyncKernelManager):
 class _Forked(KernelProvisionerBase):
     """The kernel's process: a child of this one, which runs already."""
 
-    def __init__(self, pid: int, connection_info: KernelConnectionInfo, **kwargs: Any) -> None:
+    def __init__(self, pid: int, bound: int, connection_info: KernelConnectionInfo, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pid, self.connection_info = pid, connection_info
+        self._bound = bound
         self._handle = os.pidfd_open(pid)
         self._status: int | None = None
 
@@ -193,15 +230,14 @@ class _Forked(KernelProvisionerBase):
         await self._end()
         return await self.poll()
 
+    async def bound(self) -> None:
+        """Return once its sockets are bound, or it has ended."""
+        await _readable(self._bound)
+        os.close(self._bound)
+
     async def _end(self) -> None:
-        if self._status is not None:
-            return
-        loop, over = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._handle, over.set)
-        try:
-            await over.wait()
-        finally:
-            loop.remove_reader(self._handle)
+        if self._status is None:
+            await _readable(self._handle)
 
     async def send_signal(self, signum: int) -> None:
         """Send it to the kernel and what it has started, as a terminal would."""
