@@ -13,6 +13,8 @@ from trainshed.sdk.errors import UserError
 
 GONE_SECONDS = 60.0
 """How long a deleted object may take to go, beside the grace of its pods."""
+_WATCH_SECONDS = 30
+"""How long the server is believed to tell: then the object is looked at again."""
 _LOOK_AGAIN_SECONDS = 0.1
 
 
@@ -43,6 +45,7 @@ async def _seen_going(client: Client, resource: Resource, obj: Object) -> bool:
         namespace_of(obj),
         resource_version=section(obj, "metadata")["resourceVersion"],
         field_selector=f"metadata.name={name_of(obj)}",
+        timeout_seconds=_WATCH_SECONDS,
         bookmarks=False,
     )
     try:

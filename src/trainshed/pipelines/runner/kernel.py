@@ -170,7 +170,9 @@ class _Client(AsyncKernelClient):
     async def _subscribed(self) -> None:
         """Return once the kernel says that it has the subscription to its output, as it does from ipykernel 7 on."""
         try:
-            while (await self.iopub_channel.get_msg(timeout=_CONNECTED_SECONDS))["msg_type"] != "iopub_welcome":
+            while (await self.iopub_channel.get_msg(timeout=_CONNECTED_SECONDS))[
+                "msg_type"
+            ] != "iopub_welcome":
                 pass
         except Empty:
             return
