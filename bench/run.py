@@ -68,7 +68,7 @@ How each figure is taken:
   `torchrun` with the same three ranks; time to the first logged step, and images per second from the first to the last.
 - **all-reduce**: 20 gloo all-reduces between two ranks, in pods and under bare `torchrun`.
 - **candies notebook**, **a step**: `trainshed notebook run` as a user types it, on a warm cluster, four steps one after
-  another; and a third of what they take longer than a notebook of one step, with pods prepared ahead and without in turn.
+  another; and a third of what they take longer than one step, with pods prepared ahead and without in turn.
 - **processor time of a step**: user and system time of the step runner and its kernel for a step that prints a line.
 - **processor time of the command**: user and system time of `trainshed notebook run` for the four steps.
 - **50 independent steps**: a notebook whose steps wait for none, and how many of them ran at the same time at most.

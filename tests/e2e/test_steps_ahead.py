@@ -28,27 +28,28 @@ def test_kills_while_pods_wait_cost_an_attempt_and_nothing_is_done_twice(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """`kill -9` of the operator, a pod that waits, the step that runs, and the control plane, in this order."""
-    file = notebook(tmp_path / "killed.ipynb", "killed", *STEPS)
+    run = f"killed-{os.getpid()}"  # pods are found by their names, among all processes of the machine
+    file = notebook(tmp_path / "killed.ipynb", run, *STEPS)
     cluster.trainshed("notebook", "run", file, "--detach", "--namespace", cluster.namespace).ok()
-    until_others_wait(cluster, "killed", tmp_path)
-    saved = manifest(cluster, "killed")
+    until_others_wait(cluster, run, tmp_path)
+    saved = manifest(cluster, run)
     os.kill(cluster.pids["operator"][0], signal.SIGKILL)
     for step in ("three", "two"):
-        kill(f"killed-{step}-pod")
+        kill(f"{run}-{step}-pod")
     cluster.kill_control_plane()
     cluster.up()
     until(lambda: effects(tmp_path) == ["one", "two", "two"], "step two runs again", SECONDS)
     (tmp_path / "go").touch()
-    assert until_over(cluster, "killed")["status"] == "True"
+    assert until_over(cluster, run)["status"] == "True"
     assert effects(tmp_path) == ["one", "two", "two", "three", "four"]
-    assert manifest(cluster, "killed") == saved
-    assert reasons(cluster, "killed") == dict.fromkeys(("one", "two", "three", "four"), "Succeeded")
-    assert {p["status"]["phase"] for p in pods(cluster, "killed").values()} <= {"Succeeded", "Failed"}
+    assert manifest(cluster, run) == saved
+    assert reasons(cluster, run) == dict.fromkeys(("one", "two", "three", "four"), "Succeeded")
+    assert {p["status"]["phase"] for p in pods(cluster, run).values()} <= {"Succeeded", "Failed"}
 
 
 def test_a_run_that_is_ended_leaves_no_pod_that_waits(cluster: Cluster, tmp_path: Path) -> None:
     """One run is cancelled, one is out of time, and one is deleted, each with two prepared pods."""
-    names = ("stopped", "late", "gone")
+    names = stopped, late, gone = [f"{what}-{os.getpid()}" for what in ("stopped", "late", "gone")]
     for name in names:
         (tmp_path / name).mkdir()
         file = notebook(tmp_path / name / f"{name}.ipynb", name, *STEPS)
@@ -63,12 +64,12 @@ def test_a_run_that_is_ended_leaves_no_pod_that_waits(cluster: Cluster, tmp_path
         until_others_wait(cluster, name, tmp_path / name)
     saved = {name: manifest(cluster, name) for name in names}
     merge = ("--type", "merge", "-p")
-    cluster.kubectl("patch", "pipelinerun", "stopped", *merge, '{"spec":{"status":"Cancelled"}}').ok()
+    cluster.kubectl("patch", "pipelinerun", stopped, *merge, '{"spec":{"status":"Cancelled"}}').ok()
     long_ago = '{"status":{"startTime":"2020-01-01T00:00:00Z"}}'
-    cluster.kubectl("patch", "pipelinerun", "late", "--subresource", "status", *merge, long_ago).ok()
-    cluster.kubectl("delete", "pipelinerun", "gone", timeout=SECONDS).ok()
+    cluster.kubectl("patch", "pipelinerun", late, "--subresource", "status", *merge, long_ago).ok()
+    cluster.kubectl("delete", "pipelinerun", gone, timeout=SECONDS).ok()
 
-    for name, reason in (("stopped", "Cancelled"), ("late", "PipelineRunTimeout")):
+    for name, reason in ((stopped, "Cancelled"), (late, "PipelineRunTimeout")):
         assert until_over(cluster, name)["reason"] == reason
         left = {"one": "Succeeded", "two": "TaskRunCancelled"}
         until(lambda left=left, name=name: reasons(cluster, name) == left, "the others are gone", SECONDS)
@@ -76,8 +77,8 @@ def test_a_run_that_is_ended_leaves_no_pod_that_waits(cluster: Cluster, tmp_path
             lambda name=name: set(pods(cluster, name)) == {f"{name}-one-pod"}, "their pods are gone", SECONDS
         )
         assert manifest(cluster, name) == saved[name]
-    until(lambda: not pods(cluster, "gone"), "the pods of the run that was deleted are gone", SECONDS)
-    assert reasons(cluster, "gone") == {}
+    until(lambda: not pods(cluster, gone), "the pods of the run that was deleted are gone", SECONDS)
+    assert reasons(cluster, gone) == {}
     for name in names:
         assert effects(tmp_path / name) == ["one", "two"]
         for step in ("two", "three", "four"):
