@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.cluster.store import ADDED, DELETED, MODIFIED, Stored, StoreEvent
 from trainshed.cluster.store import index as module
-from trainshed.cluster.store.index import INDEXED_FROM, INDEXED_LABELS, Index
+from trainshed.cluster.store.index import INDEXED_FROM, INDEXED_LABELS, Index, Values
 from trainshed.kube.wire.body import decode_value
 
 LABELS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("xyz"), max_size=3) | st.none()
@@ -39,6 +41,11 @@ def _json(labels: object) -> bytes:
     return str(labels).replace("'", '"').encode()
 
 
+def asked(index: Index, prefix: str, wanted: Values) -> list[Stored]:
+    asyncio.run(index.prepare(prefix, wanted))
+    return index.labelled(prefix, wanted)
+
+
 def having(found: list[Stored], wanted: dict[str, set[str]]) -> list[str]:
     return [s.key for s in found if all((s.labels or {}).get(k) in values for k, values in wanted.items())]
 
@@ -54,7 +61,7 @@ def test_a_list_by_labels_finds_what_looking_at_all_finds(steps: list[object], p
                 kept.put(*step)
             else:
                 assert isinstance(step, dict)
-                found = kept.index.labelled(prefix, step)
+                found = asked(kept.index, prefix, step)
                 assert having(found, step) == having(kept.index.list(prefix), step)
 
 
@@ -62,12 +69,12 @@ def test_a_label_that_few_have_leaves_few_to_look_at() -> None:
     kept = Kept()
     for number in range(1000):
         kept.put(f"/core/pods/ns/p{number:03}", {"part": str(number % 100), "app": "x"})
-    first = kept.index.labelled("/core/pods/ns/", {"part": ["7"]})
+    first = asked(kept.index, "/core/pods/ns/", {"part": ["7"]})
     assert [s.key[-3:] for s in first] == [f"{hundred}07" for hundred in range(10)]
     kept.put("/core/pods/ns/p107", {"part": "8"})
     kept.put("/core/pods/ns/p207", "deleted")
     kept.put("/core/pods/ns/q", {"part": "7"})
-    found = kept.index.labelled("/core/pods/ns/", {"part": ["7"], "other": ["y"]})
+    found = asked(kept.index, "/core/pods/ns/", {"part": ["7"], "other": ["y"]})
     assert [s.key[-3:] for s in found] == [f"{hundred}07" for hundred in (0, 3, 4, 5, 6, 7, 8, 9)] + ["s/q"]
 
 
@@ -76,6 +83,25 @@ def test_only_the_labels_asked_for_last_are_indexed() -> None:
     for number in range(INDEXED_FROM):
         kept.put(f"/core/pods/ns/p{number}", {"a": "1"})
     for label in "abcdefgh":
-        kept.index.labelled("/core/pods/", {label: ["1"]})
+        asked(kept.index, "/core/pods/", {label: ["1"]})
     (bucket,) = kept.index._buckets.values()
     assert list(bucket.by_label) == list("abcdefgh")[-INDEXED_LABELS:]
+
+
+async def test_what_is_written_while_an_index_is_made_is_in_it() -> None:
+    kept = Kept()
+    for number in range(2_000):
+        kept.put(f"/core/pods/ns/p{number:04}", {"part": str(number % 2)})
+    making = asyncio.create_task(kept.index.prepare("/core/pods/", {"part": ["1"]}))
+    await asyncio.sleep(0)  # the first part has been looked at
+    assert kept.index.labelled("/core/pods/", {"part": ["1"]}) == kept.index.list("/core/pods/")
+    for number in (1, 1_999):
+        kept.put(f"/core/pods/ns/p{number:04}", {"part": "0"})
+    for number in (3, 1_997):
+        kept.put(f"/core/pods/ns/p{number:04}", "deleted")
+    for name in ("a", "p0000", "p1998", "z"):
+        kept.put(f"/core/pods/ns/{name}", {"part": "1"})
+    await making
+    found = kept.index.labelled("/core/pods/", {"part": ["1"]})
+    assert [s.key for s in found] == having(kept.index.list("/core/pods/"), {"part": {"1"}})
+    assert len(found) == 1_000

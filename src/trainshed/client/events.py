@@ -42,15 +42,21 @@ MAX_MESSAGE = 1024
 """Characters; the API refuses longer messages."""
 
 
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Object).decode
+
 Identity = tuple[str, str, str, str]
 """What makes two occurrences one event: the object's uid (or name), type, reason and message."""
 
 
 class _Series(msgspec.Struct, eq=False):
-    """One event and how often it happened. `unwritten` occurrences are not in the API yet."""
+    """One event and how often it happened. `unwritten` occurrences are not in the API yet.
+
+    Thousands are remembered, and few of them looked at again: `encoded` is the event's JSON.
+    """
 
     identity: Identity
-    event: Object
+    encoded: bytes
     count: int = 0
     unwritten: int = 0
     last: str = ""
@@ -58,6 +64,15 @@ class _Series(msgspec.Struct, eq=False):
     written_at: float = float("-inf")
     is_new: bool = False
     """Whether no earlier process can have written it: its object is younger than this one."""
+
+    @property
+    def event(self) -> Object:
+        """The event as it is created; a new document each time."""
+        return _decode(self.encoded)
+
+    def tell(self, event: Object) -> None:
+        """Go on with another event."""
+        self.encoded = _encode(event)
 
 
 class EventRecorder:
@@ -91,7 +106,7 @@ class EventRecorder:
         if series is None:
             self._last_name = max(self._last_name + 1, int(now * 1e9))
             event = _new_event(obj, self._component, identity, f"{self._last_name:016x}", format_time(now))
-            series = self._series[identity] = _Series(identity, event)
+            series = self._series[identity] = _Series(identity, _encode(event))
             series.is_new = (obj["metadata"].get("creationTimestamp") or "") > self._started
             if len(self._series) > REMEMBERED:
                 self._forget_oldest()
@@ -191,7 +206,7 @@ class EventRecorder:
             if error.code != 404:
                 raise
             # The Event has expired: start a new one.
-            series.event = {**series.event, "firstTimestamp": series.last}
+            series.tell({**series.event, "firstTimestamp": series.last})
             series.count, series.is_new = 0, True
             await self._create(series)
             return
@@ -210,7 +225,7 @@ class EventRecorder:
             found = await self._client.get(EVENTS, metadata["name"], metadata["namespace"])
             if _identity(found) != series.identity:
                 # Another component told of the object at the same time.
-                series.event = {**event, "metadata": {**metadata, "name": metadata["name"] + "0"}}
+                series.tell({**event, "metadata": {**metadata, "name": metadata["name"] + "0"}})
                 await self._create(series)
                 return
             # The answer to an earlier attempt was lost.
@@ -239,7 +254,7 @@ class EventRecorder:
                 self._earlier.popitem(last=False)
         if (earlier := self._earlier[uid].pop(series.identity, None)) is not None:
             metadata = {key: earlier["metadata"][key] for key in ("name", "namespace")}
-            series.event = {**series.event, "metadata": metadata}
+            series.tell({**series.event, "metadata": metadata})
             series.count = int(earlier.get("count") or 1)
 
 

@@ -24,6 +24,7 @@ from trainshed.kube.wire.negotiate import Representation, for_objects
 from trainshed.kube.wire.options import TableOptions
 
 _SLICE = 200
+_SPLICED = 2_000
 _decode = msgspec.json.Decoder().decode
 _INCLUDES: dict[str, IncludeObject] = {
     "": "Metadata",
@@ -94,10 +95,10 @@ async def many(call: Call, items: Sequence[Stored], metadata: Object) -> Answer:
     wanted = representation(call)
     kind = call.kind
     if wanted.form == "json":
-        return Answer(list_json(kind, items, metadata))
+        return Answer(await list_json(kind, items, metadata))
     if wanted.form == "yaml":
         head: Object = {"apiVersion": kind.resource.api_version, "kind": kind.info.list_kind}
-        listed = list_json(kind, items, metadata)
+        listed = await list_json(kind, items, metadata)
         return _late_yaml(lambda: {**head, **_decode(listed)})
     if wanted.form == "partial":
         text = "you requested PartialObjectMetadata, but the requested object is a list"
@@ -115,20 +116,34 @@ def _go_type(kind: ServedKind, name: str) -> str:
     return f"*{go_package(kind.resource)}.{name}"
 
 
-def list_json(kind: ServedKind, items: Sequence[Stored], metadata: Object) -> bytes:
+async def list_json(kind: ServedKind, items: Sequence[Stored], metadata: Object) -> bytes:
     """Return a list as JSON, made of the objects' cached bytes.
 
     Items of custom kinds carry their apiVersion and kind, those of built-in ones do not: the list says it.
     """
-    head = encode_json(
-        {"kind": kind.info.list_kind, "apiVersion": kind.resource.api_version, "metadata": metadata}
-    )
-    encoded = kind.encoded
-    if kind.info.crd or not items:
-        return head[:-1] + b',"items":[' + b",".join([encoded(stored) for stored in items]) + b"]}"
+    info: Object = {
+        "kind": kind.info.list_kind,
+        "apiVersion": kind.resource.api_version,
+        "metadata": metadata,
+    }
+    head = encode_json(info)[:-1] + b',"items":['
+    if not items:
+        return head + b"]}"
+    encoded, between = kind.encoded, b"," if kind.info.crd else b",{"
     named = encode_json({"apiVersion": kind.resource.api_version, "kind": kind.resource.kind})[:-1] + b","
-    rest = [_after(encoded(stored), named) for stored in items]
-    return head[:-1] + b',"items":[{' + b",{".join(rest) + b"]}"
+    parts: list[bytes | memoryview] = []
+    for start in range(0, len(items), _SPLICED):
+        if start:
+            await asyncio.sleep(0)
+        some = items[start : start + _SPLICED]
+        if kind.info.crd:
+            parts += [encoded(stored) for stored in some]
+        else:
+            parts += [_after(encoded(stored), named) for stored in some]
+    # What begins and ends the list goes into its parts: the list, which may be long, is copied once.
+    parts[0] = head + between[1:] + bytes(parts[0])
+    parts[-1] = bytes(parts[-1]) + b"]}"
+    return between.join(parts)
 
 
 def _after(encoded: bytes, named: bytes) -> bytes | memoryview:

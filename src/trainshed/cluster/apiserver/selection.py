@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from trainshed.cluster.apiserver.kinds import ServedKind
@@ -9,6 +11,8 @@ from trainshed.cluster.store import Stored
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import FieldSelector, LabelSelector
 from trainshed.kube.wire.options import CollectionOptions
+
+_SLICE = 200
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -52,9 +56,16 @@ class Selection(msgspec.Struct, frozen=True):
                 return True
         return self.matches(self.kind.view(stored))
 
-    def of(self, items: list[Stored]) -> list[Stored]:
-        """Return the objects that are selected."""
-        return items if self.everything else [stored for stored in items if self.selects(stored)]
+    async def of(self, items: list[Stored]) -> list[Stored]:
+        """Return the objects that are selected; others have their turn while many are looked at."""
+        if self.everything:
+            return items
+        out: list[Stored] = []
+        for start in range(0, len(items), _SLICE):
+            if start:
+                await asyncio.sleep(0)
+            out += [stored for stored in items[start : start + _SLICE] if self.selects(stored)]
+        return out
 
 
 def selection(kind: ServedKind, options: CollectionOptions) -> Selection:

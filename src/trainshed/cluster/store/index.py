@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping
 
@@ -16,43 +17,65 @@ Values = Mapping[str, Collection[str]]
 """Labels, and of each the values that an object may have. It has to have all the labels."""
 
 
+_Keys = dict[str, set[str]]
+"""Of one label, the keys of the objects by the value that they have."""
+_SLICE = 500
+
+
 class _Bucket:
     """The objects of one resource: by key, the keys in order, and the keys by the values of some labels."""
 
-    __slots__ = ("by_label", "items", "keys")
+    __slots__ = ("begun", "by_label", "items", "keys")
 
     def __init__(self) -> None:
         self.items: dict[str, Stored] = {}
         self.keys: list[str] = []
-        self.by_label: dict[str, dict[str, set[str]]] = {}
+        self.by_label: dict[str, _Keys] = {}
+        self.begun: dict[str, _Keys] = {}
+        """Labels whose objects are being looked at."""
+
+    async def prepare(self, wanted: Values) -> None:
+        """Index one of the wanted labels, unless one is; others have their turn meanwhile."""
+        if len(self.items) < INDEXED_FROM or not wanted or any(label in self.by_label for label in wanted):
+            return
+        label = next(iter(wanted))
+        if label in self.begun:
+            return  # who waits for it is another request; this one looks at all
+        held = self.begun[label] = {}
+        try:
+            keys = list(self.keys)
+            for start in range(0, len(keys), _SLICE):
+                if start:
+                    await asyncio.sleep(0)
+                for key in keys[start : start + _SLICE]:
+                    if (stored := self.items.get(key)) is not None:
+                        _enter(held, label, stored)
+            while len(self.by_label) >= INDEXED_LABELS:
+                del self.by_label[next(iter(self.by_label))]
+            self.by_label[label] = held
+        finally:
+            del self.begun[label]
 
     def labelled(self, wanted: Values) -> set[str] | None:
         """Return the keys of the objects that have one of the wanted labels, and more when that is enough to look at;
         None to look at all."""
-        if len(self.items) < INDEXED_FROM or not wanted:
+        label = next((label for label in wanted if label in self.by_label), None)
+        if label is None:
             return None
-        label = next((label for label in wanted if label in self.by_label), next(iter(wanted)))
-        held = self.by_label.pop(label, None)
-        if held is None:
-            held = {}
-            for stored in self.items.values():
-                _enter(held, label, stored)
-            while len(self.by_label) >= INDEXED_LABELS:
-                del self.by_label[next(iter(self.by_label))]
-        self.by_label[label] = held  # as the last: the first goes next
+        held = self.by_label[label] = self.by_label.pop(label)  # as the last: the first goes next
         return set().union(*(held.get(value, ()) for value in wanted[label]))
 
     def relabel(self, old: Stored | None, new: Stored | None) -> None:
         """Keep the labels true when an object comes, changes or goes."""
-        if not self.by_label:
+        if not self.by_label and not self.begun:
             return
         before = old.labels or {} if old is not None else {}
         after = new.labels or {} if new is not None else {}
-        for label, held in self.by_label.items():
+        for label, held in (*self.by_label.items(), *self.begun.items()):
             had, has = before.get(label), after.get(label)
             if had == has:
                 continue
-            if old is not None and had is not None:
+            if old is not None and had in held:
                 held[had].discard(old.key)
                 if not held[had]:
                     del held[had]
@@ -60,7 +83,7 @@ class _Bucket:
                 held.setdefault(has, set()).add(new.key)
 
 
-def _enter(held: dict[str, set[str]], label: str, stored: Stored) -> None:
+def _enter(held: _Keys, label: str, stored: Stored) -> None:
     labels = stored.labels
     if labels is not None and label in labels:
         held.setdefault(labels[label], set()).add(stored.key)
@@ -78,6 +101,12 @@ class Index:
     def get(self, key: str) -> Stored | None:
         bucket = self._buckets.get(bucket_of(key))
         return bucket.items.get(key) if bucket else None
+
+    async def prepare(self, prefix: str, wanted: Values) -> None:
+        """Have `labelled` look at few objects, where that takes time to arrange."""
+        bucket = self._buckets.get(bucket_of(prefix))
+        if bucket is not None:
+            await bucket.prepare(wanted)
 
     def labelled(self, prefix: str, wanted: Values) -> list[Stored]:
         """Return the objects under a prefix that may have the wanted labels: all that have, sorted bytewise by key."""

@@ -82,6 +82,10 @@ class Stored:
         """Forget the decoded form; it comes back when asked for."""
         self._obj = None
 
+    def move(self) -> None:
+        """Have the JSON lie somewhere else in memory: with that of others that are moved in the same thread."""
+        self.encoded = bytes(memoryview(self.encoded))
+
     def __repr__(self) -> str:
         return f"Stored({self.key}@{self.revision})"
 

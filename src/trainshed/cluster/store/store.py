@@ -127,11 +127,14 @@ class Store:
         """
         return self._index.list(prefix), self._window.revision
 
-    def labelled(self, prefix: str, wanted: Values) -> tuple[Listing, int]:
+    async def labelled(self, prefix: str, wanted: Values) -> tuple[Listing, int]:
         """Return what `list` does, without objects that an index of labels tells apart: those left are to be looked at.
+
+        The state is that at the end; an index is made first where there is none and it is worth while.
 
         `prefix` names a resource, or a namespace of one.
         """
+        await self._index.prepare(prefix, wanted)
         return self._index.labelled(prefix, wanted), self._window.revision
 
     def damaged(self, prefix: str = "/") -> dict[str, int]:
@@ -187,6 +190,10 @@ class Store:
         fell `limit` events behind. Close it when done.
         """
         return self._window.watch(prefix, since, limit)
+
+    def all(self) -> Listing:
+        """Return every object, sorted bytewise by key."""
+        return self._index.list("/")
 
     def forget(self, upto: int) -> None:
         """Drop the history up to this revision, in memory now and in the file when there is nothing to write.

@@ -53,9 +53,9 @@ async def collection(core: Core, call: Call) -> Answer:
             raise bad_request("specifying resource version is not allowed when using continue")
         items, at = _state(core, call, _decode(options.continue_token))
     else:
-        items, at = _wanted_state(core, call, chosen, options)
+        items, at = await _wanted_state(core, call, chosen, options)
     if not chosen.everything:
-        items = chosen.of(await viewed(core, call.kind, items))
+        items = await chosen.of(await viewed(core, call.kind, items))
     metadata: Object = {"resourceVersion": str(at)}
     if limit and len(items) > limit:
         metadata["continue"] = _encode(Continue(TOKEN_VERSION, at, items[limit - 1].key))
@@ -75,7 +75,7 @@ def warn_of_damage(core: Core, call: Call) -> None:
         )
 
 
-def _wanted_state(
+async def _wanted_state(
     core: Core, call: Call, chosen: Selection, options: ListOptions
 ) -> tuple[list[Stored], int]:
     """Return the collection in the state that resourceVersion and resourceVersionMatch ask for."""
@@ -100,15 +100,15 @@ def _wanted_state(
         except Compacted:
             raise expired("The resourceVersion for the provided list is too old.") from None
         return items, wanted
-    return _latest(core, call, chosen), core.store.revision
+    return await _latest(core, call, chosen)
 
 
-def _latest(core: Core, call: Call, chosen: Selection) -> list[Stored]:
+async def _latest(core: Core, call: Call, chosen: Selection) -> tuple[list[Stored], int]:
     namespace, name = call.route.namespace, chosen.name
     if name is not None and (namespace or not call.kind.resource.namespaced):
         stored = core.store.get(call.kind.key(namespace, name))
-        return [stored] if stored else []
-    return core.store.labelled(call.kind.prefix(namespace), chosen.values)[0]
+        return [stored] if stored else [], core.store.revision
+    return await core.store.labelled(call.kind.prefix(namespace), chosen.values)
 
 
 def _state(core: Core, call: Call, token: Continue) -> tuple[list[Stored], int]:

@@ -48,8 +48,8 @@ async def delete_collection(core: Core, call: Call) -> Answer:
     options = await delete_options(call.request)
     options = _with_default_policy(call, options)
     chosen = selection(call.kind, CollectionOptions.decode(call.request.query))
-    found = core.store.list(call.kind.prefix(call.route.namespace))[0]
-    items = chosen.of(await viewed(core, call.kind, found))
+    found, _ = await core.store.labelled(call.kind.prefix(call.route.namespace), chosen.values)
+    items = await chosen.of(await viewed(core, call.kind, found))
     for stored in items:
         metadata = stored.obj["metadata"]
         try:

@@ -146,9 +146,10 @@ class _Stream:
         # sendInitialEvents=false means: no initial events, whatever the resourceVersion.
         synthetic = not at if self._initial is None else self._initial
         if synthetic or not at:
-            found, since = self._core.store.list(prefix)
+            found, since = await self._core.store.labelled(prefix, self._chosen.values)
             try:
-                items = self._chosen.of(await viewed(self._core, self._kind, found)) if synthetic else []
+                shown = await viewed(self._core, self._kind, found) if synthetic else []
+                items = await self._chosen.of(shown)
             except ApiError as error:
                 yield watchframe.error(error)
                 return
