@@ -13,6 +13,7 @@ import pytest
 from tests.cluster.api_world import MERGE, World
 from tests.unit.node_builders import make_container
 from trainshed.client.asgi import AsgiTransport
+from trainshed.cluster.store import ADDED, Stored, StoreEvent
 from trainshed.kube.builtin.parts.pod.rules import MAX_CONTAINERS
 from trainshed.kube.wire import body
 
@@ -154,6 +155,26 @@ async def test_what_an_ordinary_write_costs(world: World) -> None:
         with Calls() as calls:
             await world.ok(method, path, sent, content_type=content_type)
         assert calls.count <= most, f"{method} {path} takes {calls.count} calls"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{}, {"labelSelector": "a=7"}, {"labelSelector": "a!=7"}, {"fieldSelector": "status.phase=Running"}],
+)
+async def test_a_long_list_keeps_nobody_waiting(world: World, query: dict[str, str]) -> None:
+    for number in range(6_000):
+        held = {"apiVersion": "v1", "kind": "Pod", **pod(1)}
+        held["metadata"] = {"name": f"p{number}", "namespace": "default", "labels": {"a": str(number % 100)}}
+        world.store._index.apply(StoreEvent(ADDED, stored_of(f"/core/pods/default/p{number}", held), None))
+    found = await little(world, 200, "GET", PODS, None, **query)
+    assert len(found["items"]) == {"a=7": 60, "a!=7": 5_940}.get(
+        query.get("labelSelector", ""), 0 if query else 6_000
+    )
+
+
+def stored_of(key: str, obj: dict[str, Any]) -> Stored:
+    obj["metadata"]["resourceVersion"] = "2"
+    return Stored(key, 2, 2, json.dumps(obj).encode())
 
 
 async def test_a_role_whose_rules_multiply_is_refused_to_who_does_not_hold_it(world: World) -> None:

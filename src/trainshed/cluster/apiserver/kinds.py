@@ -40,6 +40,9 @@ class ServedKind:
         self.builtin = registry.find(info.resource)
         self.converter = converter if self.builtin is None else self.builtin.view
         self._since = since_revision if info.crd else 0
+        self._always_differs = (
+            self.converter is not None or self.storage_api_version != self.resource.api_version
+        )
         self._schema: SchemaNode | None = None
         self._fields: Mapping[str, Getter] | None = None
         self._views: OrderedDict[int, tuple[Object, bytes]] = OrderedDict()
@@ -117,11 +120,9 @@ class ServedKind:
     def _differs(self, stored: Stored) -> bool:
         if self.info.conversion and not self.is_native(stored):
             raise internal(f"{stored.key} was not converted to {self.resource.api_version}")
-        if self.converter is not None or self.storage_api_version != self.resource.api_version:
-            return True
         # Written before the definition changed: new defaults apply when it is read, and the version in
         # which it was stored may be another one.
-        return stored.revision < self._since
+        return self._always_differs or stored.revision < self._since
 
     def _translated(self, stored: Stored) -> tuple[Object, bytes]:
         held = self._views.get(stored.revision)

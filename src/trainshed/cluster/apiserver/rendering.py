@@ -24,7 +24,7 @@ from trainshed.kube.wire.negotiate import Representation, for_objects
 from trainshed.kube.wire.options import TableOptions
 
 _SLICE = 200
-_SPLICED = 2_000
+_SPLICED = 1_000
 _decode = msgspec.json.Decoder().decode
 _INCLUDES: dict[str, IncludeObject] = {
     "": "Metadata",

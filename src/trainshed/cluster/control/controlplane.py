@@ -42,7 +42,7 @@ from trainshed.cluster.apiserver.oidc.providers import Providers
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
-from trainshed.cluster.control.memory import MemoryKeeper
+from trainshed.cluster.control.memory import MemoryKeeper, keep_one_heap
 from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
 from trainshed.cluster.controllers.certificaterequests import CertificateController
 from trainshed.cluster.controllers.disruptions import DisruptionController
@@ -161,6 +161,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
     raise_file_limit()
     outlive_pods()
     sys.setswitchinterval(SWITCH_SECONDS)
+    keep_one_heap()
     async with contextlib.AsyncExitStack() as stack:
         _lock(paths, stack)
         try:

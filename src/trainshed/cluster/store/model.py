@@ -16,7 +16,7 @@ DELETED: Final = "DELETED"
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
-KEPT_DECODED_BYTES = 1024 * 1024
+KEPT_DECODED_BYTES = 512 * 1024
 """Bytes of objects that stay decoded, which takes about six times as much. All of a small cluster have to fit: each
 request reads the roles, and what is a little too much is decoded over and over."""
 LARGE_BYTES = 32 * 1024
@@ -81,10 +81,6 @@ class Stored:
     def release(self) -> None:
         """Forget the decoded form; it comes back when asked for."""
         self._obj = None
-
-    def move(self) -> None:
-        """Have the JSON lie somewhere else in memory: with that of others that are moved in the same thread."""
-        self.encoded = bytes(memoryview(self.encoded))
 
     def __repr__(self) -> str:
         return f"Stored({self.key}@{self.revision})"

@@ -191,10 +191,6 @@ class Store:
         """
         return self._window.watch(prefix, since, limit)
 
-    def all(self) -> Listing:
-        """Return every object, sorted bytewise by key."""
-        return self._index.list("/")
-
     def forget(self, upto: int) -> None:
         """Drop the history up to this revision, in memory now and in the file when there is nothing to write.
 
