@@ -223,6 +223,28 @@ def test_wrong_arguments(arguments: tuple[str | Path, ...], words: str) -> None:
     assert words in stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("notebook show NOTEBOOK kid", ["kid1", "kid2", "kid3"]),
+        ("notebook run NOTEBOOK --from s", ["sack"]),
+        ("notebook run NOTEBOOK --debug --step kid2", ["kid2"]),
+        ("notebook run NOTEBOOK --param CAN", ["CANDIES="]),
+        ("notebook compile NOTEBOOK -p CAN", ["CANDIES="]),
+        ("notebook show nowhere.ipynb kid", []),
+    ],
+)
+def test_steps_and_parameters_are_offered_to_the_shell(words: str, offered: list[str]) -> None:
+    line = f"trainshed {words.replace('NOTEBOOK', str(EXAMPLES / 'candies.ipynb'))}"
+    given = {
+        "_TRAINSHED_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+    }
+    done = CliRunner().invoke(app, env=given, prog_name="trainshed")
+    assert done.stdout.split() == offered
+
+
 def test_graph_in_the_terminal() -> None:
     code, stdout, _ = run("graph", EXAMPLES / "candies.ipynb")
     assert code == 0

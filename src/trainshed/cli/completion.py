@@ -1,4 +1,4 @@
-"""What a shell is offered when it asks: names of jobs and replicas, as the cluster has them now."""
+"""What a shell is offered when it asks: names of jobs and replicas, as the cluster has them now, and of steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from trainshed.client.client import Client
+    from trainshed.pipelines.ir import Pipeline
 
 _SECONDS = 5.0
 """How long a shell may be kept waiting."""
@@ -23,8 +24,8 @@ Shell = Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL"
 def completion(shell: Shell) -> None:
     """Print the script that completes words in a shell.
 
-    Those are commands, options, and the names of jobs and replicas. bash: source <(trainshed completion bash). zsh: the
-    same, after compinit. fish: trainshed completion fish | source.
+    Those are commands, options, and the names of jobs, replicas and steps. bash: source <(trainshed completion bash).
+    zsh: the same, after compinit. fish: trainshed completion fish | source.
     """
     from typer._completion_shared import get_completion_script  # it has no public name
 
@@ -57,6 +58,34 @@ def complete_image(ctx: typer.Context, incomplete: str) -> list[str]:
     except Exception:  # as in `_asked`
         return []
     return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_step(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of the steps, of the notebook that was named before, that begin so."""
+    pipeline = _notebook(ctx)
+    return [] if pipeline is None else [s.name for s in pipeline.steps if s.name.startswith(incomplete)]
+
+
+def complete_parameter(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the parameters, of the notebook that was named before, that begin so, as `NAME=`."""
+    pipeline = _notebook(ctx)
+    names = [] if pipeline is None else [f"{p.name}=" for p in pipeline.parameters]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _notebook(ctx: typer.Context) -> Pipeline | None:
+    """Return the pipeline of the notebook that was named before; a Python file is not run for the press of a key."""
+    from pathlib import Path
+
+    from trainshed.sdk import notebook as notebooks
+
+    # Behind an option whose value is asked for, what was named is not yet told from other words.
+    words = map(str, (ctx.params.get("notebook"), *ctx.args))
+    found = next((Path(word) for word in words if word.endswith(".ipynb")), None)
+    try:
+        return notebooks.load(found).pipeline if found is not None else None
+    except Exception:  # as in `_asked`
+        return None
 
 
 def complete_replica(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from trainshed.cli import notebookrun
+from trainshed.cli.completion import complete_parameter, complete_step
 from trainshed.cli.console import err, note, out, user_errors
 from trainshed.cli.options import Context, Kubeconfig, Namespace
 from trainshed.sdk.errors import REFUSED, UserError
@@ -69,7 +70,13 @@ def compile_(
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Set a parameter of the run."),
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Set a parameter of the run.",
+            autocompletion=complete_parameter,
+        ),
     ] = None,
     image: Annotated[
         str | None,
@@ -200,7 +207,12 @@ def graph(
 @app.command()
 def show(
     notebook: _Notebook,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="Name of a step.", show_default=False)],
+    step: Annotated[
+        str,
+        typer.Argument(
+            metavar="STEP", help="Name of a step.", show_default=False, autocompletion=complete_step
+        ),
+    ],
 ) -> None:
     """Print the program of a step: what it loads, every block with its cell, what it saves."""
     from trainshed.pipelines.listing import listing

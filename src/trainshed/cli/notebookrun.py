@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from trainshed.cli.cluster import ensure_up
+from trainshed.cli.completion import complete_parameter, complete_step
 from trainshed.cli.console import err, note, out
 from trainshed.cli.options import Context, Kubeconfig, Namespace
 from trainshed.sdk.errors import REFUSED
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
     from trainshed.sdk.pipelineruns.ended import PipelineOutcome
 
 Parameters = Annotated[
-    list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="Set a parameter of the run.")
+    list[str] | None,
+    typer.Option(
+        "--param",
+        "-p",
+        metavar="NAME=VALUE",
+        help="Set a parameter of the run.",
+        autocompletion=complete_parameter,
+    ),
 ]
 RunName = Annotated[
     str | None,
@@ -34,11 +42,17 @@ Image = Annotated[str | None, typer.Option("--image", metavar="IMAGE", help="Ima
 From = Annotated[
     str | None,
     typer.Option(
-        "--from", metavar="STEP", help="Run this step and those after it, on the data of the last run."
+        "--from",
+        metavar="STEP",
+        help="Run this step and those after it, on the data of the last run.",
+        autocompletion=complete_step,
     ),
 ]
 OneStep = Annotated[
-    str | None, typer.Option("--step", metavar="STEP", help="With --debug: the step to look into.")
+    str | None,
+    typer.Option(
+        "--step", metavar="STEP", help="With --debug: the step to look into.", autocompletion=complete_step
+    ),
 ]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Open a kernel with the inputs of --step loaded, here, as in Jupyter.")
