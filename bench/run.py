@@ -11,7 +11,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from bench import allreduce, coldstart, gang, loop, notebooks, pipelines, pods, shim, training
+from bench import allreduce, coldstart, gang, images, loop, notebooks, pipelines, pods, shim, training
 from bench.measure import Figure, circumstances, table
 
 ROOT = Path(__file__).parent.parent
@@ -37,6 +37,8 @@ def main() -> None:
     if not args.node:
         print("following and running again …", flush=True)
         figures += loop.measure(repetitions=1 if args.quick else 5)
+        print("images …", flush=True)
+        figures += images.measure(*((2, 200) if args.quick else (7, 1000)))
         print("notebooks …", flush=True)
         figures += notebooks.measure(repetitions=3 if args.quick else 15)
         figures += pipelines.measure(repetitions=1 if args.quick else 5)
@@ -76,6 +78,9 @@ How each figure is taken:
 - **one pod**: from the event of its binding to that of its phase Running, as a watch sees them; its container sleeps.
 - **a command in a pod**: `true` by `kubectl exec`'s WebSocket, sent by Kubernetes' own Python client.
 - **log of a pod**: 300 MB in lines of 100 bytes, as fast as `yes` prints them, to one who follows through the API.
+- **warm build**, **pull**, **start in an image**: `trainshed image build -q` and `image pull` as a user types them, the registry
+  Debian's `docker-registry` on loopback; a pod and its container from the request to its end. Beside them buildah and podman, alternating,
+  where they are installed (`bench/images.py`).
 - **shim**: resident memory of a pod's shim, and how long making its sandbox takes.
 """
 
