@@ -30,8 +30,9 @@ from trainshed.cluster.images.building.errors import BuildFailed
 from trainshed.cluster.images.building.progress import Outcome
 from trainshed.cluster.images.building.sandbox import BuildSandbox
 from trainshed.cluster.images.compression import decompressed
-from trainshed.cluster.images.dockerfile import steps
 from trainshed.cluster.images.dockerfile.parse import parse
+from trainshed.cluster.images.dockerfile.planning import plan as plan_of
+from trainshed.cluster.images.dockerfile.steps import Options
 from trainshed.cluster.images.oci import Platform
 from trainshed.cluster.images.reference import Reference
 from trainshed.cluster.images.reference import parse as reference
@@ -93,8 +94,8 @@ class Site:
             raise AssertionError(f"{name} is not pulled")
 
         self.recorder = Recorder()
-        chosen = steps.Options(platform=oci.local_platform(), **options)  # type: ignore[arg-type]
-        plan = steps.plan(parse(text), chosen)
+        chosen = Options(platform=oci.local_platform(), **options)  # type: ignore[arg-type]
+        plan = plan_of(parse(text), chosen)
         builds = self.home / "builds"
         async with asyncio.timeout(120), BuildSandbox(builds, [str(self.home)]) as sandbox:
             parts = Parts(

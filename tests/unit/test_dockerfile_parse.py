@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.cluster.images.dockerfile import instructions as i
-from trainshed.cluster.images.dockerfile import steps
+from trainshed.cluster.images.dockerfile.evaluation import evaluate
 from trainshed.cluster.images.dockerfile.lines import DockerfileError
 from trainshed.cluster.images.dockerfile.parse import parse
+from trainshed.cluster.images.dockerfile.planning import plan as plan_of
+from trainshed.cluster.images.dockerfile.steps import Options
 from trainshed.cluster.images.oci import RunConfig
 
 
@@ -170,10 +172,10 @@ def test_nothing_but_errors_with_lines_comes_of_any_text(text: str) -> None:
             for stage in parsed.stages:
                 for found in stage.instructions:
                     assert 1 <= found.line <= found.end <= count
-            options = steps.Options(arguments={"A": "1"})
-            plan = steps.plan(parsed, options)
+            options = Options(arguments={"A": "1"})
+            plan = plan_of(parsed, options)
             for stage in plan.stages:
-                steps.evaluate(plan, stage, RunConfig(env=("A=b", "PATH=/bin")), options)
+                evaluate(plan, stage, RunConfig(env=("A=b", "PATH=/bin")), options)
         except DockerfileError as error:
             assert 1 <= error.line <= error.end <= max(count, 1), error
             assert error.message

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from trainshed.cluster.images.dockerfile import steps
+from trainshed.cluster.images.dockerfile.evaluation import Evaluated, evaluate
 from trainshed.cluster.images.dockerfile.lines import DockerfileError
 from trainshed.cluster.images.dockerfile.parse import parse
+from trainshed.cluster.images.dockerfile.planning import plan as plan_of
 from trainshed.cluster.images.dockerfile.steps import (
     CopyStep,
     DirectoryStep,
-    Evaluated,
     Note,
     Options,
     RunStep,
@@ -23,8 +23,8 @@ BASE = RunConfig(env=("PATH=/bin",), cmd=("old",), working_dir="/w")
 def evaluated(text: str, base: RunConfig = BASE, options: Options | None = None) -> Evaluated:
     """Return the last stage of a Dockerfile of which the first lines may be left out."""
     options = options or Options()
-    plan = steps.plan(parse(text if "FROM" in text else f"FROM x\n{text}"), options)
-    return steps.evaluate(plan, plan.stages[-1], base, options)
+    plan = plan_of(parse(text if "FROM" in text else f"FROM x\n{text}"), options)
+    return evaluate(plan, plan.stages[-1], base, options)
 
 
 def test_only_what_the_target_needs_is_built() -> None:
@@ -38,24 +38,22 @@ def test_only_what_the_target_needs_is_built() -> None:
         "FOUR": ["one", "two", "three", "four"],
         "0": ["one"],
     }.items():
-        assert [stage.name for stage in steps.plan(parse(text), Options(target=target)).stages] == needed
+        assert [stage.name for stage in plan_of(parse(text), Options(target=target)).stages] == needed
     with pytest.raises(DockerfileError, match='target stage "six" could not be found'):
-        steps.plan(parse(text), Options(target="six"))
+        plan_of(parse(text), Options(target="six"))
 
 
 def test_a_stage_takes_files_from_stages_before_it_only() -> None:
     with pytest.raises(DockerfileError, match="is no stage before this one") as caught:
-        steps.plan(
-            parse("FROM a AS one\nCOPY --from=two x y\nFROM b AS two\nCOPY --from=one x y\n"), Options()
-        )
+        plan_of(parse("FROM a AS one\nCOPY --from=two x y\nFROM b AS two\nCOPY --from=one x y\n"), Options())
     assert caught.value.line == 2
 
 
 def test_where_files_come_from_may_be_an_argument_of_the_whole_file() -> None:
     text = "ARG S=one\nFROM a AS one\nFROM b\nARG S=two\nCOPY --from=$S x y\nRUN --mount=type=bind,From=$S,dst=/z x\n"
-    plan = steps.plan(parse(text), Options())
+    plan = plan_of(parse(text), Options())
     assert [stage.name for stage in plan.stages] == ["one", "1"]
-    _, copy, run = steps.evaluate(plan, plan.stages[-1], BASE, Options()).steps
+    _, copy, run = evaluate(plan, plan.stages[-1], BASE, Options()).steps
     assert isinstance(copy, CopyStep) and isinstance(run, RunStep)
     assert (copy.origin, run.mounts[0].origin, run.mounts[0].target) == ("one", "one", "/z")
 
@@ -65,9 +63,9 @@ def test_arguments_reach_from_and_the_stages_that_declare_them() -> None:
         arguments={"V": "2", "HTTP_PROXY": "p", "NOBODY": "x"}, platform=Platform("arm64", "linux", "v8")
     )
     text = "ARG V=1\nARG W=w$V\nFROM img:$V-$W-$TARGETARCH\nARG V\nARG W\nARG X=${V}x\nENV X=env\nRUN a"
-    plan = steps.plan(parse(text), options)
+    plan = plan_of(parse(text), options)
     assert plan.stages[0].base == "img:2-w2-arm64" and plan.unused == ("NOBODY",)
-    (run,) = [s for s in steps.evaluate(plan, plan.stages[0], BASE, options).steps if isinstance(s, RunStep)]
+    (run,) = [s for s in evaluate(plan, plan.stages[0], BASE, options).steps if isinstance(s, RunStep)]
     assert dict(run.env) == {"PATH": "/bin", "V": "2", "W": "w2", "X": "env", "HTTP_PROXY": "p"}
     assert run.history.startswith("RUN |2 V=2 W=w2 ")
 

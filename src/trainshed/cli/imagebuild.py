@@ -153,7 +153,7 @@ class _Work:
         from trainshed.cluster.images.building.context import Context, load_ignore
         from trainshed.cluster.images.building.sandbox import BuildSandbox
         from trainshed.cluster.images.dockerfile.parse import parse
-        from trainshed.cluster.images.dockerfile.steps import plan
+        from trainshed.cluster.images.dockerfile.planning import plan
         from trainshed.cluster.images.store.store import ImageStore
         from trainshed.cluster.paths import StatePaths
         from trainshed.sdk.images import bases

@@ -24,17 +24,20 @@ from trainshed.cluster.images.building.errors import BuildFailed, StepError
 from trainshed.cluster.images.building.mounts import Mounts
 from trainshed.cluster.images.building.progress import Progress, Task
 from trainshed.cluster.images.building.sandbox import STUBS, BuildSandbox, Command
-from trainshed.cluster.images.dockerfile import steps
+from trainshed.cluster.images.dockerfile.evaluation import evaluate
+from trainshed.cluster.images.dockerfile.expansion import variables
 from trainshed.cluster.images.dockerfile.instructions import Copy, Run, Workdir
 from trainshed.cluster.images.dockerfile.patterns import PatternError, clean, compiled, has_wildcard
+from trainshed.cluster.images.dockerfile.planning import Plan, PlannedStage
 from trainshed.cluster.images.dockerfile.steps import (
+    PROXIES,
     CopyStep,
     DirectoryStep,
     Note,
-    Plan,
-    PlannedStage,
+    Options,
     RunStep,
     Step,
+    history_of,
 )
 from trainshed.cluster.images.oci import History, ImageConfig, InvalidImage, Manifest, RootFs, RunConfig
 from trainshed.cluster.images.reference import Reference
@@ -96,7 +99,7 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 class Builder:
     """Builds one plan."""
 
-    def __init__(self, parts: Parts, whole: Plan, options: steps.Options) -> None:
+    def __init__(self, parts: Parts, whole: Plan, options: Options) -> None:
         self._parts = parts
         self._plan = whole
         self._options = options
@@ -131,13 +134,13 @@ class Builder:
         base = await self._guarded(task, stage, self._begin(stage))
         task.end("cached")
         config = base.config
-        env = steps.variables(config)
+        env = variables(config)
         default = search_path(base.machine)
         if "PATH" not in env:
             config = msgspec.structs.replace(config, env=(*(config.env or ()), f"PATH={default}"))
-        evaluated = steps.evaluate(self._plan, stage, config, self._options)
+        evaluated = evaluate(self._plan, stage, config, self._options)
         final = evaluated.config
-        if base.machine and "PATH" not in env and steps.variables(final)["PATH"] == default:
+        if base.machine and "PATH" not in env and variables(final)["PATH"] == default:
             kept = tuple(each for each in final.env or () if not each.startswith("PATH="))
             final = msgspec.structs.replace(final, env=kept or None)
         built = Built(
@@ -156,7 +159,7 @@ class Builder:
         return built
 
     def _with(self, built: Built, step: Step, layer: Layer | None) -> Built:
-        entry = steps.history_of(step, self._created, empty=layer is None)
+        entry = history_of(step, self._created, empty=layer is None)
         layers = built.layers if layer is None else (*built.layers, layer)
         return msgspec.structs.replace(built, layers=layers, history=(*built.history, entry))
 
@@ -228,7 +231,7 @@ class Builder:
             for mount in step.mounts
             if mount.kind == "bind" and not mount.origin
         ]
-        own = {name: value for name, value in step.env if name.upper() not in steps.PROXIES}
+        own = {name: value for name, value in step.env if name.upper() not in PROXIES}
         name = key(
             "run",
             built.identity,
