@@ -298,6 +298,25 @@ def test_gpus_are_detected(tmp_path):
     assert gpu.environment(())["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
+def test_containers_in_images_get_the_drivers_libraries(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    for directory in (first, second):
+        directory.mkdir()
+    (first / "libcuda.so.560.1").touch()
+    (first / "libcuda.so.1").symlink_to("libcuda.so.560.1")
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1", "libc.so.6", "libnvidia-evil.so.1.bak"):
+        (second / name).touch()
+    found = gpu.driver_mounts([first, second, tmp_path / "none"])
+    assert [(each.source, each.path) for each in found] == [
+        (str(first / "libcuda.so.560.1"), "/usr/local/nvidia/lib64/libcuda.so.1"),
+        (str(first / "libcuda.so.560.1"), "/usr/local/nvidia/lib64/libcuda.so.560.1"),
+        (str(second / "libnvidia-ml.so.1"), "/usr/local/nvidia/lib64/libnvidia-ml.so.1"),
+    ]
+    assert all(each.read_only for each in found)
+    assert gpu.library_path("/x") == {"LD_LIBRARY_PATH": "/x:/usr/local/nvidia/lib64"}
+    assert gpu.library_path("") == {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
+
+
 def test_init_containers_lend_their_gpus_to_the_main_ones():
     pod = make_pod(gpus("a", 1), gpus("b", 1), init=(gpus("i", 2),))
     assert gpu.allocate(pod, (0, 1, 2), (0,)) == {"i": (1, 2), "a": (1,), "b": (2,)}

@@ -27,7 +27,7 @@ from trainshed.client.informer import Informer
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.attachments import Attachments
-from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.devices import gpu, nvml
 from trainshed.cluster.node.diskwatch import DiskWatch
 from trainshed.cluster.node.hardware import capacity
 from trainshed.cluster.node.imagekeeper import ImageKeeper
@@ -102,6 +102,7 @@ class Machine:
         self._tools = tools_directory()
         self._cores = Cores(sorted(os.sched_getaffinity(0)))
         self._attachments = Attachments()
+        self._known_gpus = nvml.query() if gpu.detect() else {}
         self._nodes: dict[str, Node] = {}
         self._disk = DiskWatch(
             runtime, paths, lambda: list(self._nodes.values()), reclaim=self._image_keeper.reclaim
@@ -135,12 +136,17 @@ class Machine:
             search_path=search_path(python_prefix(), TOOLS_PATH if self._tools else ""),
             tools=self._tools,
             gpus=gpus,
+            known_gpus=self._known_gpus,
             cores=self._cores,
             attachments=self._attachments,
             now=self._now,
         )
+        labels = {
+            **gpu.labels(self._known_gpus[each] for each in gpus if each in self._known_gpus),
+            **options.labels,
+        }
         registration = Registration(
-            self._client, name, host_ip=host_ip, amounts=amounts, labels=options.labels, now=self._now
+            self._client, name, host_ip=host_ip, amounts=amounts, labels=labels, now=self._now
         )
         node = self._nodes[name] = Node(name, context, registration)
         return node

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from trainshed.cluster.node.devices.nvml import Gpu
+from trainshed.cluster.sandbox.model import Mount
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.pods import init_containers, is_sidecar, main_containers
@@ -19,6 +21,24 @@ RESOURCE = "nvidia.com/gpu"
 SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 """Needed by every CUDA program whatever its GPU."""
 _DEVICE = re.compile(r"^nvidia([0-9]+)$")
+
+
+DRIVER_PATH = "/usr/local/nvidia/lib64"
+"""Where images that are made for GPUs look for the driver."""
+DRIVER_PLACES = tuple(
+    Path(each)
+    for each in (
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/lib/wsl/lib",
+        DRIVER_PATH,
+    )
+)
+_DRIVER_LIBRARY = re.compile(
+    r"lib(cuda|cudadebugger|nvcuvid|nvidia-(ml|ptxjitcompiler|nvvm|gpucomp|opencl|encode))\.so(\.[0-9]+)*"
+)
 
 
 class NotEnoughDevices(Exception):
@@ -63,9 +83,13 @@ def allocate(pod: Object, present: Iterable[int], taken: Iterable[int]) -> dict[
     return out
 
 
-def environment(indexes: Iterable[int]) -> dict[str, str]:
-    """Return the variables by which CUDA and NVIDIA's tools see these GPUs and no others."""
-    text = ",".join(map(str, indexes))
+def environment(indexes: Iterable[int], known: Mapping[int, Gpu] | None = None) -> dict[str, str]:
+    """Return the variables by which CUDA and NVIDIA's tools see these GPUs and no others.
+
+    By their uuids where those are `known`: CUDA counts only what it can open, in an order of its own.
+    """
+    gpus = known or {}
+    text = ",".join(gpus[index].uuid if index in gpus else str(index) for index in indexes)
     return {"NVIDIA_VISIBLE_DEVICES": text or "void", "CUDA_VISIBLE_DEVICES": text}
 
 
@@ -75,6 +99,40 @@ def device_files(indexes: Iterable[int], directory: Path = Path("/dev")) -> tupl
     if not names:
         return ()
     return tuple(str(directory / n) for n in (*names, *SHARED_DEVICES) if (directory / n).exists())
+
+
+def driver_mounts(directories: Iterable[Path] = DRIVER_PLACES) -> tuple[Mount, ...]:
+    """Return the driver's libraries as mounts for containers whose root is an image: they belong to the kernel's module.
+
+    Images find them by `library_path`; of two places that have one of a name the first counts.
+    """
+    found: dict[str, Path] = {}
+    for directory in directories:
+        for file in sorted(directory.glob("lib*.so*")):
+            if _DRIVER_LIBRARY.fullmatch(file.name):
+                found.setdefault(file.name, file.resolve())
+    return tuple(
+        Mount(str(file), f"{DRIVER_PATH}/{name}", read_only=True) for name, file in sorted(found.items())
+    )
+
+
+def library_path(before: str) -> dict[str, str]:
+    """Return the variable by which programs find the driver's libraries, after those that the image names itself."""
+    return {"LD_LIBRARY_PATH": f"{before}:{DRIVER_PATH}" if before else DRIVER_PATH}
+
+
+def labels(gpus: Iterable[Gpu]) -> dict[str, str]:
+    """Return what a node's labels say of its GPUs, as NVIDIA's GPU feature discovery spells it."""
+    found = sorted(gpus, key=lambda gpu: gpu.minor)
+    if not found:
+        return {}
+    product = re.sub(r"[^A-Za-z0-9_.-]+", "-", found[0].name).strip("-_.")[:63]
+    return {
+        f"{RESOURCE}.present": "true",
+        f"{RESOURCE}.count": str(len(found)),
+        f"{RESOURCE}.memory": str(found[0].memory_bytes >> 20),
+        **({f"{RESOURCE}.product": product} if product else {}),
+    }
 
 
 def save(path: Path, allocation: Mapping[str, tuple[int, ...]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.node.attachments import Attachments
+from trainshed.cluster.node.devices.nvml import Gpu
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.amounts import pids_limit
 from trainshed.cluster.node.pod.cores import Cores
@@ -74,6 +75,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     search_path: str
     tools: Path | None
     gpus: tuple[int, ...]
+    known_gpus: Mapping[int, Gpu] = {}
     cores: Cores
     attachments: Attachments
     now: Callable[[], float]

@@ -171,7 +171,7 @@ class PodStarter:
             )
             declared = container_environment(pod, container, around)
             indexes = context.allocated.get(self._uid, {}).get(container["name"], ())
-            devices = gpu.environment(indexes) if context.gpus else {}
+            devices = gpu.environment(indexes, context.known_gpus) if context.gpus else {}
             base = base_environment(
                 hostname(pod),
                 ":".join(SYSTEM_PATH) if image.root else context.search_path,
@@ -181,6 +181,9 @@ class PodStarter:
             base |= thread_environment(declared, os.cpu_count() or 1)
             proxy = proxy_environment(context.options.egress)
             env = {**base, **proxy, **image.image.env, **devices, **declared}
+            driver = gpu.driver_mounts() if image.root and indexes else ()
+            if driver:
+                env |= gpu.library_path(env.get("LD_LIBRARY_PATH", ""))
             path = env["PATH"]
             argv = command_line(
                 container,
@@ -215,7 +218,7 @@ class PodStarter:
             attempt=attempt,
             argv=argv,
             env=env,
-            mounts=[*mounts, *_tool_mounts(context.tools, image)],
+            mounts=[*driver, *mounts, *_tool_mounts(context.tools, image)],
             image=image,
             devices=gpu.device_files(indexes),
             log_path=log,
