@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import stat
 import tarfile
@@ -17,6 +18,7 @@ import zstandard
 from tests.fakes.images import GZIP, Archive, digest
 from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import Descriptor, InvalidImage
+from trainshed.cluster.images.store import confined
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.sandbox.files import remove_tree
 
@@ -156,6 +158,42 @@ def test_what_must_be_refused_is(store: ImageStore) -> None:
             unpack(store, TRAPS[trap].bytes())
     with pytest.raises(InvalidImage, match="not a tar archive"):
         unpack(store, b"x" * 2000)
+
+
+def test_a_sparse_file_costs_what_is_in_it(store: ImageStore) -> None:
+    """200 GiB of nothing around a block, neither read nor written."""
+    block = 512
+    content = b"1\n3584\n512\n".ljust(block, b"\0") + b"x" * block
+    header = tarfile.TarInfo("real")
+    header.size = len(content)
+    header.pax_headers = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.name": "sparse",
+        "GNU.sparse.realsize": str(200 << 30),
+    }
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as outer:
+        outer.addfile(header, io.BytesIO(content))
+    file = unpack(store, target.getvalue()) / "sparse"
+    found = file.stat()
+    assert found.st_size == 200 << 30 and found.st_blocks < 100
+    with file.open("rb") as opened:
+        opened.seek(block * 6)
+        assert opened.read(block * 3) == b"\0" * block + b"x" * block + b"\0" * block
+
+
+def test_a_layer_that_the_disk_has_no_room_for_is_refused(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bomb of zeros is a few KiB in the registry."""
+    monkeypatch.setattr(confined, "_room", lambda directory: 1 << 20)
+    with pytest.raises(
+        InvalidImage, match=r"more than 0\.000977 GiB, which is all that the disk has room for"
+    ):
+        unpack(store, Archive().file("bomb", bytes(1 << 20)).file("more", b"x").bytes())
+    assert unpack(store, Archive().file("fits", bytes(1 << 20)).bytes())
+    assert not list(store.paths.partial.glob("layer-*"))
 
 
 def test_a_layer_that_is_another(store: ImageStore) -> None:

@@ -15,6 +15,8 @@ from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.sandbox import bootstrap, files
 
 _CHUNK = 1 << 20
+_RESERVE = 1 << 30
+"""Bytes of a disk that no layer gets: below that its nodes have DiskPressure."""
 _PACKAGE = "trainshed.cluster.sandbox.layers"
 
 
@@ -26,7 +28,8 @@ def unpack(directory: Path, chunks: Iterable[bytes]) -> dict[str, Any]:
         OSError: it cannot be written, or no user namespace can be made.
     """
     report_read, report_write = os.pipe()
-    process = _start("unpack", [str(directory), str(report_write)], [report_write], stdin=subprocess.PIPE)
+    arguments = [str(directory), str(report_write), str(_room(directory))]
+    process = _start("unpack", arguments, [report_write], stdin=subprocess.PIPE)
     os.close(report_write)
     with open(report_read, "rb") as report:
         assert process.stdin is not None
@@ -41,6 +44,12 @@ def unpack(directory: Path, chunks: Iterable[bytes]) -> dict[str, Any]:
             process.wait()
             raise
         return _answer(report.read(), process)
+
+
+def _room(directory: Path) -> int:
+    """Return how many bytes may be written there: not the last that the machine itself needs."""
+    found = os.statvfs(directory)
+    return max(0, found.f_bavail * found.f_frsize - min(_RESERVE, found.f_blocks * found.f_frsize // 10))
 
 
 def copy(

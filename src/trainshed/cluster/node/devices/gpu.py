@@ -102,7 +102,7 @@ def device_files(indexes: Iterable[int], directory: Path = Path("/dev")) -> tupl
 
 
 def driver_mounts(directories: Iterable[Path] = DRIVER_PLACES) -> tuple[Mount, ...]:
-    """Return the driver's libraries as mounts for containers whose root is an image: they belong to the kernel's module.
+    """Return the driver's libraries as mounts for containers in images: they belong to the kernel's module.
 
     Images find them by `library_path`; of two places that have one of a name the first counts.
     """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import encodings.utf_8  # noqa: F401 - cannot be loaded later
 import errno
+import io
 import os
 import stat
 import sys
@@ -24,7 +25,8 @@ from trainshed.cluster.sandbox.linux import syscalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import IO, Any
 
     from trainshed.cluster.sandbox.wire import Message
 
@@ -42,13 +44,16 @@ _RESOLVE = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
 
 
 def main(argv: list[str]) -> int:
-    """Unpack standard input into the directory named first; tell the outcome on the descriptor named second."""
-    directory, report = argv
-    return confined.run(_unpack_stdin, prepare=lambda: directory, report=int(report))
+    """Unpack standard input into the directory named first; tell the outcome on the descriptor named second.
+
+    The third says how many bytes of files there may be.
+    """
+    directory, report, most = argv
+    return confined.run(lambda: _unpack_stdin(int(most)), prepare=lambda: directory, report=int(report))
 
 
-def _unpack_stdin() -> Message:
-    layer = Layer()
+def _unpack_stdin(most: int) -> Message:
+    layer = Layer(most)
     with os.fdopen(0, "rb", buffering=0) as source:
         try:
             with tarfile.open(
@@ -65,9 +70,11 @@ def _unpack_stdin() -> Message:
 
 
 class Layer:
-    """What has been unpacked below the root of this process."""
+    """What has been unpacked below the root of this process; `most` bytes of files at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_BYTES) -> None:
+        self._most = most
+        self._apparent = 0
         self.entries = self.bytes = self.devices = 0
         self._root = os.open("/", _DIRECTORY)
         self._parent: tuple[str, int] | None = None
@@ -78,9 +85,14 @@ class Layer:
         self.entries += 1
         if self.entries > MAX_ENTRIES:
             raise Refused(f"the layer has more than {MAX_ENTRIES} entries")
-        self.bytes += max(member.size, 0)
-        if self.bytes > MAX_BYTES or member.size < 0:
+        self._apparent += max(member.size, 0)
+        self.bytes += max(sum(size for _, size in _parts(member)), 0)
+        if self._apparent > MAX_BYTES or member.size < 0:
             raise Refused(f"the layer has more than {MAX_BYTES >> 30} GiB")
+        if self.bytes > self._most:
+            raise Refused(
+                f"the layer has more than {self._most / (1 << 30):.3g} GiB, which is all that the disk has room for"
+            )
         parts = split(member.name)
         if not parts:
             if member.isdir():
@@ -225,15 +237,10 @@ class Layer:
         try:
             source = archive.extractfile(member)
             assert source is not None
-            if member.issparse():
-                os.ftruncate(target, member.size)
-            while data := source.read(_CHUNK):
-                if member.issparse() and not data.strip(b"\0"):
-                    os.lseek(target, len(data), os.SEEK_CUR)
-                    continue
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(target, view) :]
+            if not member.issparse():
+                _pour(source, target, member.size)
+            else:
+                _pour_parts(getattr(source, "raw"), target, member)  # noqa: B009 - a buffer, whatever its stub says
             self._attributes(target, "", member)
         finally:
             os.close(target)
@@ -256,6 +263,29 @@ class Layer:
                 if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EINVAL, errno.ENODATA):
                     raise
         os.utime(place, ns=(mtime, mtime))
+
+
+def _parts(member: tarfile.TarInfo) -> Sequence[tuple[int, int]]:
+    """Return (offset, bytes) of what a file holds: of a sparse one, what is not zeros."""
+    found: Any = member.sparse
+    return found if member.issparse() else [(0, member.size)]
+
+
+def _pour_parts(source: io.RawIOBase, target: int, member: tarfile.TarInfo) -> None:
+    """Write the parts of a sparse file. What is between them is neither read nor written: it may be terabytes."""
+    os.ftruncate(target, member.size)
+    for offset, size in _parts(member):
+        source.seek(offset)  # its own position only: the archive is a pipe, where nothing goes back
+        os.lseek(target, offset, os.SEEK_SET)
+        _pour(source, target, size)
+
+
+def _pour(source: io.RawIOBase | IO[bytes], target: int, size: int) -> None:
+    while size > 0 and (data := source.read(min(size, _CHUNK))):
+        size -= len(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(target, view) :]
 
 
 def split(name: str) -> list[str]:
