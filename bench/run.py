@@ -75,6 +75,9 @@ How each figure is taken:
 - **processor time of the command**: user and system time of `trainshed notebook run` for the four steps.
 - **50 independent steps**: a notebook whose steps wait for none, and how many of them ran at the same time at most.
 - **notebooks**: a generated notebook of 100 cells, most of them steps; reading, names, edges and findings.
+- **one pod**: from the event of its binding to that of its phase Running, as a watch sees them; its container sleeps.
+- **a command in a pod**: `true` by `kubectl exec`'s WebSocket, sent by Kubernetes' own Python client.
+- **log of a pod**: 300 MB in lines of 100 bytes, as fast as `yes` prints them, to one who follows through the API.
 - **warm build**, **pull**, **start in an image**: `trainshed image build -q` and `image pull` as a user types them, the
   registry Debian's `docker-registry` on loopback; a pod and its container from the request to its end. Beside them
   buildah and podman, alternating, where they are installed (`bench/images.py`).
