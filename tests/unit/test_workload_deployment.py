@@ -219,6 +219,7 @@ def test_a_rollback_scales_and_numbers_the_set_in_one_write() -> None:
         ),
         ("web", {"metadata": {"annotations": {"deployment.kubernetes.io/revision": "3"}}}),
     ]
+    assert [patch.subresource for patch in patches] == ["", "status"], "a revision is no new generation"
 
 
 def test_a_finished_rollout_has_nothing_left_to_do() -> None:

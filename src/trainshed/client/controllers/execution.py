@@ -127,13 +127,14 @@ class Executor(Generic[K]):
         resource, informer = action.resource, self._informers[action.resource]
         try:
             match action:
-                case Patch(object=seen, patch=patch):
+                case Patch(object=seen, patch=patch, subresource=part):
                     name, namespace = name_of(seen), namespace_of(seen)
-                    self._own.wrote(key, informer, await self._client.patch(resource, name, namespace, patch))
+                    changed = await self._client.patch(resource, name, namespace, patch, subresource=part)
+                    self._own.wrote(key, informer, changed)
                 case Delete(name=name, namespace=namespace, uid=uid):
-                    changed = await delete(self._client, action)
+                    found = await delete(self._client, action)
                     self._own.deleting(key, informer, namespace, name, uid)
-                    if not changed:
+                    if not found:
                         return
                 case _:
                     raise TypeError(f"unknown action {type(action).__name__}")

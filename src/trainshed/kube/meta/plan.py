@@ -118,10 +118,14 @@ class Update(Action, frozen=True, kw_only=True):
 
 
 class Patch(Action, frozen=True, kw_only=True):
-    """Apply the merge patch `patch` to the `object` that was seen; a `resourceVersion` in it is a precondition."""
+    """Apply the merge patch `patch` to the `object` that was seen; a `resourceVersion` in it is a precondition.
+
+    Through `status` annotations are written without a new generation.
+    """
 
     object: Object
     patch: Object
+    subresource: str = ""
 
 
 class Adopt(Patch, frozen=True, kw_only=True):

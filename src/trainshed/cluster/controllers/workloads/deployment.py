@@ -105,7 +105,7 @@ def _changes(
     numbered = section(deployment["metadata"], "annotations").get(rollout.REVISION)
     if new is not None and numbered != revision:
         patch = {"metadata": {"annotations": {rollout.REVISION: revision}}}
-        yield Patch(resource=DEPLOYMENTS, object=deployment, patch=patch)
+        yield Patch(resource=DEPLOYMENTS, object=deployment, patch=patch, subresource="status")
 
 
 def _prunings(deployment: Object, old: Sequence[Object]) -> Iterator[Action]:
