@@ -7,5 +7,5 @@
     preemption    who gives way
     placement     all of it for one pod, and what is said; `gangs` for pods that go together
 
-All of these are pure; `scheduler` watches pods, binds them and has others give way.
+All of these are pure; `scheduler` watches pods and decides, `binding` binds them and has others give way.
 """

@@ -1,6 +1,6 @@
-"""The loop around `placement.decide` and `gangs.decision.decide`: binds pods without a node or says why they wait.
+"""The loop around `placement.decide` and `gangs.decision.decide`: which pod goes where, and which waits.
 
-    pod, PodGroup ──► reconcile: decide whose turn it is (one at a time, no waiting) ──► _carry_out (several at a time)
+    pod, PodGroup ──► reconcile: decide whose turn it is (one at a time, no waiting) ──► `binding` (several at a time)
 
 What is decided at once is a unit: a pod by itself, or a group. A decision is held in the ledger from the moment that it
 is made, so the next one sees it although neither the binding nor its echo through the watch has happened. If a binding
@@ -20,6 +20,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
 from trainshed.cluster.scheduler.activequeue import ActiveQueue
+from trainshed.cluster.scheduler.binding import BindingCycle, node_of
 from trainshed.cluster.scheduler.feasibility import is_helped_by
 from trainshed.cluster.scheduler.gangs import decision as gangs
 from trainshed.cluster.scheduler.gangs.group import RESOURCES, Group, Unit, unit_of
@@ -28,19 +29,17 @@ from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.placement import (
     DEFAULT_SCHEDULER,
     SCHEDULERS,
-    Bind,
     Observed,
     bound,
     decide,
     gives_way,
     waits,
 )
-from trainshed.cluster.scheduler.podgroups import COMING_SECONDS, PodGroups
-from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, Preempt, ineligible, priority_of
+from trainshed.cluster.scheduler.podgroups import PodGroups
+from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, ineligible, priority_of
 from trainshed.cluster.scheduler.requests import pod_needs
 from trainshed.cluster.scheduler.scheduledpods import ScheduledPod, ScheduledPods
 from trainshed.cluster.scheduler.snapshot import Snapshot, more
-from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import (
     Object,
     is_terminating,
@@ -50,7 +49,7 @@ from trainshed.kube.meta.objects import (
     status_of,
     uid_of,
 )
-from trainshed.kube.meta.plan import Event, Plan
+from trainshed.kube.meta.plan import Plan
 from trainshed.kube.meta.pods import FINISHED, claim_names, phase
 from trainshed.kube.meta.resources import (
     NAMESPACES,
@@ -59,11 +58,8 @@ from trainshed.kube.meta.resources import (
     PODDISRUPTIONBUDGETS,
     PODS,
 )
-from trainshed.kube.meta.times import format_time, time_or_none
-from trainshed.kube.patch.types import STRATEGIC
+from trainshed.kube.meta.times import time_or_none
 
-EXPLAIN_SECONDS = 1.0
-"""A waiting pod's reason is not written more often than this: it changes with every pod that comes and goes."""
 FOREIGN_SECONDS = 3.0
 """A scheduler of somebody else has this long before a pod that names it is told that there is none."""
 
@@ -83,19 +79,16 @@ class Scheduler(Controller[Unit]):
         self._scheduled = ScheduledPods()
         self._nominated: dict[str, ScheduledPod] = {}
         """Pods that wait until others are gone, by uid, as if they had their node."""
-        self._preempted: set[str] = set()
-        """Uids of pods that were told to give way, and are still there."""
         self._active: ActiveQueue[Unit] = ActiveQueue()
         self._waiting: set[Unit] = set()
-        self._decisions: dict[Key, tuple[str, Plan]] = {}
-        """Pod uid and plan that `_carry_out` has not finished, or that the watch has not echoed yet."""
-        self._explained: dict[Key, float] = {}
-        self._recorder = EventRecorder(client, DEFAULT_SCHEDULER)
-        self._binder: Worker[Key] = Worker("binder", self._carry_out, workers=16)
         self._later: Worker[Unit] = Worker("later", self._again)
         self._pods = informers.of(PODS)
+        recorder = EventRecorder(client, DEFAULT_SCHEDULER)
+        self._binding = BindingCycle(
+            client, self._pods, recorder, failed=self._give_back, again=self._decide_again
+        )
         self._members = self._pods.index(self._group_of)
-        self._groups = PodGroups(client, informers, self._recorder, self._members_of, self.enqueue)
+        self._groups = PodGroups(client, informers, recorder, self._members_of, self.enqueue)
         self._pods.add_handler(self._pod_changed)
         self._nodes = self.watch(informers.of(NODES), lambda _: list(self._waiting), regards=_offer)
         self._claims = self.watch(
@@ -112,7 +105,7 @@ class Scheduler(Controller[Unit]):
         """Schedule until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
-            tasks.create_task(self._binder.run())
+            tasks.create_task(self._binding.run())
             tasks.create_task(self._later.run())
             tasks.create_task(self._groups.run())
 
@@ -129,9 +122,8 @@ class Scheduler(Controller[Unit]):
         if node or over:
             self._forget(key, uid)
         if over:
-            self._preempted.discard(uid)
-            if self._release(uid):
-                self._retry_waiting()
+            self._binding.forget_victim(uid)
+            self._give_back(uid)
         elif node:
             if old is None or _regarded(old) != _regarded(new):
                 self._hold(new, node)
@@ -159,9 +151,18 @@ class Scheduler(Controller[Unit]):
             if any(is_helped_by(each, placed, namespaces) for each in pods):
                 self.enqueue(unit)
 
-    def _release(self, uid: str) -> bool:
+    def _give_back(self, uid: str) -> None:
+        """Let a pod no longer count on its node; others may fit there now."""
         self._scheduled.remove(uid)
-        return self._ledger.release(uid)
+        if self._ledger.release(uid):
+            self._retry_waiting()
+
+    def _decide_again(self, pod: Object, seconds: float | None) -> None:
+        unit = self._unit_of(pod)
+        if seconds is None:
+            self._later.queue.add_rate_limited(unit)
+        else:
+            self._later.queue.add_after(unit, seconds)
 
     def _labels_of_namespaces(self) -> dict[str, dict[str, str]]:
         return {name_of(namespace): labels_of(namespace) for namespace in self._namespaces.items()}
@@ -169,9 +170,7 @@ class Scheduler(Controller[Unit]):
     def _forget(self, key: Key, uid: str) -> None:
         self._waiting.discard(("", *key))
         self._nominated.pop(uid, None)
-        self._explained.pop(key, None)
-        if key in self._decisions and self._decisions[key][0] == uid:
-            del self._decisions[key]
+        self._binding.forget(key, uid)
 
     def _retry_waiting(self) -> None:
         for unit in list(self._waiting):
@@ -217,10 +216,10 @@ class Scheduler(Controller[Unit]):
             if _wants_any_node(pod) and not self._is_ours(pod):
                 self._decide_foreign(unit, pod)
             return
-        if self._unit_of(pod) != unit or (key in self._decisions and self._decisions[key][1].actions):
+        if self._unit_of(pod) != unit or self._binding.is_acting(key):
             return
         plan = decide(Observed(pod, self._snapshot([pod]), time.time()))
-        if _node(plan):
+        if node_of(plan):
             self._waiting.discard(unit)
         elif not pod["spec"].get("schedulingGates"):
             self._waiting.add(unit)
@@ -241,7 +240,7 @@ class Scheduler(Controller[Unit]):
     def _decide_group(self, unit: Unit) -> None:
         group = self._groups.get(unit)
         members = [pod for pod in self._members_of(unit) if self._wants_node(pod)]
-        pods = sorted((pod for pod in members if not self._has_place(pod)), key=_pod_turn)
+        pods = sorted((pod for pod in members if not self._binding.has_node(pod)), key=_pod_turn)
         gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
         pods = [pod for pod in pods if pod not in gated]
         for pod in gated:
@@ -351,27 +350,17 @@ class Scheduler(Controller[Unit]):
     def _wants_node(self, pod: Object) -> bool:
         return _wants_any_node(pod) and self._is_ours(pod)
 
-    def _has_place(self, pod: Object) -> bool:
-        """Return whether the pod has a node by a decision that the watch has not shown yet."""
-        uid, plan = self._decisions.get(key_of(pod), ("", None))
-        return plan is not None and uid == uid_of(pod) and bool(_node(plan))
-
     def _on_their_way(self, members: Iterable[Object]) -> int:
-        return sum(self._has_place(pod) for pod in members)
+        return sum(self._binding.has_node(pod) for pod in members)
 
     def _decided(self, pod: Object, plan: Plan, *, patient: bool = False) -> None:
-        """Hold a decision in the ledger and have it carried out; a patient explanation has time to become untrue."""
-        key, uid = key_of(pod), uid_of(pod)
-        self._decisions[key] = (uid, plan)
-        if node := _node(plan):
-            self._nominated.pop(uid, None)
+        """Hold a decision in the ledger and have it carried out."""
+        if node := node_of(plan):
+            self._nominated.pop(uid_of(pod), None)
             self._hold(pod, node)
-            return self._binder.enqueue(key)
-        self._note_nomination(pod, plan)
-        if patient and key not in self._explained:
-            now = asyncio.get_running_loop().time()
-            self._explained[key] = now + COMING_SECONDS - EXPLAIN_SECONDS
-        self._binder.enqueue(key)
+        else:
+            self._note_nomination(pod, plan)
+        self._binding.start(pod, plan, patient=patient)
 
     def _note_nomination(self, pod: Object, plan: Plan) -> None:
         """Keep the node for the pod that others give way to, or let go of it."""
@@ -384,112 +373,6 @@ class Scheduler(Controller[Unit]):
             self._nominated[uid] = ScheduledPod.of(pod, nominated, self._unit_of(pod))
         else:
             self._nominated.pop(uid, None)
-
-    async def _carry_out(self, key: Key) -> float | None:
-        uid, plan = self._decisions.get(key, ("", None))
-        pod = self._pods.get(*key)
-        if plan is None:
-            return None
-        if pod is None or uid_of(pod) != uid:
-            self._take_back(key, uid)
-        elif node := _node(plan):
-            await self._bind(key, pod, node, plan.events)
-        else:
-            victims = [action for action in plan.actions if isinstance(action, Preempt)]
-            for action in victims:
-                await self._preempt(action)
-            if self._decisions.get(key, ("", None))[1] is plan:
-                del self._decisions[key]
-            if victims:
-                self._explained.pop(key, None)
-            await self._explain(key, pod, plan)
-            if victims:
-                self._later.queue.add_after(self._unit_of(pod), EXPLAIN_SECONDS)
-        return None
-
-    async def _preempt(self, action: Preempt) -> None:
-        """Tell a pod why it goes, and delete it, once."""
-        victim = action.victim
-        if victim.uid in self._preempted:
-            return
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod",
-            "lastProbeTime": None,
-            "lastTransitionTime": format_time(time.time()),
-        }
-        patch = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
-        try:
-            told = await self._client.patch(
-                PODS, victim.name, victim.namespace, patch, patch_type=STRATEGIC, subresource="status"
-            )
-            await self._client.delete(PODS, victim.name, victim.namespace, uid=victim.uid)
-        except ApiError as error:
-            if error.code not in (404, 409, 422):  # gone, or another pod has the name
-                raise
-            return
-        self._preempted.add(victim.uid)
-        self._recorder.event(told, "Normal", "Preempted", action.text)
-
-    async def _bind(self, key: Key, pod: Object, node: str, events: tuple[Event, ...]) -> None:
-        """Bind; when the answer is lost, `TransportError` brings us back with the decision as it is."""
-        uid = uid_of(pod)
-        try:
-            await self._client.bind(key[1], key[0], node)
-        except ApiError as error:
-            if error.code == 409 and await self._is_bound(key, uid):
-                return  # by an earlier try: the watch will show where
-            self._take_back(key, uid)
-            if error.code not in (404, 409):
-                self._later.queue.add_rate_limited(self._unit_of(pod))
-            return
-        self._tell(pod, events)
-
-    async def _is_bound(self, key: Key, uid: str) -> bool:
-        try:
-            live = await self._client.get(PODS, key[1], key[0])
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return False
-        return live["metadata"]["uid"] == uid and bool(live["spec"].get("nodeName"))
-
-    def _take_back(self, key: Key, uid: str) -> None:
-        """Undo a decision, unless the watch has shown it to be true meanwhile."""
-        if key in self._decisions and self._decisions[key][0] == uid:
-            del self._decisions[key]
-            if self._release(uid):
-                self._retry_waiting()
-
-    async def _explain(self, key: Key, pod: Object, plan: Plan) -> None:
-        """Write why the pod waits, now or when it is time again."""
-        if plan.status is None:
-            return
-        now = asyncio.get_running_loop().time()
-        wait = self._explained.get(key, now - EXPLAIN_SECONDS) + EXPLAIN_SECONDS - now
-        if wait > 0:
-            self._later.queue.add_after(self._unit_of(pod), wait)
-            return
-        self._explained[key] = now
-        patch = {"metadata": {"uid": uid_of(pod)}, "status": plan.status}
-        try:
-            await self._client.patch(PODS, key[1], key[0], patch, patch_type=STRATEGIC, subresource="status")
-        except ApiError as error:
-            if error.code not in (404, 409, 422):  # gone, or another pod has the name
-                raise
-            return
-        self._tell(pod, plan.events)
-
-    def _tell(self, pod: Object, events: tuple[Event, ...]) -> None:
-        for event in events:
-            self._recorder.event(pod, event.type, event.reason, event.message)
-
-
-def _node(plan: Plan) -> str:
-    """Return the node that the plan binds to, empty when the pod waits."""
-    return next((action.node for action in plan.actions if isinstance(action, Bind)), "")
 
 
 def _wants_any_node(pod: Object) -> bool:
