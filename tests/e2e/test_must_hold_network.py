@@ -1,6 +1,6 @@
 """Jobs do not meet: each pod has its own address and ports, each job its own names. Ordinary clients meet by them.
 
-Left out: reachability between all pairs of pods and DNS itself (tests/cluster/test_runtime.py).
+Left out: reachability between all pairs of pods and DNS itself (tests/cluster/test_runtime_network.py).
 """
 
 from __future__ import annotations

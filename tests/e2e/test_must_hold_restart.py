@@ -1,7 +1,7 @@
 """`kill -9` of any part of the cluster: pods train on, jobs complete, nothing runs twice, no log line is lost.
 
 Matrix: what is killed {control plane, operator} × when {pods run, pods end meanwhile, between apply and Running}.
-Left out: power loss (the store's own tests), kill of a shim or of the sandbox daemon (tests/cluster/test_runtime.py).
+Left out: power loss (the store's own tests), kill of a shim or of the sandbox daemon (test_runtime_recovery.py).
 """
 
 from __future__ import annotations

@@ -1,0 +1,129 @@
+"""The network of pods on the real kernel: addresses, names, the proxy, the listener of the API. Left out: egress."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from tests.cluster.runtime_programs import CLIENT, SERVER
+from tests.cluster.sandboxes import Sandboxes, until
+from trainshed.cluster.sandbox.api import (
+    DnsRecords,
+    Runtime,
+)
+from trainshed.cluster.sandbox.client.connection import Connection
+
+
+async def test_two_pods_listen_on_the_same_port_and_reach_each_other(boxes: Sandboxes) -> None:
+    one, two = await boxes.pod("one"), await boxes.pod("two")
+    assert one.ip != two.ip
+    for uid in ("one", "two"):
+        await boxes.start(uid, "python3", "-c", SERVER, uid)
+
+    async def is_up(uid: str) -> bool:
+        return boxes.output(uid) == "up\n"
+
+    for uid in ("one", "two"):
+        await until(f"the server of {uid}", lambda uid=uid: is_up(uid))  # type: ignore[misc]
+    assert await boxes.exec("one", "python3", "-c", CLIENT, two.ip, "23456") == (0, b"two\n")
+    assert await boxes.exec("two", "python3", "-c", CLIENT, one.ip, "23456") == (0, b"one\n")
+    stream = await boxes.runtime.dial("one", 23456)
+    assert await stream.read() == b"one"
+    await stream.close()
+    with pytest.raises(ConnectionRefusedError):
+        await boxes.runtime.dial("one", 1)
+
+
+async def test_frames_between_pods_are_as_large_as_the_kernel_lets_them(boxes: Sandboxes) -> None:
+    """Ranks exchange gradients over this network: with 1,500 bytes a frame it carries two thirds as much."""
+    await boxes.pod("wide")
+    await boxes.start("wide", "sleep", "60")
+    ask = "import fcntl, socket; r = fcntl.ioctl(socket.socket(), 0x8921, b'eth0'.ljust(32, b'\\0'))"
+    tell = "print(int.from_bytes(r[16:20], 'little'))"
+    assert await boxes.exec("wide", "python3", "-c", f"{ask}\n{tell}") == (0, b"65535\n")
+
+
+async def test_host_network(boxes: Sandboxes) -> None:
+    state = await boxes.pod("host", host_network=True)
+    await boxes.start("host", "readlink", "/proc/self/ns/net")
+    await boxes.end("host")
+    assert state.ip == ""
+    assert boxes.output("host").strip() == os.readlink("/proc/self/ns/net")  # noqa: PTH115
+
+
+async def test_dns(boxes: Sandboxes) -> None:
+    state = await boxes.pod("dns", nameservers=("10.88.0.1",), searches=("default.svc.cluster.local",))
+    await boxes.start("dns", "sleep", "60")
+    ready, slow = "ready.default.svc.cluster.local", "slow.default.svc.cluster.local"
+    await boxes.runtime.set_records(DnsRecords(services={ready: ("10.88.9.9",)}, pending=(slow,)))
+    look_up = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
+    assert await boxes.exec("dns", "python3", "-c", look_up, "ready") == (0, b"10.88.9.9\n")
+    code, output = await boxes.exec("dns", "python3", "-c", look_up, "nobody.default.svc.cluster.local")
+    assert (code, b"not known" in output) == (1, True)
+    waiting = asyncio.create_task(boxes.exec("dns", "python3", "-c", look_up, "slow"))
+    await asyncio.sleep(0.3)  # the question is on its way; an answer before the address arrives would fail
+    await boxes.runtime.set_records(DnsRecords(services={slow: (state.ip,)}))
+    assert await waiting == (0, f"{state.ip}\n".encode())
+
+
+FETCH = """
+import sys, urllib.request
+proxy = urllib.request.ProxyHandler({"http": "http://10.88.0.1:3128"})
+print(urllib.request.build_opener(proxy).open(sys.argv[1], timeout=10).read().decode(), end="")
+"""
+
+
+async def test_the_proxy_leads_to_pods_by_name_and_address_and_outlives_sandboxd(boxes: Sandboxes) -> None:
+    server = await boxes.pod("server", namespace="models")
+    await boxes.start(
+        "server", "sh", "-c", "cd /tmp && echo here > index.html && exec python3 -m http.server 8000"
+    )
+    await boxes.pod("client", namespace="models")
+    await boxes.start("client", "sleep", "60")
+    await boxes.pod("stranger", namespace="other")
+    await boxes.start("stranger", "sleep", "60")
+    await boxes.runtime.set_records(DnsRecords(services={"web.models.svc.cluster.local": (server.ip,)}))
+
+    async def fetches(uid: str, host: str) -> bool:
+        return await boxes.exec(uid, "python3", "-c", FETCH, f"http://{host}:8000/") == (0, b"here\n")
+
+    await until("the server answers", lambda: fetches("client", server.ip))
+    for uid, host, found in (
+        ("client", "web", True),
+        ("client", "web.models", True),
+        ("client", "web.models.svc.cluster.local", True),
+        ("stranger", "web.models", True),
+        ("stranger", "web", False),
+    ):
+        assert await fetches(uid, host) is found, (uid, host)
+
+    connection = Connection(str(boxes.home / "run" / "sandboxd.sock"))
+    os.kill(connection.peer_pid, signal.SIGKILL)
+    await connection.receive()
+    connection.close()
+    await boxes.runtime.start()
+    for _ in range(20):  # more than were opened in advance
+        assert await fetches("client", "web")
+
+
+async def test_cluster_listener_is_the_same_after_a_restart(boxes: Sandboxes) -> None:
+    await boxes.pod("api")
+    await boxes.start("api", "sleep", "60")
+    first = await boxes.runtime.cluster_listener("10.96.0.1", 443)
+    inode = os.fstat(first.fileno()).st_ino
+    first.close()
+    second_runtime = Runtime(boxes.runtime.paths)
+    await second_runtime.start()
+    second = await second_runtime.cluster_listener("10.96.0.1", 443)
+    assert os.fstat(second.fileno()).st_ino == inode
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"api")
+        writer.close()
+
+    async with await asyncio.start_server(greet, sock=second):
+        assert await boxes.exec("api", "python3", "-c", CLIENT, "10.96.0.1", "443") == (0, b"api\n")
+    await second_runtime.close()
