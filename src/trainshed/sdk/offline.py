@@ -17,9 +17,9 @@ from trainshed.jobs.registry import review
 from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object, copy_tree, name_of
-from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.decode import cannot_handle, conform
 from trainshed.kube.schema.nodes import SchemaNode, builtin, definition_name, from_crd
+from trainshed.kube.schema.rules import broken_rules
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.sdk.errors import UserError
 
@@ -44,7 +44,7 @@ def admitted(
     schema = crd_schema(kind)
     kept, _ = conform(job, schema, mode="strict", what=f"{kind.name} {name_of(job)}", builtin=False)
     kept = apply_defaults(kept, schema)
-    found = validate(kept, schema) or evaluate_rules(kept, None, schema)
+    found = validate(kept, schema) or broken_rules(kept, None, schema)
     if found:
         raise errors.invalid(kind.name, kind.group, name_of(job), found)
     verdict = _reviewed(kind, kept, options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainshed.kube.cel.program import run
 from trainshed.kube.meta.objects import Object
 from trainshed.tekton.variables import Scope, replace
 
@@ -39,6 +38,8 @@ def _one(expression: Object) -> bool:
 
 
 def _cel(text: str) -> bool:
+    from trainshed.kube.cel.program import run  # the language is loaded with the first expression
+
     try:
         value = run(text, {})
     except ValueError as error:

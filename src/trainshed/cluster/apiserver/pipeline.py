@@ -27,8 +27,8 @@ from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, s
 from trainshed.kube.meta.resources import CRDS, DEPLOYMENTS, MUTATINGWEBHOOKS, VALIDATINGWEBHOOKS
 from trainshed.kube.patch.managedfields import track_update, with_entries
 from trainshed.kube.schema import crd
-from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.metadata import validate_metadata
+from trainshed.kube.schema.rules import broken_rules
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.kube.wire.options import WriteOptions
 
@@ -262,7 +262,7 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
         if kind.schema.with_rules and any(cause.reason in _BLOCKING for cause in found):
             found.append(causes.invalid("<nil>", "null", _UNCHECKED))
         elif not found:
-            found += evaluate_rules(obj, old, kind.schema)
+            found += broken_rules(obj, old, kind.schema)
     else:
         found = validate_object(resource, obj, old, subresource=subresource)
     # A webhook is registered for the resource, not for its subresources: writers of those are not asked. Containers

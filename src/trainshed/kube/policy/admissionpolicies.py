@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from trainshed.kube.cel.program import BUDGET, OUT_OF_BUDGET, compiled
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 from trainshed.kube.policy.webhooks import Admitted, conditions_hold, rule_matches, selected, variables_of
 
@@ -133,10 +132,14 @@ class _Budget:
     """What the expressions of a policy may cost together for one request."""
 
     def __init__(self) -> None:
+        from trainshed.kube.cel.program import BUDGET  # the language is loaded with the first expression
+
         self._left = BUDGET
 
     def run(self, expression: str, variables: Mapping[str, Any]) -> Any:
         """Return the value of an expression; ValueError says why there is none."""
+        from trainshed.kube.cel.program import OUT_OF_BUDGET, compiled
+
         if self._left <= 0:
             raise ValueError(OUT_OF_BUDGET)
         value, cost = compiled(expression).run(variables)

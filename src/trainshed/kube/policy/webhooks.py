@@ -8,17 +8,18 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trainshed.kube.cel.library.authorizer import Asked, Authorizer
-from trainshed.kube.cel.program import run
 from trainshed.kube.meta.errors import ApiError, bad_request, internal
 from trainshed.kube.meta.objects import Object, labels_of, objects, section
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.patch.jsonpatch import json_patch
+
+if TYPE_CHECKING:
+    from trainshed.kube.cel.library.authorizer import Asked
 
 _EXEMPT = "admissionregistration.k8s.io"
 """Group whose objects no webhook is asked about: one that refuses all could never be taken away."""
@@ -152,11 +153,16 @@ def unmatched(hook: Hook, asked: Admitted) -> bool:
     Raises:
         ValueError: a condition cannot be evaluated, and none says no.
     """
-    return not conditions_hold(objects(hook.spec, "matchConditions"), variables_of(asked))
+    conditions = objects(hook.spec, "matchConditions")
+    return bool(conditions) and not conditions_hold(conditions, variables_of(asked))
 
 
 def variables_of(asked: Admitted) -> dict[str, Any]:
     """Return what every expression of admission sees of a request."""
+    from trainshed.kube.cel.library.authorizer import (
+        Authorizer,  # the language is loaded with the first expression
+    )
+
     resource = asked.resource
     about = {
         "group": resource.group,
@@ -176,6 +182,8 @@ def variables_of(asked: Admitted) -> dict[str, Any]:
 
 def conditions_hold(conditions: Sequence[Object], variables: dict[str, Any]) -> bool:
     """Return whether all match conditions hold. Raises ValueError: one cannot be evaluated, and none says no."""
+    from trainshed.kube.cel.program import run
+
     failed = ""
     for condition in conditions:
         try:

@@ -12,13 +12,13 @@ from trainshed.kube.cel.re2 import compile_re2
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, section
-from trainshed.kube.schema.cel import evaluate_rules
-from trainshed.kube.schema.crd_rules import rule_causes, wording_causes
 from trainshed.kube.schema.decode import conform
 from trainshed.kube.schema.nodes import SchemaNode, from_schema
+from trainshed.kube.schema.rules import broken_rules
 from trainshed.kube.schema.structural import validate
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_RULES = "x-kubernetes-validations"
 _LOGICAL = ("allOf", "anyOf", "oneOf")
 _NOT_IN_LOGICAL = {
     **dict.fromkeys(("type", "title", "description"), "empty"),
@@ -68,7 +68,24 @@ def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
     wrong = [*_root(schema, path), *_place(schema, path), *_undeclared(schema, schema, path, path)]
     yield from wrong
     if not wrong:  # types and costs of rules are those of a structural schema
+        yield from _rules(schema, path)
+
+
+def _rules(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    if _has_rules(schema):
+        from trainshed.kube.schema.crd_rules import rule_causes
+
         yield from rule_causes(schema, path)
+
+
+def _has_rules(schema: Mapping[str, Any]) -> bool:
+    """Return whether there are rules where a structural schema may have some."""
+    inner = [
+        *(schema.get("properties") or {}).values(),
+        schema.get("additionalProperties"),
+        schema.get("items"),
+    ]
+    return bool(schema.get(_RULES)) or any(_has_rules(part) for part in inner if isinstance(part, Mapping))
 
 
 def _root(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
@@ -174,7 +191,12 @@ def _place(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     yield from _pattern(schema, path)
     yield from _map_type(schema, path)
     yield from _list_type(schema, path)
-    yield from wording_causes(schema, path)
+    if get(_RULES):
+        from trainshed.kube.schema.crd_rules import (
+            wording_causes,  # the language is loaded with the first expression
+        )
+
+        yield from wording_causes(schema, path)
     yield from _below(schema, path)
     for logical in _LOGICAL:
         for index, part in enumerate(get(logical) or ()):
@@ -363,7 +385,7 @@ def _undeclared(part: Mapping[str, Any], place: Any, path: str, at: str) -> Iter
 def _default(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     value: Object = schema["default"]
     node: SchemaNode = from_schema(schema)
-    found = validate(value, node) or evaluate_rules(value, None, node)
+    found = validate(value, node) or broken_rules(value, None, node)
     for cause in found:
         yield Cause(
             cause.reason, cause.message, f"{path}.default" + (f".{cause.field}" if cause.field else "")

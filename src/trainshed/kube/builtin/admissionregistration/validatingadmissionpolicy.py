@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.webhooks import match_causes, match_defaults
-from trainshed.kube.cel.admission import CONDITION, condition_causes, expression_type
-from trainshed.kube.cel.types import DYN, Type
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.names import qualified_name
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 from trainshed.kube.meta.resources import VALIDATINGADMISSIONPOLICIES
+
+if TYPE_CHECKING:
+    from trainshed.kube.cel.types import Type
 
 _MOST_ANNOTATIONS = 20
 _LONGEST_VALUE = 5 * 1024
@@ -46,6 +47,16 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.required("spec.auditAnnotations", text)
     yield from match_causes(section(spec, "matchConstraints"), "spec.matchConstraints")
     yield from causes.one_of(spec, "spec", "failurePolicy", ("Fail", "Ignore"))
+    yield from _expressions(obj, spec)
+
+
+def _expressions(obj: Object, spec: Object) -> Iterator[Cause]:
+    from trainshed.kube.cel.admission import (  # the language is loaded with the first expression
+        CONDITION,
+        condition_causes,
+    )
+    from trainshed.kube.cel.types import DYN, Type
+
     params = {"params": DYN} if spec.get("paramKind") else {}
     for index, condition in enumerate(objects(spec, "matchConditions")):
         at = f"spec.matchConditions[{index}]"
@@ -63,6 +74,8 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
 
 def _variables(spec: Object, variables: Mapping[str, Type], found: dict[str, Type]) -> Iterator[Cause]:
     """Yield what is wrong with variables, each of which sees those before it; put their types into `found`."""
+    from trainshed.kube.cel.admission import expression_type
+
     for index, variable in enumerate(objects(spec, "variables")):
         at, name = f"spec.variables[{index}]", str(variable.get("name") or "")
         if not name.strip():
@@ -78,6 +91,8 @@ def _variables(spec: Object, variables: Mapping[str, Type], found: dict[str, Typ
 
 
 def _validation(rule: Object, at: str, variables: Mapping[str, Type]) -> Iterator[Cause]:
+    from trainshed.kube.cel.admission import condition_causes, expression_type
+
     yield from condition_causes(rule.get("expression"), f"{at}.expression", variables)
     yield from causes.one_of(rule, at, "reason", _REASONS)
     message, expression = rule.get("message") or "", rule.get("messageExpression") or ""
@@ -93,6 +108,8 @@ def _validation(rule: Object, at: str, variables: Mapping[str, Type]) -> Iterato
 
 
 def _annotations(obj: Object, variables: Mapping[str, Type]) -> Iterator[Cause]:
+    from trainshed.kube.cel.admission import expression_type
+
     keys: set[str] = set()
     annotations = objects(spec_of(obj), "auditAnnotations")
     if len(annotations) > _MOST_ANNOTATIONS:

@@ -7,14 +7,11 @@ from typing import Any
 
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.cel.admission import CONDITION, condition_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.schema.metadata import selector_causes
 from trainshed.kube.schema.webhookclient import client_causes
-
-_CONDITION = {name: kind for name, kind in CONDITION.items() if name != "namespaceObject"}
 
 
 def webhook_defaults(obj: Object) -> None:
@@ -74,9 +71,19 @@ def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
         yield from causes.one_of(hook, at, "matchPolicy", ("Equivalent", "Exact"))
         yield from client_causes(section(hook, "clientConfig"), f"{at}.clientConfig")
         yield from match_causes(hook, at)
-        for number, condition in enumerate(objects(hook, "matchConditions")):
-            where = f"{at}.matchConditions[{number}].expression"
-            yield from condition_causes(condition.get("expression"), where, _CONDITION)
+        if conditions := objects(hook, "matchConditions"):
+            yield from _condition_causes(conditions, f"{at}.matchConditions")
+
+
+def _condition_causes(conditions: list[Object], at: str) -> Iterator[Cause]:
+    from trainshed.kube.cel.admission import (  # the language is loaded with the first expression
+        CONDITION,
+        condition_causes,
+    )
+
+    seen = {name: kind for name, kind in CONDITION.items() if name != "namespaceObject"}
+    for index, condition in enumerate(conditions):
+        yield from condition_causes(condition.get("expression"), f"{at}[{index}].expression", seen)
 
 
 def _side_effects(hook: Object, at: str) -> Iterator[Cause]:
