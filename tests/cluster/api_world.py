@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.transport import Response
@@ -143,3 +145,10 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 def types(events: list[Any]) -> list[tuple[str, str]]:
     """Return (type, name) of each event."""
     return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """An API server with an empty cluster."""
+    async with open_world(tmp_path) as world:
+        yield world

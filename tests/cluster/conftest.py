@@ -8,17 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api_world import World, open_world
+from tests.cluster.api_world import world
 from tests.cluster.sandboxes import Sandboxes
 from tests.processes import processes_with
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
 
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """An API server with an empty cluster."""
-    async with open_world(tmp_path) as world:
-        yield world
+__all__ = ("world",)
 
 
 @pytest.fixture

@@ -302,3 +302,9 @@ def make_pod(name: str, **spec: Any) -> Object:
         "metadata": {"name": name, "labels": {"app": name}},
         "spec": {"containers": [{"name": "main", "image": "train:1"}], **spec},
     }
+
+
+def conditions(obj: Object | None) -> dict[str, str]:
+    """Return the reasons of the conditions that are true, by type."""
+    status = (obj or {}).get("status") or {}
+    return {c["type"]: c["reason"] for c in status.get("conditions") or () if c["status"] == "True"}

@@ -1,127 +1,25 @@
-"""The command line by its words: help, errors in one line, exit codes, `check`, several nodes, plain output.
+"""The command line by its words: jobs, `check`, several nodes, plain output, and what keeps a job from going on.
 
-Left out: up, down, status, run and its exit codes (test_must_hold_lifecycle), what the server refuses
-(test_must_hold_input), the live view (tests/unit).
+Left out: help, usage and errors where there is no cluster (test_cli_help), up, down, status, run and its exit codes
+(test_must_hold_lifecycle), what the server refuses (test_must_hold_input), the live view (tests/unit).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.cluster_fixture import Cluster, as_list, read_line, read_rest, until
 from tests.e2e.jobs import COUNT_UNTIL_TOLD, UNTIL_TOLD, job, pod, replica
+from tests.e2e.terminal import on_a_terminal
 
-COMMANDS = (
-    "run",
-    "follow",
-    "list",
-    "logs",
-    "suspend",
-    "resume",
-    "delete",
-    "check",
-    "render",
-    "up",
-    "down",
-    "status",
-    "doctor",
-    "backup",
-    "restore",
-    "kubeconfig",
-    "node",
-    "image",
-    "notebook",
-    "completion",
-)
 EXAMPLE = Path(__file__).parents[2] / "examples/fashion-mnist/pytorchjob.yaml"
 CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}, "data": {"a": "b"}}
-
-
-@pytest.fixture
-def idle(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A state directory that nothing was ever started in."""
-    return make_cluster()
-
-
-# Help.
-
-
-def test_help_lists_every_command_in_a_line(idle: Cluster) -> None:
-    text = idle.trainshed("--help").ok()
-    assert text == idle.trainshed("-h").ok()
-    listed = re.findall(r"^  (\w+)  +(\S.*)$", text[text.index("Commands:") :], re.MULTILINE)
-    assert [name for name, _ in listed] == list(COMMANDS)
-    for name, summary in listed:
-        assert summary.endswith("."), (name, summary)
-        assert not summary.endswith("..."), f"{name}: the first sentence is too long for the list"
-    assert not idle.home.exists(), "help makes no state"
-
-
-@pytest.mark.parametrize("command", [*COMMANDS, "image add", "image remove", "image list"])
-def test_help_of_each_command(idle: Cluster, command: str) -> None:
-    text = idle.trainshed(*command.split(), "--help").ok()
-    assert text.startswith(f"Usage: trainshed {command} ")
-    assert "--help" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("nosuch",), "error: no such command 'nosuch'\nhint: trainshed --help"),
-        (("lsit",), "error: no such command 'lsit'\nhint: did you mean list?"),
-        (("ps",), "error: no such command 'ps'\nhint: did you mean list?"),
-        (
-            ("run", "train.py", "--workers", "2", "--lr", "3"),
-            "error: no such option: --lr\n"
-            "hint: what is meant for the script comes after --: trainshed run train.py -- --lr ...",
-        ),
-        (("run",), "error: invalid value for FILE: name a manifest, "),
-        (("check",), "error: missing argument FILE\nhint: trainshed check --help"),
-        (("run", "--qqq", "x"), "error: no such option: --qqq\nhint: trainshed run --help"),
-        (("up", "--nodes", "17"), "error: invalid value for --nodes: "),
-        (("up", "--port", "65536"), "error: invalid value for --port: "),
-        (
-            ("status", "-o", "yaml"),
-            "error: invalid value for --output / -o: 'yaml' is not one of 'text', 'json'\n",
-        ),
-        (("delete",), "error: missing argument NAME\nhint: trainshed delete --help"),
-        (("follow", "a", "b"), "error: got unexpected extra argument"),
-        (("image", "add"), "error: missing argument NAME\nhint: trainshed image add --help"),
-    ],
-)
-def test_wrong_usage_is_exit_code_2(idle: Cluster, arguments: tuple[str, ...], text: str) -> None:
-    done = idle.trainshed(*arguments)
-    assert (done.rc, done.out) == (2, ""), done
-    assert text in done.err and done.rc == 2, done
-    assert len(done.err.splitlines()) == 2, "one line and a hint"
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(idle: Cluster, shell: str) -> None:
-    """Of the shell that is named, whatever the shell that asks."""
-    script = idle.trainshed("completion", shell).ok()
-    assert f"complete_{shell}" in script and "_TRAINSHED_COMPLETE" in script
-
-
-def test_completed_words(idle: Cluster) -> None:
-    environment = {**idle.environment, "_TRAINSHED_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
-    done = subprocess.run(
-        idle.trainshed_command(),
-        env={**environment, "COMP_WORDS": "trainshed s"},
-        capture_output=True,
-        text=True,
-    )
-    assert set(done.stdout.split()) == {"suspend", "status"}, done
 
 
 def completed(cluster: Cluster, *words: str) -> set[str]:
@@ -140,37 +38,6 @@ def completed(cluster: Cluster, *words: str) -> set[str]:
     )
     assert done.stderr == "", done
     return set(done.stdout.split())
-
-
-# Errors: one line, a hint, the exit code.
-
-
-@pytest.mark.parametrize(
-    ("arguments", "texts"),
-    [
-        (("follow", "train"), ("error: there is no local cluster\n", "hint: trainshed up")),
-        (("delete", "train"), ("there is no local cluster",)),
-        (("kubeconfig",), ("there is no cluster yet", "trainshed up")),
-        (("run", "/no/such/file"), ("/no/such/file: no such file",)),
-        (("run", "--kubeconfig", "/no/such/config", str(EXAMPLE)), ("/no/such/config does not exist",)),
-        (("run", "--context", "nowhere", str(EXAMPLE)), ("error: ",)),
-        (("image", "add", "x", "--layer", "here"), ("--layer here", "DIRECTORY:PATH")),
-        (("image", "remove", "x"), ("no image x is registered", "trainshed image list")),
-    ],
-)
-def test_errors_without_a_cluster(idle: Cluster, arguments: tuple[str, ...], texts: tuple[str, ...]) -> None:
-    done = idle.trainshed(*arguments)
-    err = done.failed(*texts)
-    assert done.out == ""
-    assert len(err.splitlines()) <= 2, err
-
-
-def test_a_state_directory_that_is_a_file(idle: Cluster) -> None:
-    idle.home.touch()
-    for arguments in (("up",), ("image", "list"), ("run", str(EXAMPLE))):
-        err = idle.trainshed(*arguments).failed(str(idle.home), "hint: set TRAINSHED_HOME")
-        assert len(err.splitlines()) == 2, err
-    idle.home.unlink()
 
 
 def test_jobs_that_are_not_there(cluster: Cluster) -> None:
@@ -212,9 +79,6 @@ def test_suspend_and_resume(cluster: Cluster, shared_folder: Path) -> None:
     assert "deleted" in cluster.trainshed("delete", "train", *scope).err
 
 
-# What keeps a job from going on is said.
-
-
 def test_a_job_that_no_operator_takes_up(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     cluster.up()
@@ -250,9 +114,6 @@ def test_a_follow_without_an_api_server_says_so_and_goes_on(
         shown = read_rest(running)
     assert running.returncode == 0, shown
     assert "PyTorchJob train succeeded" in shown
-
-
-# check
 
 
 def test_check_of_the_example(cluster: Cluster) -> None:
@@ -300,9 +161,6 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
     assert why.startswith("/proc is mounted the usual way")
 
 
-# Several nodes.
-
-
 def test_three_nodes_share_the_pods_and_are_kept(
     make_cluster: Callable[..., Cluster], shared_folder: Path
 ) -> None:
@@ -335,9 +193,6 @@ def test_three_nodes_share_the_pods_and_are_kept(
     assert {p["spec"]["nodeName"] for p in cluster.pods("spread").values()} == {only.removeprefix("node/")}
 
 
-# Output.
-
-
 def test_the_plugin_of_kubectl(cluster: Cluster) -> None:
     folder = Path(sys.executable).parent
     done = subprocess.run(
@@ -349,14 +204,6 @@ def test_the_plugin_of_kubectl(cluster: Cluster) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["running"] is True
-
-
-def test_doctor(idle: Cluster) -> None:
-    checks = json.loads(idle.trainshed("doctor", "-o", "json").ok())
-    assert {"user namespaces", "overlayfs on the state directory"} <= {check["name"] for check in checks}
-    assert all(set(check) == {"name", "ok", "detail", "remedy"} for check in checks)
-    text = idle.trainshed("doctor").ok().splitlines()
-    assert [line.split(":")[0] for line in text] == [f"✓ {check['name']}" for check in checks]
 
 
 def test_a_path_with_spaces_can_be_evaluated(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
@@ -373,48 +220,6 @@ def test_a_path_with_spaces_can_be_evaluated(make_cluster: Callable[..., Cluster
         assert done.stdout == str(spaced.kubeconfig), done
     finally:
         spaced.purge()
-
-
-def on_a_terminal(cluster: Cluster, *arguments: str, types: str = "", rc: int = 0, **environment: str) -> str:
-    """Return what the command writes to a terminal, on which somebody has typed ahead, and ends with `rc`."""
-    outer, inner = pty.openpty()
-    os.write(outer, types.encode())
-    chunks: list[bytes] = []
-
-    def read() -> None:
-        try:
-            while chunk := os.read(outer, 65536):
-                chunks.append(chunk)
-        except OSError:  # EIO: the last writer has closed it
-            pass
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        done = subprocess.run(
-            cluster.trainshed_command(*arguments),
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            env={**cluster.environment, "TERM": "xterm-256color", **environment},
-            timeout=60,
-        )
-    finally:
-        os.close(inner)
-        reader.join(10)
-        os.close(outer)
-    shown = b"".join(chunks).decode()
-    assert done.returncode == rc, shown
-    return shown
-
-
-def test_colour_is_for_terminals_and_can_be_turned_off(idle: Cluster) -> None:
-    assert "\x1b[32m✓" in on_a_terminal(idle, "doctor")
-    assert "\x1b" not in on_a_terminal(idle, "doctor", NO_COLOR="1")
-    assert "\x1b" not in idle.trainshed("doctor").ok()
-
-
-# Jobs: list, logs, run again, names completed.
 
 
 def test_jobs_are_listed_their_logs_merged_and_their_names_completed(
@@ -514,31 +319,3 @@ def test_down_says_which_jobs_it_stops(make_cluster: Callable[..., Cluster], sha
         while "the cluster was stopped, and with it the job's pods" not in read_line(following):
             pass
         following.kill()
-
-
-def test_completion_of_the_plugin_of_kubectl(idle: Cluster) -> None:
-    """kubectl asks `kubectl_complete-trainshed`, which ends with what else may be offered (0: files, too)."""
-    program = "import sys; from trainshed.cli.completion import main; sys.argv[1:] = ['su']; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=idle.environment, capture_output=True, text=True, timeout=60
-    )
-    assert (done.stdout.split(), done.stderr) == (["suspend", ":0"], "")
-
-
-def test_an_unreachable_cluster_is_not_told_to_start(idle: Cluster) -> None:
-    config = idle.scratch / "config"
-    config.write_text(
-        json.dumps(
-            {
-                "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-                "current-context": "x",
-            }
-        )
-    )
-    err = idle.trainshed("list", "--kubeconfig", str(config)).failed(
-        "error: the API server does not answer: https://127.0.0.1:1",
-        "hint: the cluster of that kubeconfig must be reachable from here",
-    )
-    assert len(err.splitlines()) == 2

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from tests.cluster.api_world import World, config_map, open_world, pod
+from tests.cluster.api_world import World, config_map, pod
 from tests.fakes.https import Https, PodsAt, serve_https
 from trainshed.certificates import make_authority
 from trainshed.kube.meta.objects import Object
@@ -49,12 +49,6 @@ async def author(tmp_path: Path) -> AsyncIterator[Author]:
     made = Author()
     async with serve_https(tmp_path, made.handle, ["hook.default.svc"]) as made.at:
         yield made
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with open_world(tmp_path) as opened:
-        yield opened
 
 
 async def register(world: World, config: Object, *, mutating: bool = False, **fields: Any) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from tests.cluster.api_world import MERGE, World, open_world
+from tests.cluster.api_world import MERGE, World
 from tests.fakes.https import Https, serve_https
 from trainshed.kube.meta.objects import Object
 
@@ -63,12 +63,6 @@ async def converter(tmp_path: Path) -> AsyncIterator[Converter]:
     made = Converter()
     async with serve_https(tmp_path, made.handle, ["convert.default.svc"]) as made.at:
         yield made
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with open_world(tmp_path) as opened:
-        yield opened
 
 
 def version(name: str, storage: str, **properties: Any) -> Object:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.unit.notebook_builder import edges
 from trainshed.pipelines.compilation import compile_notebook
-from trainshed.pipelines.expansion import workers_as_steps
 from trainshed.pipelines.ir import Compiled
 from trainshed.pipelines.notebook.cells import read
 
@@ -93,11 +92,11 @@ def test_metrics_belong_to_the_last_step_that_has_them() -> None:
 def test_the_distributed_demo_has_three_workers() -> None:
     pipeline = example("distributed-tensorflow.ipynb").checked()
     data = "batch_size, epochs, input_shape, num_classes, x_train, y_train"
-    assert edges(workers_as_steps(pipeline)) == [
+    assert edges(pipeline) == [
         "variables <-  |  | batch_size, epochs, input_shape, num_classes | ",
         "dataprocessing <- variables | num_classes | num_classes, x_test, x_train, y_test, y_train | ",
-        *(f"training{i} <- dataprocessing | {data} |  | " for i in (1, 2, 3)),
-        "modelevaluation <- training1, training2, training3 | x_test, y_test |  | ",
+        f"training <- dataprocessing | {data} |  | ",
+        "modelevaluation <- training | x_test, y_test |  | ",
     ]
     training = pipeline.step("training")
     assert training.distribution is not None
