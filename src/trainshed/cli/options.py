@@ -24,7 +24,6 @@ _Manifests = typer.Argument(
     metavar="FILE", help="Manifest files or directories; - is standard input.", show_default=False
 )
 Files = Annotated[list[str], _Manifests]
-SomeFiles = Annotated[list[str] | None, _Manifests]
 Filenames = Annotated[
     list[str] | None,
     typer.Option("--filename", "-f", metavar="FILE", help="The same, as kubectl spells it; may be repeated."),

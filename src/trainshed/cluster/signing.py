@@ -43,7 +43,6 @@ EXTENDED_USAGES: dict[str, ObjectIdentifier] = {
     "microsoft sgc": ObjectIdentifier("1.3.6.1.4.1.311.10.3.3"),
     "netscape sgc": ObjectIdentifier("2.16.840.1.113730.4.1"),
 }
-USAGES = frozenset(KEY_USAGES) | frozenset(EXTENDED_USAGES)
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

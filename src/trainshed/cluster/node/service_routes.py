@@ -63,11 +63,6 @@ def host_ip(port: Object) -> str | None:
     return wanted if wanted.startswith("127.") else None
 
 
-def has_host_ports(pod: Object) -> bool:
-    """Return whether the pod has ports of the machine, and is not itself on the machine's network."""
-    return next(_host_ports(pod), None) is not None
-
-
 def ingress(service: Object, routes: Routing, unopened: Collection[Place]) -> list[Object]:
     """Return where a LoadBalancer is reached, as its status says it: nowhere while a port of its is not open.
 

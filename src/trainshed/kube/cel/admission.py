@@ -49,8 +49,6 @@ CONDITION: Mapping[str, Type] = {
     "authorizer": AUTHORIZER,
 }
 """What a match condition sees."""
-MESSAGE: Mapping[str, Type] = {name: found for name, found in CONDITION.items() if name != "authorizer"}
-"""What an expression sees that makes a message."""
 
 
 def expression_type(

@@ -134,7 +134,6 @@ GLOBALS: dict[str, Type] = {
 }
 NAMESPACES = ("sets", "strings", "format", "optional", "ip")
 TYPE_PACKAGES = ("google", "net", "kubernetes")
-UNREADABLE = ("type", "list", "map", "object", "null_type")
 _SUMMED = ("int", "uint", "double", "duration", "dyn")
 ORDERED = (*NUMBERS, "string", "bytes", "bool", "timestamp", "duration", "dyn")
 

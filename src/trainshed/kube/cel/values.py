@@ -7,7 +7,6 @@ Source: the language definition of CEL (github.com/google/cel-spec, "Values").
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -220,8 +219,3 @@ def size(value: Any) -> int:
     if isinstance(value, str | bytes | list | dict):
         return len(value)
     return size(value.value) if type(value) is Optional and value.present else 1
-
-
-def is_finite(number: float) -> bool:
-    """Return whether a double is neither infinite nor NaN."""
-    return math.isfinite(number)

@@ -15,7 +15,6 @@ from trainshed.pipelines.emit.job import DATA, DATA_PATH, distributed_step
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, placement, pod_volumes
 from trainshed.pipelines.emit.program import RUNNER, is_exposed, parameter_text, program_text
-from trainshed.pipelines.expansion import worker_of
 from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.stepnames import resource_name
 
@@ -144,7 +143,7 @@ def _task_names(step: Step, options: Options) -> list[str]:
     name = resource_name(step.name)
     if step.distribution is None or not options.workers_as_tasks:
         return [name]
-    return [worker_of(name, index) for index in range(step.distribution.workers)]
+    return [f"{name}{index + 1}" for index in range(step.distribution.workers)]
 
 
 def _tasks(pipeline: Pipeline, step: Step, options: Options) -> Iterator[Object]:

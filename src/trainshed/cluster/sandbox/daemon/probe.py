@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 _NAME = "trainshed-doctor"
-STEPS = ("user", "map", "mount", "overlay", "proc", "network", "bridge")
 
 
 def main(argv: list[str]) -> int:
