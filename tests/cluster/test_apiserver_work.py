@@ -143,14 +143,14 @@ async def test_a_pod_has_no_more_parts_than_a_machine_has_room_for(world: World,
 
 
 async def test_what_an_ordinary_write_costs(world: World) -> None:
-    """How many writes a second the server takes is decided here: each bound is a twentieth above what was counted."""
+    """How many writes a second the server takes is decided here: each bound is a tenth above what was counted."""
     status = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
     await world.ok("POST", PODS, pod(1))  # what is made once is made
     await world.ok("PATCH", f"{PODS}/many/status", {"status": status}, content_type=STRATEGIC)
     for most, method, path, sent, content_type in (
-        (1_430, "POST", PODS, {**pod(1), "metadata": {"name": "one"}}, "application/json"),
-        (1_060, "PATCH", f"{PODS}/one/status", {"status": status}, STRATEGIC),
-        (320, "GET", f"{PODS}/one", None, "application/json"),
+        (1_500, "POST", PODS, {**pod(1), "metadata": {"name": "one"}}, "application/json"),
+        (1_120, "PATCH", f"{PODS}/one/status", {"status": status}, STRATEGIC),
+        (330, "GET", f"{PODS}/one", None, "application/json"),
     ):
         with Calls() as calls:
             await world.ok(method, path, sent, content_type=content_type)
