@@ -402,3 +402,33 @@ def test_conditions_have_a_type(resource, condition):
     wanted = {**held, "status": {"conditions": [{"type": "Ready", "status": "True"}, condition]}}
     found = texts(resource, wanted, held, subresource="status")
     assert found == ["status.conditions[1].type: Required value"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec", "name", "expected"),
+    [
+        (r.DEPLOYMENTS, {"progressDeadlineSeconds": 11, "minReadySeconds": 10}, "x", []),
+        (
+            r.DEPLOYMENTS,
+            {"progressDeadlineSeconds": 10, "minReadySeconds": 10},
+            "x",
+            ["spec.progressDeadlineSeconds: Invalid value: 10: must be greater than minReadySeconds"],
+        ),
+        (r.JOBS, {}, "a" * 63, []),
+        (
+            r.JOBS,
+            {},
+            "a" * 64,
+            [f'metadata.name: Invalid value: "{"a" * 64}": must be no more than 63 characters'],
+        ),
+    ],
+    ids=["a deadline later than readiness", "no later", "a name that fits a label", "a longer one"],
+)
+def test_where_a_bound_lies(resource, spec, name, expected):
+    template = copy.deepcopy(TEMPLATE)
+    whole = {"selector": SELECTOR} if resource is r.DEPLOYMENTS else {}
+    if resource is r.JOBS:
+        template["spec"]["restartPolicy"] = "Never"
+    obj = make(resource, spec={**whole, "template": template, **spec})
+    obj["metadata"]["name"] = name
+    assert [text for text in texts(resource, obj) if "deadline" in text.lower() or "name" in text] == expected
