@@ -377,3 +377,15 @@ def test_a_prepared_run_that_is_cancelled_takes_its_pod_along() -> None:
     it.pods.clear()
     it.step()
     assert reason(it.run) == ("False", "TaskRunCancelled")
+
+
+def test_what_starts_in_the_same_turn_has_its_place_before_what_lacks_one() -> None:
+    """Of three places one is left for x; p has had its own, so that q gives way to y."""
+    it = Ahead(waiting("a"), task("x", "a"), task("y", "a"), waiting("p", "a"), waiting("q", "p"), at_once=3)
+    it.settle()
+    it.running()
+    it.settle()
+    assert it.prepared() == ["p", "q"]
+    it.end("a")
+    it.step()
+    assert (sorted(it.on()), it.prepared(), it.prepared(going=True)) == (["p", "x"], [], ["q"])
