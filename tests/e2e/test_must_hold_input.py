@@ -44,6 +44,13 @@ def changed_pod(change: Callable[[Object], Any]) -> Object:
     return obj
 
 
+APPLIED = {
+    "text for a number": (".replicas: expected numeric (int or float), got string",),
+    "a map for a list": (".template.spec.containers: expected list, got ",),
+    "a list for a map": ("spec.runPolicy: expected map, got ",),
+}
+"""What is refused in other words where it is applied, before anything is validated, as `trainshed run` does."""
+
 MASTER = "spec.pytorchReplicaSpecs.Master"
 DENIED = 'admission webhook "validator.pytorchjob.training-operator.kubeflow.org" denied the request'
 
@@ -122,7 +129,7 @@ REFUSED: dict[str, tuple[Object, tuple[str, ...]]] = {
     ),
     "text for the containers": (
         changed_pod(lambda o: o["spec"].update(containers="x")),
-        ("cannot unmarshal string into Go struct field Pod.spec.containers of type []v1.Container",),
+        ("cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",),
     ),
     "an unknown pull policy": (
         changed_pod(lambda o: o["spec"]["containers"][0].update(imagePullPolicy="Maybe")),
@@ -193,7 +200,7 @@ def test_kubectl_is_refused(cluster: Cluster, manifest: Callable[[str], str], wh
 def test_trainshed_run_is_refused(cluster: Cluster, manifest: Callable[[str], str]) -> None:
     cluster.until_alone()
     before = contents(cluster)
-    cases = {what: (json.dumps(obj), texts) for what, (obj, texts) in REFUSED.items()}
+    cases = {what: (json.dumps(obj), APPLIED.get(what, texts)) for what, (obj, texts) in REFUSED.items()}
     cases |= {what: (text, (words,)) for what, (text, (_, words)) in NOT_YAML.items()}
     for what, (text, texts) in cases.items():
         print(what)

@@ -12,7 +12,7 @@ from trainshed.client.transport import TransportError
 from trainshed.cluster.control.launcher import StartFailed
 from trainshed.cluster.images.directories import ImageProblem
 from trainshed.cluster.paths import StateError
-from trainshed.kube.meta.errors import bad_request, not_found
+from trainshed.kube.meta.errors import ApiError, bad_request, not_found
 from trainshed.sdk.errors import REFUSED, UNAVAILABLE, Explanation, JobFailed, UserError, explain
 from trainshed.sdk.summary import Failure
 
@@ -36,6 +36,27 @@ FAILURE = Failure("3 replicas failed", "worker-1", "train-worker-1", "Error", 7,
                 'strict decoding error: unknown field "spec.x"',
                 "trainshed check says which field may be meant",
             ),
+        ),
+        (
+            ApiError(
+                500,
+                "InternalError",
+                "failed to create typed patch object (ns/bad; kubeflow.org/v1, Kind=PyTorchJob): "
+                ".spec.runPolicy.ttl: field not declared in schema",
+            ),
+            Explanation(
+                "PyTorchJob ns/bad: spec.runPolicy.ttl: field not declared in schema",
+                "trainshed check says which field may be meant",
+            ),
+        ),
+        (
+            ApiError(
+                400,
+                "BadRequest",
+                "failed to create typed patch object (ns/a; v1, Kind=Pod): errors:\n"
+                "  .spec.x: expected map, got &{1}\n  .spec.y: expected list, got &{2}",
+            ),
+            Explanation("Pod ns/a: spec.x: expected map, got &{1}; spec.y: expected list, got &{2}"),
         ),
         (
             TransportError("refused"),

@@ -22,6 +22,7 @@ Everything else is our bug and has no explanation: let it be seen with its trace
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -126,7 +127,7 @@ def _explanations() -> list[tuple[_Kinds, Callable[[Any], Explanation | None]]]:
         (UserError, lambda e: Explanation(str(e), e.hint, e.exit_code)),
         (StateError, lambda e: Explanation(e.message, e.hint)),
         (StartFailed, lambda e: Explanation(str(e), e.hint, UNAVAILABLE)),
-        (ApiError, lambda e: Explanation(e.message or e.reason, _of_the_server(e))),
+        (ApiError, lambda e: Explanation(_said(e), _of_the_server(e))),
         (
             TransportError,
             lambda e: Explanation(
@@ -144,13 +145,27 @@ def _explanations() -> list[tuple[_Kinds, Callable[[Any], Explanation | None]]]:
     ]
 
 
+_UNTYPED = re.compile(
+    r"failed to create typed patch object \((\S+); [^)]*Kind=(\w+)\): (?:errors:)?(.*)", re.DOTALL
+)
+
+
+def _said(error: ApiError) -> str:
+    """Return what the server said, on one line; of an apply with wrong types only the object and its fields."""
+    untyped = _UNTYPED.match(error.message)
+    if untyped is None:
+        return error.message or error.reason
+    fields = "; ".join(line.strip().removeprefix(".") for line in untyped[3].strip().splitlines())
+    return f"{untyped[2]} {untyped[1]}: {fields}"
+
+
 def _of_the_server(error: ApiError) -> str:
     """Return what the user can do about a refusal, as far as that can be said without the object."""
     if error.reason == "Unauthorized":
         return "the cluster does not accept these credentials: they are old, or of another cluster"
     if error.code == 404 and error.details.get("kind") == "namespaces":
         return f"kubectl create namespace {error.details.get('name', '')}"
-    if 'unknown field "' in error.message:
+    if 'unknown field "' in error.message or "field not declared in schema" in error.message:
         return "trainshed check says which field may be meant"
     return ""
 
