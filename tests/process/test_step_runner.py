@@ -58,8 +58,12 @@ def worker(index: int) -> list[str]:
     return ["--worker", str(index), "--workers", "2"]
 
 
+NOT_THE_STEPS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "PYTEST_CURRENT_TEST")
+"""ipykernel leaves the process's own streams alone where pytest's last variable is set."""
+
+
 def start(command: Sequence[str], **env: str) -> subprocess.Popen[str]:
-    environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    environment = {k: v for k, v in os.environ.items() if k not in NOT_THE_STEPS}
     process = subprocess.Popen(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
@@ -253,6 +257,25 @@ assert not [name for name in sys.modules if name.startswith("debugpy")]
 import debugpy
 print(mine.where, sys.argv[0], sys.modules["__main__"].__dict__ is globals())
 done = atexit.register(lambda: open("left", "w").close())"""
+
+
+PAST_PYTHON = """
+import os, subprocess, sys
+os.system("echo of a shell")
+subprocess.run(["printf", "of a program\\n"])
+subprocess.run(["printf", "where it is told to\\n"], stdout=sys.stdout)
+os.write(2, b"of C\\n")
+written = os.write(1, ("가" * 2000 + "\\n").encode())
+"""
+
+
+def test_what_is_written_past_python_arrives_once(tmp_path: Path) -> None:
+    pipeline = compiled(("step:a", PAST_PYTHON)).checked()
+    code, stdout, stderr = run(tmp_path, pipeline, pipeline.steps[0])
+    assert (code, stderr) == (0, "of C\n")
+    words = ["of a program", "of a shell", "where it is told to", "가" * 2000]
+    assert sorted(stdout.splitlines()) == words
+    assert (tmp_path / "a.html").read_text().count("of a program\n") == 1
 
 
 def test_the_kernel_is_like_any_other_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from traitlets import Type
 from zmq.error import ZMQError
 
+_STREAM = "trainshed.pipelines.runner.stream.Stream"
 _LEAVING_SECONDS = 5.0
 _CONNECTED_SECONDS = 0.2
 
@@ -50,7 +51,7 @@ def _load() -> None:
     """Import what the kernel needs, and what the step's own part in it needs."""
     with _absent("debugpy", "debugpy.server"):  # a quarter of a kernel's start, and nobody connects to it
         importlib.import_module("ipykernel.debugger")
-    for name in ("ipykernel.kernelapp", "trainshed.pipelines.runner.inside"):
+    for name in ("ipykernel.kernelapp", "trainshed.pipelines.runner.inside", _STREAM.rpartition(".")[0]):
         importlib.import_module(name)
 
 
@@ -111,6 +112,7 @@ def _become_kernel(connection_file: str, started_in: str, has_bound: int) -> Non
     config = Config()
     config.HistoryManager.enabled = False  # a database in the home directory
     config.IPKernelApp.parent_handle = os.getppid()
+    config.IPKernelApp.outstream_class = _STREAM
     app: Any = IPKernelApp.instance(connection_file=connection_file, config=config)
     app.initialize([])
     # Stops the thread that sends output, then waits for one that may still have some to send: now and then for ever.
