@@ -164,9 +164,11 @@ def test_a_job_is_suspended_and_resumed(do: Any, api: Any, cluster: Cluster, sha
     assert do(running.wait(60)).state == "Succeeded"
 
 
-def test_following_the_log_ends_with_the_job(do: Any, api: Any) -> None:
-    script = "for i in 1 2 3; do echo line $i; sleep 0.2; done"
-    running = do(api.run(job("train", replica(script), replica(script)), wait=False))
+def test_following_the_log_ends_with_the_job(do: Any, api: Any, shared_folder: Path) -> None:
+    script = "for i in 1 2 3; do echo line $i; sleep 0.2; done; touch /out/finish"
+    # A master that is through before a worker has found it leaves the worker waiting.
+    spec = job("train", replica(UNTIL_TOLD, shared_folder), replica(script, shared_folder))
+    running = do(api.run(spec, wait=False))
     lines = do(running.logs("worker-0", follow=True))
     assert [str(line) for line in lines] == [f"[worker-0] line {i}" for i in (1, 2, 3)]
     assert running.state == "Succeeded"
