@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -30,9 +31,9 @@ EXECS = 5
 def measure(repetitions: int) -> list[Figure]:
     """Return the figures of `repetitions` pods, one after the other; of logs of a tenth of that, being large."""
     with cluster() as home:
-        starts = asyncio.run(_starts(home, repetitions))
+        starts = asyncio.run(_each(home, _start, "start", repetitions))
         execs = _execs(home, max(1, repetitions // EXECS))
-        rates = asyncio.run(_rates(home, max(1, repetitions // 10)))
+        rates = asyncio.run(_each(home, _rate, "log", max(1, repetitions // 10)))
     return [
         Figure("one pod, from its binding to Running", "ms", starts, 40),
         Figure("a command in a pod, there and back", "ms", execs, 50),
@@ -40,10 +41,13 @@ def measure(repetitions: int) -> list[Figure]:
     ]
 
 
-async def _starts(home: Path, repetitions: int) -> list[float]:
+async def _each(
+    home: Path, measured: Callable[[Client, str], Awaitable[float]], prefix: str, repetitions: int
+) -> list[float]:
+    """Return what is measured of as many pods, one after the other."""
     client = connect(load_kubeconfig(home / "kubeconfig"))
     try:
-        return [await _start(client, f"start-{number}") for number in range(repetitions)]
+        return [await measured(client, f"{prefix}-{number}") for number in range(repetitions)]
     finally:
         await client.close()
 
@@ -86,14 +90,6 @@ def _execs(home: Path, repetitions: int) -> list[float]:
         times.append((time.perf_counter() - started) * 1000)
     api.delete_namespaced_pod("exec", NAMESPACE, grace_period_seconds=0)
     return times
-
-
-async def _rates(home: Path, repetitions: int) -> list[float]:
-    client = connect(load_kubeconfig(home / "kubeconfig"))
-    try:
-        return [await _rate(client, f"log-{number}") for number in range(repetitions)]
-    finally:
-        await client.close()
 
 
 async def _rate(client: Client, name: str) -> float:

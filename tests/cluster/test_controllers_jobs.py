@@ -25,6 +25,17 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield started
 
 
+async def until_job(world: World, condition: str) -> Object:
+    """Wait until the condition of the Job is true; return the Job."""
+
+    def job() -> Object | None:
+        found = world.stored(JOBS, "job")
+        return found if condition in conditions(found) else None
+
+    found: Object = await world.until(f"the Job is {condition}", job)
+    return found
+
+
 def make_job(**spec: Any) -> Object:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x:1"}]}}
     return {
@@ -38,9 +49,7 @@ def make_job(**spec: Any) -> Object:
 async def test_a_job_completes(world: World) -> None:
     world.kubelet.exits = lambda pod: "Succeeded"
     await world.client.create(JOBS, make_job(completions=5, parallelism=2))
-    job = await world.until(
-        "Complete", lambda: "Complete" in conditions(world.stored(JOBS, "job")) and world.stored(JOBS, "job")
-    )
+    job = await until_job(world, "Complete")
     assert job["status"]["succeeded"] == 5
     assert "active" not in job["status"] and "failed" not in job["status"]
     assert job["status"]["uncountedTerminatedPods"] == {}
@@ -59,7 +68,7 @@ async def test_a_job_with_old_mirrors_runs_nothing_twice(world: World, lag: dict
     await world.start()
     world.kubelet.exits = lambda pod: "Succeeded"
     await world.client.create(JOBS, make_job(completions=4, parallelism=2))
-    await world.until("Complete", lambda: "Complete" in conditions(world.stored(JOBS, "job")))
+    await until_job(world, "Complete")
     assert len(world.kubelet.started) == 4
     assert (world.stored(JOBS, "job") or {})["status"]["succeeded"] == 4
 
@@ -71,7 +80,7 @@ async def test_an_indexed_job_runs_every_index_once_through_crashes(world: World
         await world.until(f"{count} pods", lambda c=count: len(world.kubelet.started) >= c)
         await world.stop()
         await world.start()
-    await world.until("Complete", lambda: "Complete" in conditions(world.stored(JOBS, "job")))
+    await until_job(world, "Complete")
     indexes = [
         pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in world.all(PODS)
     ]
@@ -90,9 +99,7 @@ async def test_an_indexed_job_runs_every_index_once_through_crashes(world: World
 async def test_a_failing_job_ends_at_its_backoff_limit(world: World) -> None:
     world.kubelet.exits = lambda pod: "Failed"
     await world.client.create(JOBS, make_job(backoffLimit=0))
-    job = await world.until(
-        "Failed", lambda: "Failed" in conditions(world.stored(JOBS, "job")) and world.stored(JOBS, "job")
-    )
+    job = await until_job(world, "Failed")
     assert conditions(job) == {"FailureTarget": "BackoffLimitExceeded", "Failed": "BackoffLimitExceeded"}
     assert job["status"]["failed"] == 1
     assert len(world.kubelet.started) == 1
@@ -100,9 +107,7 @@ async def test_a_failing_job_ends_at_its_backoff_limit(world: World) -> None:
 
 async def test_a_deadline_ends_running_pods(world: World) -> None:
     await world.client.create(JOBS, make_job(activeDeadlineSeconds=1, parallelism=2, completions=2))
-    job = await world.until(
-        "Failed", lambda: "Failed" in conditions(world.stored(JOBS, "job")) and world.stored(JOBS, "job")
-    )
+    job = await until_job(world, "Failed")
     assert conditions(job)["Failed"] == "DeadlineExceeded"
     await world.until("no pods", lambda: not world.all(PODS))
 
@@ -118,7 +123,7 @@ async def test_suspend_takes_pods_away_without_counting_them(world: World) -> No
     assert job is not None and "startTime" not in job["status"] and "failed" not in job["status"]
     world.kubelet.exits = lambda pod: "Succeeded"
     await world.client.patch(JOBS, "job", "default", {"spec": {"suspend": False}})
-    await world.until("Complete", lambda: "Complete" in conditions(world.stored(JOBS, "job")))
+    await until_job(world, "Complete")
 
 
 async def test_a_finished_job_expires_with_its_pods(world: World) -> None:
@@ -150,10 +155,7 @@ async def test_a_pod_failure_policy_fails_the_job_at_once(world: World) -> None:
     exits_with(world, {"0": 42, "1": -1})
     spec = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "podFailurePolicy": rules}
     await world.client.create(JOBS, make_job(**spec))
-    job = await world.until(
-        "the job failed",
-        lambda: (found := world.stored(JOBS, "job")) and "Failed" in conditions(found) and found,
-    )
+    job = await until_job(world, "Failed")
     assert conditions(job)["Failed"] == "PodFailurePolicy"
     assert (
         "failed with exit code 42 matching FailJob rule at index 0"
@@ -166,10 +168,7 @@ async def test_a_job_goes_on_without_an_index_that_is_given_up(world: World) -> 
     exits_with(world, {"1": 1})
     spec = {"completionMode": "Indexed", "completions": 3, "parallelism": 3, "backoffLimitPerIndex": 0}
     await world.client.create(JOBS, make_job(**spec))
-    job = await world.until(
-        "the job ended",
-        lambda: (found := world.stored(JOBS, "job")) and "Failed" in conditions(found) and found,
-    )
+    job = await until_job(world, "Failed")
     assert conditions(job)["Failed"] == "FailedIndexes"
     assert (job["status"]["completedIndexes"], job["status"]["failedIndexes"]) == ("0,2", "1")
     assert (job["status"]["succeeded"], job["status"]["failed"]) == (2, 1)
@@ -180,10 +179,7 @@ async def test_the_first_rank_decides_where_a_success_policy_says_so(world: Worl
     policy = {"rules": [{"succeededIndexes": "0"}]}
     spec = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "successPolicy": policy}
     await world.client.create(JOBS, make_job(**spec))
-    job = await world.until(
-        "the job is complete",
-        lambda: (found := world.stored(JOBS, "job")) and "Complete" in conditions(found) and found,
-    )
+    job = await until_job(world, "Complete")
     assert conditions(job)["Complete"] == "SuccessPolicy"
 
 

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from trainshed.cli import notebookrun
-from trainshed.cli.completion import complete_parameter, complete_step
+from trainshed.cli.completion import complete_step
 from trainshed.cli.console import err, note, out, user_errors
 from trainshed.cli.options import Context, Kubeconfig, Namespace
 from trainshed.sdk.errors import REFUSED, UserError
@@ -68,16 +68,7 @@ def compile_(
         str | None,
         typer.Option("--run-name", metavar="NAME", help="Name of the run; otherwise made up."),
     ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--param",
-            "-p",
-            metavar="NAME=VALUE",
-            help="Set a parameter of the run.",
-            autocompletion=complete_parameter,
-        ),
-    ] = None,
+    param: notebookrun.Parameters = None,
     image: Annotated[
         str | None,
         typer.Option("--image", metavar="IMAGE", help="Image of steps that name none."),

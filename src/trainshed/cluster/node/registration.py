@@ -142,19 +142,10 @@ class Registration:
                 raise
             labels = {"metadata": {"labels": wanted["metadata"]["labels"]}}
             node = await self._client.patch(NODES, self._name, None, labels)
-        await self._renew(
-            node
-        )  # first: a node that says it is ready, and is not heard of, is taken to be lost
-        status = node_status(
-            self._name,
-            self._host_ip,
-            self._amounts,
-            node_info(),
-            status_of(node),
-            self._now(),
-            pressures=self._pressures,
-        )
-        node = await self._client.patch(NODES, self._name, None, {"status": status}, subresource="status")
+        # First: a node that says it is ready, and is not heard of, is taken to be lost.
+        await self._renew(node)
+        status = {"status": self._status(node)}
+        node = await self._client.patch(NODES, self._name, None, status, subresource="status")
         taints = node["spec"].get("taints") or []
         gone = {
             NOT_READY_TAINT,
@@ -173,7 +164,16 @@ class Registration:
         (self._pressures.add if short else self._pressures.discard)(kind)
         taint = _PRESSURES[kind][2]
         node = await self._client.get(NODES, self._name)
-        status = node_status(
+        conditions = {"status": {"conditions": self._status(node)["conditions"]}}
+        await self._client.patch(NODES, self._name, None, conditions, subresource="status")
+        taints = [t for t in node["spec"].get("taints") or [] if t.get("key") != taint]
+        if short:
+            since = format_time(self._now())
+            taints.append({"key": taint, "effect": "NoSchedule", "timeAdded": since})
+        await self._client.patch(NODES, self._name, None, {"spec": {"taints": taints or None}})
+
+    def _status(self, node: Object) -> Object:
+        return node_status(
             self._name,
             self._host_ip,
             self._amounts,
@@ -182,13 +182,6 @@ class Registration:
             self._now(),
             pressures=self._pressures,
         )
-        conditions = {"status": {"conditions": status["conditions"]}}
-        await self._client.patch(NODES, self._name, None, conditions, subresource="status")
-        taints = [t for t in node["spec"].get("taints") or [] if t.get("key") != taint]
-        if short:
-            since = format_time(self._now())
-            taints.append({"key": taint, "effect": "NoSchedule", "timeAdded": since})
-        await self._client.patch(NODES, self._name, None, {"spec": {"taints": taints or None}})
 
     async def keep_alive(self, node: Object) -> None:
         """Renew the Lease every 10 s until cancelled, and say again that the node is ready if others say it is not."""
