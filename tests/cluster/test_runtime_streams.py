@@ -55,10 +55,11 @@ async def test_attach_and_stdin(boxes: Sandboxes) -> None:
     await session.close()
 
 
-async def test_the_first_client_gets_what_was_printed_before(boxes: Sandboxes) -> None:
-    """As `kubectl run -i` needs it, which attaches when the container runs already."""
+@pytest.mark.parametrize("once", [True, False], ids=["run -i", "debug -i"])
+async def test_the_first_client_gets_what_was_printed_before(boxes: Sandboxes, once: bool) -> None:
+    """As `kubectl run -i` and `debug -i` need it, which attach when the container runs already."""
     await boxes.pod("early")
-    await boxes.start("early", "sh", "-c", "echo early; read x; echo late", stdin=True, stdin_once=True)
+    await boxes.start("early", "sh", "-c", "echo early; read x; echo late", stdin=True, stdin_once=once)
 
     async def has_printed() -> bool:
         return boxes.output("early") == "early\n"

@@ -66,8 +66,8 @@ class Container:
         """Processes beside the first and its descendants: what `exec` started, by their numbers in /proc."""
         self.running = False
         self.attached: list[Peer] = []
-        self._early: list[tuple[int, bytes]] | None = [] if spec["stdin_once"] else None
-        """Output for the first client of a container that is made to be attached to (`kubectl run -i`)."""
+        self._early: list[tuple[int, bytes]] | None = [] if spec["stdin"] else None
+        """Output for the first client of a container that is made to be attached to (`kubectl run -i`, `debug -i`)."""
         self._early_size = 0
         self.stdin = -1
         self.terminal = -1
@@ -422,7 +422,7 @@ class Container:
     def attach(self, peer: Peer, stdin: bool) -> None:
         """Stream output to `peer` from now on; answer with a descriptor to write to when `stdin`.
 
-        The first client of a container with `stdin_once` also gets what was printed before it came.
+        The first client of a container with `stdin` also gets what was printed before it came.
         """
         source = self.terminal if self.spec["tty"] else self.stdin
         descriptors = []
