@@ -168,6 +168,42 @@ def work(limit: int = 5):
     assert capsys.readouterr().out == "10 5\n"
 
 
+def test_a_class_is_in_every_step_with_what_it_is_made_of(
+    made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+import enum as kinds
+from collections import UserList as Base
+
+START = 3
+
+class Sort(kinds.Enum):
+    A = START
+
+class Row(Base):
+    sort = Sort.A
+
+@step
+def first(n):
+    return n
+
+@step
+def second(n):
+    row = Row([n])
+    return row
+
+@step
+def third(row):
+    print(row, row.sort)
+
+@pipeline
+def work(n: int = 1):
+    third(second(first(n)))
+"""
+    run(made(text), tmp_path)
+    assert capsys.readouterr().out == "[1] Sort.A\n"
+
+
 def test_what_stands_in_a_call_of_another_file_is_found_there(made: Any, tmp_path: Path) -> None:
     (tmp_path / "their_steps.py").write_text(HEAD + "@step\ndef one(x):\n    return y\n")
     result = made("import their_steps\n@pipeline\ndef work(n: int = 1):\n    their_steps.one(n)\n")

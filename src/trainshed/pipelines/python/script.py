@@ -72,7 +72,7 @@ class Script:
 
         Raises NotebookError for a name that nothing defines.
         """
-        wanted, unread = self._names(definition)[1] - {definition.name}, self._unread(definition)
+        wanted, unread = set(self._names(definition)[1]) - {definition.name}, set(self._unread(definition))
         needed = set(self._stars) | set(self._future)
         unknown: set[str] = set()
         seen: set[str] = {definition.name}
@@ -109,7 +109,7 @@ class Script:
         found: set[int] = set()
         for number in self._classes.intersection(statements):
             found.add(number)
-            wanted = self._names(self.tree.body[number])[1]
+            wanted = set(self._names(self.tree.body[number])[1])
             seen: set[str] = set()
             while wanted:
                 name = wanted.pop()
@@ -150,14 +150,14 @@ class Script:
         decorators: list[ast.expr] = getattr(node, "decorator_list", [])
         return min([node.lineno, *(d.lineno for d in decorators if ours or not self._is_ours(d))])
 
-    def _names(self, statement: ast.stmt) -> tuple[set[str], set[str]]:
+    def _names(self, statement: ast.stmt) -> tuple[frozenset[str], frozenset[str]]:
         """Return what a statement binds in the file, and what it and the functions within read of the file's."""
         return _names(ast.unparse(self._without_ours(statement)))
 
-    def _unread(self, statement: ast.stmt) -> set[str]:
+    def _unread(self, statement: ast.stmt) -> frozenset[str]:
         """Return the names that only annotations have which are never evaluated, so that they may be missing."""
         if not any(a.name == "annotations" for n in self._future for a in self.tree.body[n].names):  # type: ignore[attr-defined]
-            return set()
+            return frozenset()
         source = ast.unparse(self._without_ours(statement))
         return _names(source)[1] - _names(f"from __future__ import annotations\n{source}")[1]
 
@@ -174,7 +174,7 @@ class Script:
 
 
 @functools.cache
-def _names(source: str) -> tuple[set[str], set[str]]:
+def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
     top = symtable.symtable(source, "statement", "exec")
     bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
     read = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
@@ -183,7 +183,7 @@ def _names(source: str) -> tuple[set[str], set[str]]:
         table = inner.pop()
         read |= {s.get_name() for s in table.get_symbols() if s.is_global()}
         inner += table.get_children()
-    return bound, read
+    return frozenset(bound), frozenset(read)
 
 
 def _is_main(statement: ast.stmt) -> bool:
