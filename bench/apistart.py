@@ -17,7 +17,12 @@ import yaml
 from bench.cluster import trainshed
 
 _SERVE = "trainshed.cli.serve"
-_LATER = ("trainshed.cluster.apiserver.serve", "trainshed.cluster.apiserver.streams.protocol", "uvloop")
+_LATER = (
+    "trainshed.cli.controlplane",
+    "trainshed.cluster.apiserver.serve",
+    "trainshed.cluster.apiserver.streams.protocol",
+    "uvloop",
+)
 _ASK = (
     f"import sys, json, {_SERVE}, {', '.join(_LATER)}\n"
     "print(json.dumps([name for name, module in list(sys.modules.items())\n"

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.measure import Figure, table
+from trainshed import _collector
 from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.plan import Apply, Create, Plan
 from trainshed.kube.meta.resources import PODS, Resource
-from trainshed.operator.__main__ import settle_collector
 from trainshed.testing.builders import JOB_KINDS, make_job, make_pod_spec, make_replica
 
 NOW = 1_800_000_000.0
@@ -100,7 +100,7 @@ def write(plan: Plan) -> None:
 def measure(repeat: int = 30) -> list[Figure]:
     """Return the figure of every kind, size and state."""
     figures = []
-    settle_collector()  # as the operator does
+    _collector.settle()  # as the operator does
     for pods, bar in BARS_MS.items():
         for kind in JOB_KINDS.values():
             document = job(kind, pods)

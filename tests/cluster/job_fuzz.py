@@ -18,7 +18,7 @@ import yaml
 from tests.cluster.api_world import World, open_world
 from tests.fakes.plans import written
 from trainshed.cli.check import print_json, print_verdict
-from trainshed.cli.serve import admission
+from trainshed.cli.controlplane import admission
 from trainshed.jobs.engine.model import Observed
 from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.errors import ApiError

@@ -14,7 +14,7 @@ from tests.fakes.job_rules import CASES
 from tests.fakes.training import make_job
 from trainshed.api.replicated import JobKind
 from trainshed.api.v1.pytorch import NPROC_DEPRECATED, PYTORCHJOB
-from trainshed.cli.serve import admission
+from trainshed.cli.controlplane import admission
 from trainshed.client.client import Client
 from trainshed.client.transport import Response
 from trainshed.kube.meta.objects import Object

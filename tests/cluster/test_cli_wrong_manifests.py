@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster.api_world import World, open_world
 from trainshed.api.v1.pytorch import PYTORCHJOB
-from trainshed.cli.serve import admission
+from trainshed.cli.controlplane import admission
 from trainshed.cluster.pki import ensure_pki
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.resources import Resource

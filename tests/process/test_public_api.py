@@ -34,11 +34,11 @@ def test_import_is_cheap(module: str) -> None:
     ("module", "unused"),
     [
         (
-            "trainshed.operator.__main__",
+            "trainshed.operator.process",
             ("yaml", "re2", "celpy", "aiohttp.web", "http.server", "trainshed.operator.webhook"),
         ),
         (
-            "trainshed.cli.serve",
+            "trainshed.cli.controlplane",
             ("re2", "celpy", "aiohttp", "click", "trainshed.operator.manager", "trainshed.sdk"),
         ),
     ],
@@ -114,3 +114,29 @@ def test_both_faces_say_the_same(asynchronous: type, blocking: type) -> None:
     for name in surface(blocking):
         said = (getattr(asynchronous, name).__doc__ or "").replace("AsyncJob", "Job")
         assert said == getattr(blocking, name).__doc__, name
+
+
+@pytest.mark.parametrize(
+    ("module", "most"),
+    [
+        ("trainshed.operator.__main__", "trainshed.operator.process"),
+        ("trainshed.cli.serve", "trainshed.cli.controlplane"),
+    ],
+)
+def test_what_runs_all_day_is_imported_with_the_collector_off(module: str, most: str) -> None:
+    script = (
+        "import gc, sys\n"
+        f"import {module} as entry\n"
+        f"assert {most!r} not in sys.modules\n"
+        "rounds = gc.get_stats()[0]['collections']\n"
+        "try:\n"
+        "    entry.main()\n"
+        "except SystemExit as ended:\n"
+        "    assert ended.code == 2  # a flag that there is not\n"
+        f"assert {most!r} in sys.modules\n"
+        "print(gc.get_stats()[0]['collections'] - rounds)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--no-such-flag"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0\n"

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import fcntl
 import functools
-import gc
 import logging
 import os
 import random
@@ -29,7 +28,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from trainshed import __version__
+from trainshed import __version__, _collector
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
@@ -380,15 +379,8 @@ async def _ready(
     )
     write_private(paths.info, msgspec.json.encode(info))
     report(Report(ready=True))
-    # What exists now lives as long as the process: leave it out of every collection.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECT_EVERY)
+    _collector.settle()
     await asyncio.Event().wait()
-
-
-COLLECT_EVERY = 10_000
-"""New containers between two collections of the youngest: a request makes hundreds, nearly all without cycles."""
 
 
 async def _install(client: Client, resource: Resource, document: bytes) -> None:

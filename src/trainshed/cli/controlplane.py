@@ -1,0 +1,245 @@
+"""The control plane's process: joins the cluster and the operator, which know nothing of each other."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from trainshed.api.kind import Kind
+from trainshed.api.registry import KINDS
+from trainshed.cluster import encryption
+from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
+from trainshed.cluster.apiserver.oidc import configuration as oidc
+from trainshed.cluster.control.controlplane import CannotStart, Options, run
+from trainshed.cluster.control.launcher import Report
+from trainshed.cluster.node.fake.kept import kept_fakes
+from trainshed.cluster.node.pod.images import MODES
+from trainshed.cluster.node.pod.unsupported import privileged_containers
+from trainshed.cluster.paths import StateError, StatePaths, write_private
+from trainshed.cluster.sandbox import files
+from trainshed.cluster.store.transform import PLAIN, Transformer
+from trainshed.jobs.engine.model import OperatorOptions
+from trainshed.jobs.registry import review
+from trainshed.kube.builtin.registry import RESOURCES
+from trainshed.kube.meta.causes import forbidden
+from trainshed.kube.meta.errors import ApiError, Cause
+from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.resources import PODS, Resource
+from trainshed.kube.policy import audit
+from trainshed.kube.policy.audit import Policy
+from trainshed.kube.wire import yamltext
+from trainshed.kube.wire.body import decode_value
+from trainshed.operator.install import AUTO, embedded_objects, embedded_options
+from trainshed.tekton import crds
+
+T = TypeVar("T")
+
+LARGE_BYTES = 16 * 1024
+
+
+def main(program: str) -> None:
+    """Run the control plane of one state directory until it is told to stop; `program` is how it was called."""
+    parser = argparse.ArgumentParser(prog=program)
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--report-fd", type=int)
+    parser.add_argument("--nodes", type=int, default=0)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--allow-privileged", action="store_true")
+    parser.add_argument("--gang-scheduler-name", default="")
+    parser.add_argument("--images", choices=MODES, default="machine")
+    parser.add_argument("--audit-policy", type=Path)
+    parser.add_argument("--audit-log", type=Path)
+    parser.add_argument("--authentication-config", type=Path)
+    parser.add_argument("--encryption-provider-config", type=Path)
+    parser.add_argument("--encrypt-secrets", action="store_true")
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    report = _reporter(args.report_fd)
+    paths = StatePaths(args.home)
+    try:
+        if args.gang_scheduler_name:
+            write_private(paths.gang_scheduler, args.gang_scheduler_name.encode())
+        gang = paths.kept_gang() or AUTO
+        operator = embedded_options(gang)
+        fakes, lifecycles = kept_fakes(paths)
+        encryption_file = args.encryption_provider_config or paths.kept_encryption()
+        if encryption_file is None and args.encrypt_secrets:
+            encryption_file = paths.encryption
+            if not encryption_file.exists():
+                write_private(encryption_file, yamltext.dump(encryption.generated()).encode())
+        options = Options(
+            nodes=args.nodes,
+            port=args.port,
+            install=_steps(itertools.chain(crds.crds(), embedded_objects(gang=gang))),
+            admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
+            scheduler_names=(operator.gang_scheduler,),
+            images=args.images,
+            pids=paths.kept_pids(),
+            audit=_audit(args.audit_policy, args.audit_log or paths.audit_log),
+            fake_nodes=fakes,
+            fake_lifecycles=lifecycles,
+            authentication=_authentication(args.authentication_config),
+            encryption=_encryption(encryption_file),
+            opened=lambda: _keep(paths, encryption_file),
+        )
+        _run(run(paths, options, report))
+    except (CannotStart, StateError) as error:
+        report(Report(error=str(error), hint=error.hint))
+        sys.exit(1)
+    except OSError as error:
+        if not files.is_no_room(error):
+            raise
+        logging.exception("the state directory cannot be written")
+        report(
+            Report(
+                error=f"cannot write the state directory {args.home}: {error.strerror}",
+                hint="make room there, then try again",
+            )
+        )
+        sys.exit(1)
+
+
+def _audit(policy: Path | None, log: Path) -> tuple[Policy, Path] | None:
+    """Return the policy in a file, and where it writes. Raises CannotStart for one that cannot be read."""
+    if policy is None:
+        return None
+    return _read(policy, "audit policy", audit.read, "docs/how-to/audit.md has an example"), log
+
+
+def _authentication(file: Path | None) -> oidc.Configuration | None:
+    """Return the configuration in a file. Raises CannotStart for one that cannot be read."""
+    if file is None:
+        return None
+    return _read(
+        file,
+        "authentication configuration",
+        oidc.read,
+        "docs/how-to/users-and-certificates.md has an example",
+    )
+
+
+def _encryption(file: Path | None) -> Transformer:
+    """Return what encrypts objects as a file says. Raises CannotStart for one that cannot be read."""
+    if file is None:
+        return PLAIN
+    hint = (
+        "docs/how-to/encrypt-secrets.md has an example; without the keys in it, what they encrypted is lost"
+    )
+    return _read(file, "encryption configuration", encryption.read, hint)
+
+
+def _keep(paths: StatePaths, file: Path | None) -> None:
+    """Remember an encryption configuration, by which the store could be opened, for the next start."""
+    if file is not None:
+        write_private(paths.encryption_file, str(file).encode())
+
+
+def _read(file: Path, what: str, read: Callable[[object], T], hint: str) -> T:
+    try:
+        return read(decode_value(file.read_bytes(), "application/yaml"))
+    except (OSError, ValueError, ApiError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise CannotStart(f"cannot use the {what} {file}: {why}", hint) from error
+
+
+def _run(main: object) -> None:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)  # type: ignore[arg-type]  # a coroutine
+
+
+def _reporter(descriptor: int | None) -> Callable[[Report], None]:
+    """Return what writes reports to the pipe of the starting command, which closes once that is told `ready`."""
+    pipe = None
+    if descriptor is not None:
+        # Were a daemon to keep it open, the starting command would not see this process end.
+        os.set_inheritable(descriptor, False)
+        pipe = os.fdopen(descriptor, "wb", buffering=0)
+
+    def report(line: Report) -> None:
+        if pipe is None or pipe.closed:
+            return
+        try:
+            pipe.write(msgspec.json.encode(line) + b"\n")
+        except BrokenPipeError:
+            pipe.close()
+        if line.ready:
+            pipe.close()
+
+    return report
+
+
+def admission(gang: str = AUTO) -> dict[str, AdmissionCheck]:
+    """Return the checks of all our kinds, by group resource; `gang` is as for `embedded_options`."""
+    options = embedded_options(gang)
+    return {kind.resource.group_resource: _check_of(kind, options) for kind in KINDS.values()}
+
+
+def pod_admission(*, allow_privileged: bool) -> dict[str, AdmissionCheck]:
+    """Return the check of pods: privileged containers take a flag where they are close to root on the machine.
+
+    The words are those of an API server that was started without its own --allow-privileged.
+    """
+    if allow_privileged or os.geteuid() != 0:
+        return {}
+    text = "disallowed by cluster policy: start the cluster with `trainshed up --allow-privileged`"
+
+    def check(obj: Object, old: Object | None, operation: str) -> Admission:
+        before = () if old is None else privileged_containers(old)
+        paths = privileged_containers(obj) if operation in ("CREATE", "UPDATE") else ()
+        return Admission(causes=[forbidden(path, text) for path in paths if path not in before])
+
+    return {PODS.group_resource: check}
+
+
+def _check_of(kind: Kind, options: OperatorOptions) -> AdmissionCheck:
+    """Return the check that says what the operator's webhook says on a real cluster, in the same words."""
+
+    def check(obj: Object, old: Object | None, operation: str) -> Admission:
+        if operation == "DELETE":
+            return Admission(warnings=kind.deletion_warnings)
+        verdict = review(kind, obj, old, options)
+        refusal = None
+        if verdict.errors:
+            causes = [Cause("FieldValueInvalid", str(e), e.path) for e in verdict.errors]
+            refusal = ApiError(403, "Forbidden", kind.denied(verdict.errors), causes=causes)
+        return Admission(warnings=verdict.warnings, refusal=refusal)
+
+    return check
+
+
+def _steps(objects: Iterable[Object]) -> Iterator[list[tuple[Resource, bytes]]]:
+    """Return the objects by when they may be applied: namespaces first, what makes pods last.
+
+    Large ones go one by one: each takes several MiB while it is checked, and what is taken at once is not given back.
+    """
+    first: list[tuple[Resource, bytes]] = []
+    large: list[list[tuple[Resource, bytes]]] = []
+    then: list[tuple[Resource, bytes]] = []
+    last: list[tuple[Resource, bytes]] = []
+    for obj in objects:
+        item = _RESOURCES[obj["apiVersion"], obj["kind"]], msgspec.json.encode(obj)
+        if len(item[1]) > LARGE_BYTES:
+            large.append([item])
+        else:
+            {"Namespace": first, "Deployment": last}.get(obj["kind"], then).append(item)
+    return _taken([first, *large, then, last])
+
+
+def _taken(steps: list[list[tuple[Resource, bytes]]]) -> Iterator[list[tuple[Resource, bytes]]]:
+    """Yield the steps and keep none."""
+    while steps:
+        yield steps.pop(0)
+
+
+_RESOURCES = {(info.resource.api_version, info.resource.kind): info.resource for info in RESOURCES}
