@@ -85,12 +85,15 @@ async def test_writers_racing_for_one_key_are_serialised(tmp_path: Path) -> None
     await store.close()
 
 
-async def test_group_commit_shares_transactions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [1, 64, 65, 200])
+async def test_writes_of_one_turn_share_a_commit(tmp_path: Path, count: int) -> None:
     store = await Store.open(tmp_path / "s.db")
-    await asyncio.gather(*(store.create(f"/core/things/ns/{i}", make_object(str(i))) for i in range(200)))
-    assert store.commits < 100
-    assert store.revision == 201
+    await asyncio.gather(*(store.create(f"/core/things/ns/{i}", make_object(str(i))) for i in range(count)))
+    assert store.commits == 1
     await store.close()
+    again = await Store.open(tmp_path / "s.db")
+    assert (len(again), again.revision) == (count, count + 1)
+    await again.close()
 
 
 async def test_list_is_sorted_and_scoped(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import errno
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) 
 """
 
 _SELECT = "SELECT revision, CAST(key AS BLOB), create_revision, previous_revision, deleted, value, checksum FROM log"
+_TOGETHER = 64
+"""Rows that are written by one statement, which is then a transaction of its own. Python's lock is given up, and has to
+be had again from the event loop, once for each statement and for each row of `executemany`."""
 _DELETE_SUPERSEDED = """
 DELETE FROM log WHERE revision IN (
     SELECT previous_revision FROM log
@@ -126,21 +130,24 @@ class Log:
         row = self._db.execute("SELECT value FROM meta WHERE name='compacted'").fetchone()
         return row[0] if row else FIRST_REVISION
 
-    def append(self, rows: Iterable[Row], forget: Iterable[str] = ()) -> None:
+    def append(self, rows: Sequence[Row], forget: Sequence[str] = ()) -> None:
         """Write `rows` in one durable transaction: all of them or, when this raises, none.
 
         Of the keys in `forget` every older row is removed, and so is the row that each of `rows` replaces of them.
         """
-        rows = [row._replace(value=self._transformer.written(row.key, row.value)) for row in rows]
+        transformer = self._transformer
+        if transformer is not PLAIN:
+            rows = [row._replace(value=transformer.written(row.key, row.value)) for row in rows]
+        if not forget and 0 < len(rows) <= _TOGETHER:
+            self._db.execute(_insert(len(rows)), [value for row in rows for value in (*row, checksum(row))])
+            return
         self._db.execute("BEGIN IMMEDIATE")
         try:
             for key in forget:
                 replaced = [row.previous_revision for row in rows if row.key == key]
                 self._db.execute("DELETE FROM log WHERE key = ?", (key,))
                 self._db.executemany("DELETE FROM log WHERE revision = ?", ((r,) for r in replaced))
-            self._db.executemany(
-                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", ((*row, checksum(row)) for row in rows)
-            )
+            self._db.executemany(_insert(1), ((*row, checksum(row)) for row in rows))
             self._db.execute("COMMIT")
         except BaseException:
             self._rollback()
@@ -224,6 +231,11 @@ class Log:
     def close(self) -> None:
         """Close the file; SQLite folds the WAL into it."""
         self._db.close()
+
+
+@cache
+def _insert(rows: int) -> str:
+    return f"INSERT INTO log VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * rows)}"
 
 
 def _create_private(path: Path) -> None:

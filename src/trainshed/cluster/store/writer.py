@@ -31,7 +31,7 @@ from trainshed.cluster.store.watermark import Watermark
 from trainshed.kube.meta.objects import Object
 
 MAX_BATCH = 256
-"""Writes per commit: bounds how long the first of them waits for the last to be encoded."""
+"""Writes from which on a commit takes no more: bounds how long the first of them waits for the last to be encoded."""
 COMPACT_STEP = 1000
 """Revisions compacted per transaction: writers wait for at most one step."""
 SHRINK_PAGES = 512
@@ -95,7 +95,8 @@ class Writer:
         self._publish = publish
         self._watermark = Watermark(log.path)
         self._watermark.write(loaded.revision)
-        self._queue: queue.SimpleQueue[Write | _Tidy | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[Write] | _Tidy | None] = queue.SimpleQueue()
+        self._gathered: list[Write] = []
         self._broken = False
         self._history_bytes = 0
         self._target = loaded.compacted
@@ -107,7 +108,16 @@ class Writer:
         threading.Thread(target=self._run, name="store-writer", daemon=True).start()
 
     def submit(self, write: Write) -> None:
-        self._queue.put(write)
+        """Hand a write over at the end of this turn of the loop, with all others of the turn: each waking of the
+        thread makes the two wait for each other."""
+        if not self._gathered:
+            self._loop.call_soon(self._hand_in)
+        self._gathered.append(write)
+
+    def _hand_in(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._queue.put(gathered)
 
     def tidy(self) -> None:
         """Compact what the window has dropped, and shrink the file, as soon as nothing waits to be written."""
@@ -115,6 +125,7 @@ class Writer:
 
     def stop(self) -> None:
         """Ask the thread to finish what is queued and close the file; `closed` is set when it has."""
+        self._hand_in()
         self._queue.put(None)
 
     def _run(self) -> None:
@@ -141,12 +152,12 @@ class Writer:
         finally:
             self._loop.call_soon_threadsafe(_finish, self.closed)
 
-    def _take(self, item: Write | _Tidy | None, batch: list[Write]) -> bool:
+    def _take(self, item: list[Write] | _Tidy | None, batch: list[Write]) -> bool:
         """Take in one item of the queue; return whether it was the last."""
         if item is _TIDY:
             self._target, self._history_bytes, self._tidy = self._floor(), 0, False
-        elif isinstance(item, Write):
-            batch.append(item)
+        elif isinstance(item, list):
+            batch += item
         return item is None
 
     def _hand_over(self, outcomes: list[Outcome]) -> None:
