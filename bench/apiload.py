@@ -22,10 +22,17 @@ _LIMIT = 2**26
 
 
 def pod(name: str, **labels: str) -> dict[str, Any]:
-    """Return a pod that no node takes."""
+    """Return a pod that no scheduler looks at."""
     container = {"name": "main", "image": "example.com/sh:1", "command": ["sleep", "1000"]}
-    spec = {"nodeSelector": {"no": "such-node"}, "containers": [container]}
+    spec = {"schedulingGates": [{"name": "example.com/load"}], "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def waiting_pod(name: str) -> dict[str, Any]:
+    """Return a pod that no node takes, and of which a scheduler says so."""
+    made = pod(name)
+    made["spec"] = {**made["spec"], "schedulingGates": [], "nodeSelector": {"no": "such-node"}}
+    return made
 
 
 class Api:

@@ -119,10 +119,21 @@ async def test_higher_priority_goes_first(world: World) -> None:
 
 
 async def test_gates_hold_a_pod_until_they_are_gone(world: World) -> None:
-    await world.client.create(PODS, make_pod("gated", schedulingGates=[{"name": "example.com/quota"}]))
-    await world.until(
-        "it says so", lambda: (scheduled(world, "gated") or {}).get("reason") == "SchedulingGated"
-    )
+    made = await world.client.create(PODS, make_pod("gated", schedulingGates=[{"name": "example.com/quota"}]))
+    assert made["status"]["conditions"] == [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "lastTransitionTime": None,
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+    ]
+    await world.client.create(PODS, make_pod("free"))
+    await world.until("the next one is bound", lambda: node_of(world, "free") == "laptop")
+    seen = await world.client.get(PODS, "gated")
+    assert seen["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"], "nobody writes it anew"
     await world.client.patch(PODS, "gated", "default", {"spec": {"schedulingGates": None}})
     await world.until("bound", lambda: node_of(world, "gated") == "laptop")
 

@@ -59,6 +59,8 @@ class BindingCycle:
     def start(self, pod: Object, plan: Plan, *, patient: bool = False) -> None:
         """Have a decision carried out; a patient explanation has time to become untrue."""
         key = key_of(pod)
+        if key not in self._decisions and not (plan.actions or plan.events or plan.status):
+            return
         self._decisions[key] = (uid_of(pod), plan)
         if patient and not node_of(plan) and key not in self._explained:
             now = asyncio.get_running_loop().time()

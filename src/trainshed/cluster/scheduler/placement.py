@@ -13,6 +13,7 @@ from trainshed.cluster.scheduler.predicates import INSUFFICIENT, allocatable
 from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, Preempt, nominate
 from trainshed.cluster.scheduler.scores import best
 from trainshed.cluster.scheduler.snapshot import Snapshot
+from trainshed.kube.builtin.parts.pod.admission import GATED
 from trainshed.kube.meta import quantity
 from trainshed.kube.meta.objects import Object, namespace_of, spec_of, status_of, uid_of
 from trainshed.kube.meta.plan import Action, Event, Plan
@@ -25,7 +26,6 @@ DEFAULT_SCHEDULER = "default-scheduler"
 SCHEDULERS = (DEFAULT_SCHEDULER, VOLCANO_SCHEDULER, COSCHEDULING_SCHEDULER)
 """What a pod may call the scheduler here: it does the work of all of them."""
 IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
-GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 class Observed(msgspec.Struct, frozen=True):

@@ -132,7 +132,8 @@ class Scheduler(Controller[Unit]):
         else:
             if nominated := status_of(new).get("nominatedNodeName"):
                 self._nominated[uid] = ScheduledPod.of(new, nominated, unit)
-            self.enqueue(unit)
+            if old is None or _asked(old) != _asked(new):
+                self.enqueue(unit)
         if unit[0]:
             self._groups.pods_changed(unit)
             if over or (old is not None and is_terminating(old) != is_terminating(new)):
@@ -218,10 +219,11 @@ class Scheduler(Controller[Unit]):
             return
         if self._unit_of(pod) != unit or self._binding.is_acting(key):
             return
-        plan = decide(Observed(pod, self._snapshot([pod]), time.time()))
+        gated = bool(pod["spec"].get("schedulingGates"))
+        plan = decide(Observed(pod, Snapshot((), {}) if gated else self._snapshot([pod]), time.time()))
         if node_of(plan):
             self._waiting.discard(unit)
-        elif not pod["spec"].get("schedulingGates"):
+        elif not gated:
             self._waiting.add(unit)
         self._decided(pod, plan)
 
@@ -404,6 +406,12 @@ def _offer(obj: Object) -> tuple[object, ...]:
         status.get("phase"),
         ready,
     )
+
+
+def _asked(pod: Object) -> tuple[object, ...]:
+    """Return what of a pod that has no node decides over it: not why it waits, which is our own word."""
+    status = {key: value for key, value in status_of(pod).items() if key != "conditions"}
+    return pod["spec"], labels_of(pod), is_terminating(pod), status
 
 
 def _regarded(pod: Object) -> tuple[object, ...]:

@@ -235,7 +235,7 @@ class Log:
 
 @cache
 def _insert(rows: int) -> str:
-    return f"INSERT INTO log VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * rows)}"
+    return "INSERT INTO log VALUES " + ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * rows)  # noqa: S608 - no text of others
 
 
 def _create_private(path: Path) -> None:

@@ -10,6 +10,7 @@ from trainshed.kube.meta.objects import Object
 
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where pods find the token of their service account."""
+GATED = "Scheduling is blocked due to non-empty scheduling gates"
 _UNREACHABLE_SECONDS = 300
 _EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -35,7 +36,20 @@ def admit_pod(pod: Object, *, token_volume_suffix: str) -> Object:
         spec.setdefault("priority", 0)
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     out["status"] = {"phase": "Pending", **(pod.get("status") or {}), "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        out["status"].setdefault("conditions", [_gated()])
     return out
+
+
+def _gated() -> Object:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": None,
+        "reason": "SchedulingGated",
+        "message": GATED,
+    }
 
 
 def tolerations(spec: Object) -> list[Object]:
