@@ -296,8 +296,11 @@ def test_debug(kube: Cluster) -> None:
     ready(kube, "web")
     image = "--image=example.com/tools:1"
     inside = ("debug", "-i", "web", image, "--target=main", "-c", "dbg", "--", "sh")
-    done = kube.kubectl(*inside, stdin="tr '\\0' ' ' < /proc/2/cmdline; echo; echo in $(hostname); exit 3\n")
-    assert "sleep 1001" in done.out and "in web" in done.out, done
+    script = (
+        "until grep -qs 1001 /proc/2/cmdline; do sleep 0.1; done; echo seen; echo in $(hostname); exit 3\n"
+    )
+    done = kube.kubectl(*inside, stdin=script)
+    assert "seen\nin web" in done.out, done
     ended = "{.status.ephemeralContainerStatuses[0].state.terminated.exitCode}"
     until(lambda: kube.kubectl("get", "pod", "web", "-o", f"jsonpath={ended}").ok() == "3", "the end is told")
     assert "in web" in kube.kubectl("logs", "web", "-c", "dbg").ok()

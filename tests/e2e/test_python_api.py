@@ -140,7 +140,7 @@ def test_a_job_from_beginning_to_end(do: Any, api: Any, cluster: Cluster, shared
 
 def test_a_failed_job_raises_with_who_was_first_and_its_last_lines(do: Any, api: Any) -> None:
     with pytest.raises(JobFailed) as caught:
-        do(api.run(job("train", replica("sleep 2"), replica(FAILS)), timeout=60))
+        do(api.run(job("train", replica("sleep 100"), replica(FAILS)), timeout=60))
     failure = caught.value.failure
     assert (failure.replica, failure.exit_code, failure.tail) == ("worker-0", 7, ("all is lost",))
     assert "worker-0 failed first: Error, exit code 7" in str(caught.value)
