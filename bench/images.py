@@ -1,6 +1,8 @@
 """Images: a warm build of the walk-through's Dockerfile, a pull of 1 GB from a local registry, a start of `true`.
 
-    .venv/bin/python -m bench.images [--quick]
+    [TMPDIR=/dev/shm] .venv/bin/python -m bench.images [--quick]
+
+Everything lies below TMPDIR: in memory the disk is left out, of which a pull of 1 GB takes three times as much in all.
 
 Beside them, alternating, Debian's `buildah build`, `podman pull` and `podman run` where these are installed
 (apt-get install --no-install-recommends buildah podman runc docker-registry), on an image that both have.
@@ -24,11 +26,15 @@ from pathlib import Path
 from tests.fakes.debian_registry import debian_registry
 from tests.fakes.images import Archive, put, tiny_root
 
+from bench.cluster import TRAINSHED
 from bench.measure import Figure, circumstances, table
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.sandbox.api import ContainerSpec, Runtime, RuntimePaths, SandboxSpec
 
 ROOT = Path(__file__).parent.parent
+REPETITIONS = 5
+COMMAND_SECONDS = 120.0
+"""What takes longer, ours or another's, ends the run: it says which."""
 BLOBS = 4
 """Layers of the image that is pulled: as many as are fetched at once."""
 WALK_THROUGH = """\
@@ -64,8 +70,9 @@ class Site:
 
     def trainshed(self, *arguments: str) -> None:
         """Run a command of ours."""
-        program = str(Path(sys.executable).with_name("trainshed"))
-        _run([program, *arguments], {**os.environ, "TRAINSHED_HOME": str(self.state)})
+        environment = {**os.environ, "TRAINSHED_HOME": str(self.state)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has its byte code
+        _run([TRAINSHED, *arguments], environment)
 
     def other(self, program: str, *arguments: str) -> None:
         """Run podman or buildah."""
@@ -77,14 +84,20 @@ def measure(repetitions: int, megabytes: int) -> list[Figure]:
     home = Path(tempfile.mkdtemp(prefix="ts-bench-"))
     try:
         site = Site(home)
-        return [
-            *_build(site, repetitions),
-            *_pull(site, repetitions, megabytes),
-            *asyncio.run(_start(site, repetitions)),
-        ]
+        figures = [*_build(site, repetitions)]
+        _say(figures)
+        figures += (pulls := _pull(site, repetitions, megabytes))
+        _say(pulls)
+        return [*figures, *asyncio.run(_start(site, repetitions))]
     finally:
         subprocess.run(["umount", "-l", str(home / "podman" / "overlay")], check=False, capture_output=True)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _say(figures: Sequence[Figure]) -> None:
+    """Print what is known by now: the whole takes minutes."""
+    for figure in figures:
+        print(f"{figure.name}: {figure.value:.3g} {figure.unit}", file=sys.stderr, flush=True)
 
 
 def _build(site: Site, repetitions: int) -> list[Figure]:
@@ -190,7 +203,8 @@ async def _start(site: Site, repetitions: int) -> list[Figure]:
                 name="c", argv=("/bin/true",), root=tuple(map(str, image)), log_path=str(site.home / "log")
             )
             await runtime.start_container(uid, container)
-            await anext(ends)
+            async with asyncio.timeout(COMMAND_SECONDS):
+                await anext(ends)
             ours.append(time.perf_counter() - before)
             await runtime.stop_sandbox(uid)
             await runtime.remove_sandbox(uid)
@@ -232,7 +246,10 @@ def _times(work: Callable[[], None], repetitions: int) -> list[float]:
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        timeout=COMMAND_SECONDS,
+    )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr[-500:]}")
 
@@ -244,7 +261,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="few repetitions of less: to see that it works")
     args = parser.parse_args()
-    figures = measure(2 if args.quick else 7, 200 if args.quick else 1000)
+    figures = measure(2 if args.quick else REPETITIONS, 200 if args.quick else 1000)
     load = os.getloadavg()[0]
     print(f"{circumstances(ROOT)}, load {load:.1f}\n\n{table(figures)}")
 

@@ -26,6 +26,8 @@ _HOSTS = {DEFAULT_DOMAIN: "registry-1.docker.io"}
 _SILENT_SECONDS = 60.0
 """How long a registry may say nothing in the middle of an answer."""
 _MAX_ERROR = 64 << 10
+_BUFFER = 1 << 20
+"""Bytes of an answer that wait to be read: with fewer a layer stops and goes at every second piece."""
 
 
 class Registry:
@@ -160,7 +162,11 @@ async def connected(
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_SILENT_SECONDS)
     connector = aiohttp.TCPConnector(ssl=False if insecure else _tls(name.domain))
     async with aiohttp.ClientSession(
-        timeout=timeout, connector=connector, trust_env=True, headers={"User-Agent": "trainshed"}
+        timeout=timeout,
+        connector=connector,
+        trust_env=True,
+        headers={"User-Agent": "trainshed"},
+        read_bufsize=_BUFFER,
     ) as session:
         yield Registry(name, credentials, session, insecure=insecure)
 

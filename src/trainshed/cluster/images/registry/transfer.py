@@ -22,6 +22,7 @@ import msgspec
 from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import Descriptor, InvalidImage, Platform
 from trainshed.cluster.images.reference import LATEST, Reference
+from trainshed.cluster.images.registry.arrival import Arrival
 from trainshed.cluster.images.registry.client import ACCEPT, Registry, connected
 from trainshed.cluster.images.registry.credentials import Credentials, of_user
 from trainshed.cluster.images.registry.errors import RegistryError
@@ -197,50 +198,40 @@ async def _fetch(store: ImageStore, registry: Registry, part: Descriptor, partia
     for attempt in range(ATTEMPTS):
         before = partial.stat().st_size if partial.exists() else 0
         try:
-            await _download(registry, part, partial, tell)
+            digest = await _download(registry, part, partial, tell)
             break
         except RegistryError as error:
             came = partial.exists() and partial.stat().st_size > before
             if error.status or (attempt == ATTEMPTS - 1 and not came):
                 raise
             await asyncio.sleep(RETRY_SECONDS * 2**attempt)
-    await asyncio.to_thread(_keep, store, part, partial)
-
-
-async def _download(registry: Registry, part: Descriptor, partial: Path, tell: Tell) -> None:
-    """Bring the file to the size of the blob. Raises RegistryError where it breaks off."""
-    with partial.open("ab") as file:
-        have = file.tell()
-        if have > part.size:
-            file.truncate(0)
-            have = 0
-        if have == part.size:
-            return
-        headers = {"Range": f"bytes={have}-"} if have else {}
-        async with registry.request("GET", f"blobs/{part.digest}", ok=(200, 206), headers=headers) as answer:
-            if answer.status == 200 and have:  # it does not do parts
-                file.truncate(0)
-                have = 0
-            async for data in answer.content.iter_chunked(_CHUNK):
-                have += len(data)
-                if have > part.size:
-                    raise InvalidImage(f"{part.digest} has more than its {part.size} bytes")
-                file.write(data)
-                tell(Progress(part.digest, "pulling", have, part.size))
-    if have < part.size:
-        raise RegistryError(f"{part.digest} broke off after {have} of {part.size} bytes")
-
-
-def _keep(store: ImageStore, part: Descriptor, partial: Path) -> None:
-    """Move what has come to its place, if it is what its digest says; else it is gone."""
-    digest = hashlib.sha256()
-    with partial.open("rb") as file:
-        while data := file.read(_CHUNK):
-            digest.update(data)
-    if f"sha256:{digest.hexdigest()}" != part.digest:
+    if digest != part.digest:
         partial.unlink()
-        raise InvalidImage(f"{part.digest} was expected; what came is sha256:{digest.hexdigest()}")
+        raise InvalidImage(f"{part.digest} was expected; what came is {digest}")
     partial.replace(store.blobs.path(part.digest))
+
+
+async def _download(registry: Registry, part: Descriptor, partial: Path, tell: Tell) -> str:
+    """Bring the file to the size of the blob; return its digest then. Raises RegistryError where it breaks off."""
+    with partial.open("ab", buffering=0) as file:
+        arrival = await asyncio.to_thread(Arrival, file)
+        if arrival.size > part.size:
+            arrival.begin_anew()
+        if arrival.size == part.size:
+            return arrival.digest
+        headers = {"Range": f"bytes={arrival.size}-"} if arrival.size else {}
+        async with registry.request("GET", f"blobs/{part.digest}", ok=(200, 206), headers=headers) as answer:
+            if answer.status == 200 and arrival.size:  # it does not do parts
+                arrival.begin_anew()
+            async with arrival.writing() as put:
+                async for data in answer.content.iter_chunked(_CHUNK):
+                    if arrival.size + len(data) > part.size:
+                        raise InvalidImage(f"{part.digest} has more than its {part.size} bytes")
+                    await put(data)
+                    tell(Progress(part.digest, "pulling", arrival.size, part.size))
+    if arrival.size < part.size:
+        raise RegistryError(f"{part.digest} broke off after {arrival.size} of {part.size} bytes")
+    return arrival.digest
 
 
 async def _upload(store: ImageStore, registry: Registry, part: Descriptor, tell: Tell) -> None:
