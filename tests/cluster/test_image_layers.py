@@ -187,13 +187,33 @@ def test_a_layer_that_the_disk_has_no_room_for_is_refused(
     store: ImageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bomb of zeros is a few KiB in the registry."""
-    monkeypatch.setattr(confined, "_room", lambda directory: 1 << 20)
+    monkeypatch.setattr(confined, "_room", lambda directory: (1 << 20, 100))
     with pytest.raises(
         InvalidImage, match=r"more than 0\.000977 GiB, which is all that the disk has room for"
     ):
         unpack(store, Archive().file("bomb", bytes(1 << 20)).file("more", b"x").bytes())
     assert unpack(store, Archive().file("fits", bytes(1 << 20)).bytes())
     assert not list(store.paths.partial.glob("layer-*"))
+
+
+def test_a_layer_of_more_files_than_the_disk_has_room_for_is_refused(
+    store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty files take no bytes, and all of the disk's files."""
+    monkeypatch.setattr(confined, "_room", lambda directory: (1 << 20, 3))
+    assert unpack(store, Archive().file("a").file("b").file("c"))
+    with pytest.raises(InvalidImage, match="more than 3 entries, which is all that the disk has room for"):
+        unpack(store, Archive().file("a").file("b").file("c").file("d"))
+    assert not list(store.paths.partial.glob("layer-*"))
+
+
+def test_what_unpacking_needs_does_not_grow_with_the_entries(store: ImageStore) -> None:
+    """An archive's reader keeps all that it has read unless told not to: here more than unpacking may have."""
+    archive = Archive()
+    wide = {"comment": "\U0001f600" + "x" * 900_000}  # four bytes in memory for each character
+    for number in range(320):
+        archive.file(f"f{number}", pax_headers=wide)
+    assert len(list(unpack(store, archive).iterdir())) == 320
 
 
 def test_a_layer_that_is_another(store: ImageStore) -> None:

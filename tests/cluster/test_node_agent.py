@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 
 import msgspec
 import pytest
 
 from tests.cluster.node_world import NODE, World
+from tests.fakes.images import Archive, put
 from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.backend import LogRequest
 from trainshed.cluster.images.directories import Image, ImageRegistry
+from trainshed.cluster.images.reference import parse
+from trainshed.cluster.images.store.store import ImageStore
+from trainshed.cluster.node import registration
 from trainshed.cluster.node.machine import NodeOptions
 from trainshed.cluster.node.pod import worker
 from trainshed.cluster.node.pod.decide import decide
@@ -109,6 +114,40 @@ async def test_deletion_sends_term_then_kill_and_leaves_nothing(world):
         assert last["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
         await world.until(lambda: world.runtime.sandboxes == {}, "the sandbox is removed")
         await world.until(lambda: not world.paths.pod("u1").exists(), "files are removed")
+
+
+async def test_an_image_says_which_signal_ends_its_containers(world):
+    put(ImageStore(world.paths.image_store), "me/app:1", Archive().bytes(), stop_signal="SIGINT")
+    async with world.node():
+        await world.api.apply_pod(make_pod(make_container(image="me/app:1", command=["x"])))
+        await world.until_phase("web", "Running")
+        await world.api.delete_pod("web", 30)
+        await world.until(lambda: world.api.pod("web") is None, "the pod is gone")
+        assert world.runtime.signals == [("main", 2)]
+
+
+async def test_the_node_says_which_images_it_has(world, monkeypatch):
+    monkeypatch.setattr(registration, "RENEW_SECONDS", 0.02)
+    store = ImageStore(world.paths.image_store)
+    small = put(store, "me/app:1", Archive().bytes())
+    large = put(store, "registry.local/big:2", Archive().file("x", os.urandom(5000)).bytes())
+    store.names.set(parse("me/app:new"), small.descriptor)
+
+    def said():
+        return world.api.objects[f"/api/v1/nodes/{NODE}"]["status"]["images"]
+
+    async with world.node():
+        digest = f"docker.io/me/app@{small.descriptor.digest}"
+        assert said() == [
+            {
+                "names": [f"registry.local/big@{large.descriptor.digest}", "registry.local/big:2"],
+                "sizeBytes": large.size,
+            },
+            {"names": [digest, "docker.io/me/app:1", "docker.io/me/app:new"], "sizeBytes": small.size},
+        ]
+        store.names.remove("registry.local/big:2", "docker.io/me/app:new")
+        await world.until(lambda: len(said()) == 1, "the image that was removed is not listed")
+        assert said()[0]["names"] == [digest, "docker.io/me/app:1"]
 
 
 async def test_a_deletion_that_another_write_crosses_is_sent_again(world):

@@ -321,3 +321,39 @@ def test_a_gated_pod_may_be_narrowed():
     new["spec"]["schedulingGates"] = []
     new["spec"]["nodeSelector"] = {"a": "b"}
     assert texts(new, old) == []
+
+
+SYSCTLS = [
+    ([{"value": "1"}], {}, ["[0].name: Required value"]),
+    (
+        [{"name": "net..x", "value": "1"}],
+        {},
+        [
+            '[0].name: Invalid value: "net..x": must have at most 253 characters and match regex '
+            r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
+        ],
+    ),
+    (
+        [{"name": "kernel.shm_rmid_forced", "value": "1"}, {"name": "kernel.shm_rmid_forced", "value": "0"}],
+        {},
+        ['[1].name: Duplicate value: "kernel.shm_rmid_forced"'],
+    ),
+    (
+        [{"name": "net.core.somaxconn", "value": "1"}, {"name": "kernel.sem", "value": "1"}],
+        {"hostNetwork": True},
+        ["[0].name: Invalid value: \"net.core.somaxconn\": may not be specified when 'hostNetwork' is true"],
+    ),
+    (
+        [{"name": "net/core/somaxconn", "value": "1"}, {"name": "kernel.sem", "value": "1"}],
+        {"hostIPC": True},
+        ["[1].name: Invalid value: \"kernel.sem\": may not be specified when 'hostIPC' is true"],
+    ),
+    ([{"name": "vm.swappiness", "value": "1"}, {"name": "net.ipv4.conf.eth0/1.x", "value": "1"}], {}, []),
+]
+
+
+@pytest.mark.parametrize(("sysctls", "spec", "wanted"), SYSCTLS)
+def test_kernel_parameters_are_judged_by_name_and_namespace(sysctls, spec, wanted):
+    assert texts(build(**spec, securityContext={"sysctls": sysctls})) == [
+        f"spec.securityContext.sysctls{each}" for each in wanted
+    ]

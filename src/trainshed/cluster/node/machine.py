@@ -25,6 +25,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer
 from trainshed.cluster.images.directories import ImageRegistry
+from trainshed.cluster.images.store.listing import listed
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.attachments import Attachments
 from trainshed.cluster.node.devices import gpu, nvml
@@ -98,6 +99,7 @@ class Machine:
         )
         registry, store = ImageRegistry(paths.images), ImageStore(paths.image_store)
         self._image_keeper = ImageKeeper(store, paths.pod(""), paths.image_space, self._tell_nodes, now)
+        self._store = store
         self._images = Images(registry, store, self._options.images, now, pulled=self._image_keeper.look_soon)
         self._tools = tools_directory()
         self._cores = Cores(sorted(os.sched_getaffinity(0)))
@@ -146,7 +148,13 @@ class Machine:
             **options.labels,
         }
         registration = Registration(
-            self._client, name, host_ip=host_ip, amounts=amounts, labels=labels, now=self._now
+            self._client,
+            name,
+            host_ip=host_ip,
+            amounts=amounts,
+            labels=labels,
+            images=lambda: listed(self._store),
+            now=self._now,
         )
         node = self._nodes[name] = Node(name, context, registration)
         return node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from trainshed import __version__
@@ -82,6 +82,7 @@ def node_status(
     now: float,
     *,
     pressures: Collection[str] = (),
+    images: Sequence[Object] = (),
 ) -> Object:
     """Return the Node's status. Conditions of others are kept."""
     before = {c["type"]: c for c in old.get("conditions") or ()}
@@ -107,12 +108,15 @@ def node_status(
         "addresses": [{"type": "InternalIP", "address": host_ip}, {"type": "Hostname", "address": name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": KUBELET_PORT}},
         "nodeInfo": dict(info),
-        "images": [],
+        "images": list(images),
     }
 
 
 class Registration:
-    """Creates and keeps the Node of this machine. ApiErrors of `register` are for the caller."""
+    """Creates and keeps the Node of this machine. ApiErrors of `register` are for the caller.
+
+    `images` returns what the node has of them, as its status lists it.
+    """
 
     def __init__(
         self,
@@ -122,6 +126,7 @@ class Registration:
         host_ip: str,
         amounts: Mapping[str, str],
         labels: Mapping[str, str],
+        images: Callable[[], Sequence[Object]] = tuple,
         now: Callable[[], float],
     ) -> None:
         self._client = client
@@ -129,6 +134,8 @@ class Registration:
         self._host_ip = host_ip
         self._amounts = amounts
         self._labels = labels
+        self._images = images
+        self._said_images: Sequence[Object] = ()
         self._now = now
         self._pressures: set[str] = set()
 
@@ -173,6 +180,7 @@ class Registration:
         await self._client.patch(NODES, self._name, None, {"spec": {"taints": taints or None}})
 
     def _status(self, node: Object) -> Object:
+        self._said_images = self._images()
         return node_status(
             self._name,
             self._host_ip,
@@ -181,18 +189,28 @@ class Registration:
             status_of(node),
             self._now(),
             pressures=self._pressures,
+            images=self._said_images,
         )
 
     async def keep_alive(self, node: Object) -> None:
-        """Renew the Lease every 10 s until cancelled, and say again that the node is ready if others say it is not."""
+        """Renew the Lease every 10 s until cancelled; tell what images there are now, and say again that the node is
+        ready if others say it is not."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
                 await self._renew(node)
                 if not is_true(await self._client.get(NODES, self._name), "Ready"):
                     await self.register()
+                await self._tell_images()
             except (ApiError, TransportError) as error:
                 log.warning("lease not renewed", extra={"node": self._name, "error": str(error)})
+
+    async def _tell_images(self) -> None:
+        images = self._images()
+        if images != self._said_images:
+            status = {"status": {"images": list(images)}}
+            await self._client.patch(NODES, self._name, None, status, subresource="status")
+            self._said_images = images
 
     async def _renew(self, node: Object) -> None:
         renewed = {"spec": {"renewTime": format_micro_time(self._now())}}

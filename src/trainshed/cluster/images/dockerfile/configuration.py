@@ -10,8 +10,8 @@ from trainshed.cluster.images.dockerfile.lines import DockerfileError
 from trainshed.cluster.images.dockerfile.scope import Scope
 from trainshed.cluster.images.dockerfile.steps import Note
 from trainshed.cluster.images.oci import MACHINE_ROOT, Healthcheck
+from trainshed.cluster.images.stopsignal import signal_number
 
-_SIGNAL = re.compile(r"(SIG)?[A-Z0-9+-]+")
 _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/(tcp|udp|sctp))?", re.IGNORECASE)
 
 
@@ -57,7 +57,7 @@ def configure(scope: Scope, instruction: i.Instruction) -> Note:
             scope.change(volumes={**(scope.config.volumes or {}), **{path: {} for path in paths}})
         case i.StopSignal():
             signal = scope.expand(instruction, instruction.signal)
-            if not _SIGNAL.fullmatch(signal.upper()):
+            if signal_number(signal) is None:
                 raise DockerfileError(instruction.line, f"Invalid signal: {signal}", instruction.end)
             scope.change(stop_signal=signal)
         case i.HealthCheck():

@@ -17,6 +17,9 @@ from trainshed.cluster.sandbox import bootstrap, files
 _CHUNK = 1 << 20
 _RESERVE = 1 << 30
 """Bytes of a disk that no layer gets: below that its nodes have DiskPressure."""
+_FILES_RESERVE = 100_000
+"""Files of a disk that no layer gets, likewise."""
+_MANY = 1 << 62
 _PACKAGE = "trainshed.cluster.sandbox.layers"
 
 
@@ -28,7 +31,7 @@ def unpack(directory: Path, chunks: Iterable[bytes]) -> dict[str, Any]:
         OSError: it cannot be written, or no user namespace can be made.
     """
     report_read, report_write = os.pipe()
-    arguments = [str(directory), str(report_write), str(_room(directory))]
+    arguments = [str(directory), str(report_write), *map(str, _room(directory))]
     process = _start("unpack", arguments, [report_write], stdin=subprocess.PIPE)
     os.close(report_write)
     with open(report_read, "rb") as report:
@@ -46,10 +49,14 @@ def unpack(directory: Path, chunks: Iterable[bytes]) -> dict[str, Any]:
         return _answer(report.read(), process)
 
 
-def _room(directory: Path) -> int:
-    """Return how many bytes may be written there: not the last that the machine itself needs."""
+def _room(directory: Path) -> tuple[int, int]:
+    """Return how many bytes and how many files may be written there: not the last that the machine itself needs."""
     found = os.statvfs(directory)
-    return max(0, found.f_bavail * found.f_frsize - min(_RESERVE, found.f_blocks * found.f_frsize // 10))
+    reserve = min(_RESERVE, found.f_blocks * found.f_frsize // 10)
+    room = max(0, found.f_bavail * found.f_frsize - reserve)
+    # Some file systems have no fixed number of files, and say 0.
+    files = max(0, found.f_favail - min(_FILES_RESERVE, found.f_files // 10)) if found.f_files else _MANY
+    return room, files
 
 
 def copy(

@@ -132,7 +132,10 @@ class Supervisor:
             self._spawn(self._pre_stop(action, container, hook))
 
     async def signal(self, name: str, signal: int) -> None:
-        """Send a signal and note it. Raises SandboxNotFound when the container does not run."""
+        """Send a signal and note it; for SIGTERM the one that the image wants instead.
+
+        Raises SandboxNotFound when the container does not run.
+        """
         record = self._record.container(name)
         if record.stopping is not None:
             # Noted first: a container that ends while we send must not be taken for one killed by others.
@@ -141,6 +144,9 @@ class Supervisor:
                 terminated=record.stopping.terminated or signal == SIGTERM,
                 killed=record.stopping.killed or signal == SIGKILL,
             )
+        if signal == SIGTERM:
+            container = find_container(self._pod(), name) or {}
+            signal = self._context.images.stop_signal(container.get("image", ""))
         await self._context.runtime.signal_container(self._pod()["metadata"]["uid"], name, signal)
 
     def stop(self) -> None:

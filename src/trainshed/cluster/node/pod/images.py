@@ -12,6 +12,7 @@ Reasons, messages and delays are the kubelet's (pkg/kubelet/images/image_manager
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,7 @@ from trainshed.cluster.images.registry.credentials import (
     of_user,
 )
 from trainshed.cluster.images.registry.errors import RegistryError
+from trainshed.cluster.images.stopsignal import signal_number
 from trainshed.cluster.images.store import notes
 from trainshed.cluster.images.store.blobs import MissingBlob
 from trainshed.cluster.images.store.store import ImageStore, StoredImage
@@ -236,6 +238,16 @@ class Images:
         if stored is not None:
             return f"{parse(name).repository}@{stored.descriptor.digest}"
         return image_id(name, self._registry)
+
+    def stop_signal(self, name: str) -> int:
+        """Return what asks a container of the image to end: the image's STOPSIGNAL, or SIGTERM."""
+        try:
+            stored = self._stored(name)
+        except ImageProblem:
+            stored = None
+        return (
+            signal_number(stored.config.run.stop_signal) if stored is not None else None
+        ) or signal.SIGTERM
 
     def _stored(self, name: str) -> StoredImage | None:
         try:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainshed.cluster.node.pod.observed import Verdict
+from trainshed.kube.builtin.parts.pod.sysctls import namespace_of, path_of
 from trainshed.kube.meta.objects import Object, section
 
 OTHER_SYSTEM = Verdict(
     "PodOSNotSupported", "Pod was rejected: Failed to admit pod as the OS field doesn't match node OS"
 )
-_OF_IPC = ("kernel/shm", "kernel/msg", "fs/mqueue/")
-_SEMAPHORES = "kernel/sem"
-_OF_NETWORK = "net/"
 
 
 def refusal(pod: Object) -> Verdict | None:
@@ -41,22 +39,15 @@ def forbidden_sysctls(pod: Object) -> Iterator[tuple[int, str]]:
 def sysctls(pod: Object) -> Iterator[tuple[str, str]]:
     """Yield the pod's kernel parameters: paths below /proc/sys, and values."""
     for each in section(pod["spec"], "securityContext").get("sysctls") or ():
-        yield _path(each["name"]), each["value"]
-
-
-def _path(name: str) -> str:
-    """Return the path of a parameter. Where the first separator is a dot, slashes are dots of names (`eth0.1`)."""
-    slash, dot = name.find("/"), name.find(".")
-    if slash >= 0 and (dot < 0 or slash < dot):
-        return name
-    return name.translate(str.maketrans("./", "/."))
+        yield path_of(each["name"]), each["value"]
 
 
 def _refused(path: str, host_network: bool, host_ipc: bool) -> str:
     if not all(part.strip(".") for part in path.split("/")):
         return "not allowlisted"  # `..` would lead to parameters of the machine
-    if path.startswith(_OF_NETWORK):
+    namespace = namespace_of(path)
+    if namespace == "net":
         return "not allowed with host net enabled" if host_network else ""
-    if path == _SEMAPHORES or path.startswith(_OF_IPC):
+    if namespace == "ipc":
         return "not allowed with host ipc enabled" if host_ipc else ""
     return "not allowlisted"

@@ -46,14 +46,16 @@ _RESOLVE = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
 def main(argv: list[str]) -> int:
     """Unpack standard input into the directory named first; tell the outcome on the descriptor named second.
 
-    The third says how many bytes of files there may be.
+    The third says how many bytes of files there may be, the fourth how many entries.
     """
-    directory, report, most = argv
-    return confined.run(lambda: _unpack_stdin(int(most)), prepare=lambda: directory, report=int(report))
+    directory, report, most, entries = argv
+    return confined.run(
+        lambda: _unpack_stdin(int(most), int(entries)), prepare=lambda: directory, report=int(report)
+    )
 
 
-def _unpack_stdin(most: int) -> Message:
-    layer = Layer(most)
+def _unpack_stdin(most: int, most_entries: int) -> Message:
+    layer = Layer(most, most_entries)
     with os.fdopen(0, "rb", buffering=0) as source:
         try:
             with tarfile.open(
@@ -61,6 +63,8 @@ def _unpack_stdin(most: int) -> Message:
             ) as archive:
                 for member in archive:
                     layer.add(archive, member)
+                    # Or it keeps each for good: a layer may have two millions.
+                    archive.members.clear()  # type: ignore[attr-defined]  # its stub lacks it, not its documentation
         except (tarfile.TarError, RecursionError, EOFError, ValueError) as error:
             raise Refused(f"not a tar archive that can be read: {error}") from None
         layer.finish()
@@ -70,10 +74,11 @@ def _unpack_stdin(most: int) -> Message:
 
 
 class Layer:
-    """What has been unpacked below the root of this process; `most` bytes of files at most."""
+    """What has been unpacked below the root of this process; `most` bytes of files and `most_entries` at most."""
 
-    def __init__(self, most: int = MAX_BYTES) -> None:
+    def __init__(self, most: int = MAX_BYTES, most_entries: int = MAX_ENTRIES) -> None:
         self._most = most
+        self._most_entries = min(most_entries, MAX_ENTRIES)
         self._apparent = 0
         self.entries = self.bytes = self.devices = 0
         self._root = os.open("/", _DIRECTORY)
@@ -83,8 +88,9 @@ class Layer:
     def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         """Write one entry. Raises Refused or OSError."""
         self.entries += 1
-        if self.entries > MAX_ENTRIES:
-            raise Refused(f"the layer has more than {MAX_ENTRIES} entries")
+        if self.entries > self._most_entries:
+            why = "" if self._most_entries == MAX_ENTRIES else ", which is all that the disk has room for"
+            raise Refused(f"the layer has more than {self._most_entries} entries{why}")
         self._apparent += max(member.size, 0)
         self.bytes += max(sum(size for _, size in _parts(member)), 0)
         if self._apparent > MAX_BYTES or member.size < 0:

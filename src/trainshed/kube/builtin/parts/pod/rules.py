@@ -12,6 +12,7 @@ from typing import Any
 from trainshed.kube.builtin.parts.pod.containers import container_causes, security_causes
 from trainshed.kube.builtin.parts.pod.ephemeral import ephemeral_causes
 from trainshed.kube.builtin.parts.pod.scheduling import scheduling_causes
+from trainshed.kube.builtin.parts.pod.sysctls import sysctl_causes
 from trainshed.kube.builtin.parts.pod.volumes import volume_causes
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import one_of
@@ -85,6 +86,7 @@ def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
         yield from _ip(alias.get("ip"), f"{path}.hostAliases[{index}].ip")
     if get("securityContext"):
         yield from security_causes(spec["securityContext"], f"{path}.securityContext")
+        yield from sysctl_causes(spec, path)
     yield from scheduling_causes(spec, path)
 
 
