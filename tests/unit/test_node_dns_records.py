@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.cluster.node.backends import Backends
+from trainshed.cluster.node.dns_records import Zone
 from trainshed.cluster.node.dns_records import dns_records as records_of
 
 ZONE = "default.svc.cluster.local"
@@ -125,3 +126,50 @@ def test_named_ports_and_what_external_names_stand_for():
     }
     assert records.aliases == {f"ext.{ZONE}": "db.example.org"}
     assert f"ext.{ZONE}" not in {*records.services, *records.pending}
+
+
+SERVICES = (
+    service("a"),
+    service("a", {"app": "x"}),
+    service("b", {"app": "x"}, publishNotReadyAddresses=True),
+    service("b", {"app": "x"}, ports=[{"name": "web", "port": 80, "targetPort": "http"}]),
+    service("c", {}),
+    service("c", clusterIP="10.96.0.7"),
+    service("d", type="ExternalName", externalName="example.com"),
+)
+PODS = (
+    pod("p", "10.88.0.1", subdomain="a"),
+    pod("p", "10.88.0.1", subdomain="a", ready=False),
+    pod(
+        "q",
+        "10.88.0.2",
+        labels={"app": "x"},
+        containers=[{"ports": [{"name": "http", "containerPort": 8080}]}],
+    ),
+    pod(
+        "q",
+        "10.88.0.2",
+        labels={"app": "x"},
+        containers=[{"ports": [{"name": "http", "containerPort": 9090}]}],
+    ),
+    pod("r", "10.88.0.3", labels={"app": "x"}, subdomain="b"),
+)
+SLICES = tuple(
+    {
+        "metadata": {"name": "s", "namespace": "default", "labels": {"kubernetes.io/service-name": "c"}},
+        "endpoints": [{"addresses": [address]}],
+    }
+    for address in ("10.1.0.1", "10.1.0.2")
+)
+
+
+def some(of):
+    """Return what picks objects, of each name at most one."""
+    return st.lists(st.sampled_from(of), unique_by=lambda obj: obj["metadata"]["name"])
+
+
+@given(st.lists(st.tuples(some(SERVICES), some(PODS), some(SLICES)), max_size=8))
+def test_what_is_kept_of_the_last_look_makes_no_difference(looks):
+    zone = Zone()
+    for services, pods, slices in looks:
+        assert zone.records(services, Backends(pods, slices)) == dns_records(services, slices, pods)

@@ -92,6 +92,36 @@ def test_the_share_of_the_time_that_goes_into_names_is_bounded(seconds: float, m
     run_virtual(main())
 
 
+def test_names_that_no_pod_waits_for_have_time() -> None:
+    """A push takes 50 ms. The next one, of a service, comes a second later; that of a pod sooner."""
+
+    async def main() -> None:
+        api, server = FakeApi(), Server(0.05)
+        informers = SharedInformers(Client(api))
+        dns = NetworkController(
+            server,  # type: ignore[arg-type]
+            Client(api),
+            informers,
+            EventRecorder(Client(api), "kube-proxy"),
+            domain="cluster.local",
+        )
+        tasks = [asyncio.create_task(informers.run()), asyncio.create_task(dns.run())]
+        dns.complete()
+        await _service(api, 1)
+        await asyncio.sleep(0.1)
+        await _service(api, 2)
+        await asyncio.sleep(1.1)
+        await dns.publish(_pod(2))
+        first, second, third = server.pushed
+        assert second - first > 1.0
+        assert third - second < 0.6
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(main())
+
+
 class Machine(Server):
     """A server whose `taken` ports another program has."""
 

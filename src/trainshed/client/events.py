@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
@@ -87,7 +87,7 @@ class EventRecorder:
         self._series: OrderedDict[Identity, _Series] = OrderedDict()
         self._earlier: OrderedDict[str, dict[Identity, Object]] = OrderedDict()
         """Events of earlier processes, by the object's uid."""
-        self._queue: deque[_Series] = deque()
+        self._queue: OrderedDict[_Series, None] = OrderedDict()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -141,7 +141,7 @@ class EventRecorder:
     def _enqueue(self, series: _Series) -> None:
         if self._closed or series in self._queue or not series.unwritten:
             return
-        self._queue.append(series)
+        self._queue[series] = None
         self._idle.clear()
         self._arrived.set()
         if self._task is None or self._task.done():
@@ -168,7 +168,7 @@ class EventRecorder:
                 self._arrived.clear()
                 await self._arrived.wait()
                 await self._gather()
-            series = self._queue[0]
+            series = next(iter(self._queue))
             try:
                 await self._write(series)
             except TransportError:
@@ -181,7 +181,7 @@ class EventRecorder:
                 # Its namespace is gone, say. An event is not worth more than a line in the log.
                 log.info("event refused", extra={"component": self._component, "error": str(error)})
                 series.unwritten = 0
-            self._queue.popleft()
+            del self._queue[series]
             loop = asyncio.get_running_loop()
             series.written_at = loop.time()
             series.queued = series.unwritten > 0

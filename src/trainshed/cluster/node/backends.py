@@ -18,6 +18,8 @@ SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 Endpoint: TypeAlias = tuple[str, int]
 """IP address and port."""
+Behind: TypeAlias = tuple[list[Object], list[Object], list[Object]]
+"""Of a Service the pods that it selects, those that it is the subdomain of, and the slices that users wrote."""
 
 
 class Backends:
@@ -40,6 +42,10 @@ class Backends:
             name = section(metadata, "labels").get(SERVICE_NAME_LABEL)
             if name and item.get("addressType", "IPv4") == "IPv4":
                 self._slices.setdefault((metadata["namespace"], name), []).append(item)
+
+    def behind(self, service: Object) -> Behind:
+        """Return all that decides over a Service's names and endpoints, but itself."""
+        return self._selected(service), self.named(service), self._written(service)
 
     def published(self, service: Object) -> list[Object]:
         """Return the pods whose addresses a Service with a selector gives out."""

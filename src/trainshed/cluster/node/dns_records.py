@@ -11,45 +11,88 @@ Source of names: the DNS-Based Service Discovery specification.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from trainshed.cluster.node.backends import Backends, address_order, is_published
+from trainshed.cluster.node.backends import Backends, Behind, address_order, is_published
 from trainshed.cluster.sandbox.addresses import DOMAIN
 from trainshed.cluster.sandbox.model import DnsRecords
 from trainshed.kube.meta.objects import Object, objects, section
 
 
+class _Part(NamedTuple):
+    """What one service puts into the zone."""
+
+    found: dict[str, tuple[str, ...]]
+    names: tuple[str, ...] = ()
+    ports: tuple[tuple[str, str, int], ...] = ()
+    alias: str | None = None
+
+
+class Zone:
+    """Makes records, and keeps what it made of each service until that or who is behind it changes: of thousands of
+    services few change between two looks."""
+
+    def __init__(self, domain: str = DOMAIN) -> None:
+        self._domain = domain
+        self._held: dict[str, tuple[Object, Behind, _Part]] = {}
+
+    def records(self, services: Iterable[Object], backends: Backends) -> DnsRecords:
+        """Return every name with its addresses, and the names that have none yet."""
+        found: dict[str, tuple[str, ...]] = {}
+        names: set[str] = set()
+        ports: dict[str, tuple[tuple[str, str, int], ...]] = {}
+        aliases: dict[str, str] = {}
+        held, self._held = self._held, {}
+        for service in services:
+            metadata = service["metadata"]
+            fqdn = f"{metadata['name']}.{metadata['namespace']}.svc.{self._domain}"
+            behind = backends.behind(service)
+            before = held.get(fqdn)
+            if before is not None and before[0] is service and before[1] == behind:
+                part = before[2]
+            else:
+                part = _part(service, fqdn, backends)
+                before = (service, behind, part)
+            self._held[fqdn] = before
+            if part.alias is not None:
+                aliases[fqdn] = part.alias
+                continue
+            names.update(part.names)
+            found.update(part.found)
+            if part.ports:
+                ports[fqdn] = part.ports
+        pending = tuple(sorted(names.difference(found)))
+        return DnsRecords(dict(sorted(found.items())), pending, dict(sorted(ports.items())), aliases)
+
+
 def dns_records(services: Iterable[Object], backends: Backends, *, domain: str = DOMAIN) -> DnsRecords:
     """Return every name with its addresses, and the names that have none yet."""
+    return Zone(domain).records(services, backends)
+
+
+def _part(service: Object, fqdn: str, backends: Backends) -> _Part:
+    spec = service["spec"]
+    if spec.get("type") == "ExternalName":
+        return _Part({}, alias=str(spec.get("externalName") or ""))
     found: dict[str, tuple[str, ...]] = {}
-    names: set[str] = set()
-    ports: dict[str, tuple[tuple[str, str, int], ...]] = {}
-    aliases: dict[str, str] = {}
-    for service in services:
-        metadata, spec = service["metadata"], service["spec"]
-        fqdn = f"{metadata['name']}.{metadata['namespace']}.svc.{domain}"
-        if spec.get("type") == "ExternalName":
-            aliases[fqdn] = str(spec.get("externalName") or "")
-            continue
-        names.add(fqdn)
-        named = [port for port in objects(spec, "ports") if port.get("name")]
-        if named:
-            ports[fqdn] = tuple(_named_port(service, port, backends) for port in named)
-        cluster_ip = spec.get("clusterIP")
-        if cluster_ip != "None":
-            _set(found, fqdn, {cluster_ip} if cluster_ip else set())
-            continue
-        if section(spec, "selector"):
-            _set(found, fqdn, {pod["status"]["podIP"] for pod in backends.published(service)})
-        else:
-            _set(found, fqdn, backends.written_addresses(service))
-        unready = bool(spec.get("publishNotReadyAddresses"))
-        for pod in backends.named(service):
-            pod_name = f"{pod['spec'].get('hostname') or pod['metadata']['name']}.{fqdn}"
-            names.add(pod_name)
-            if is_published(pod, unready):
-                _set(found, pod_name, {pod["status"]["podIP"]})
-    pending = tuple(sorted(names - set(found)))
-    return DnsRecords(dict(sorted(found.items())), pending, dict(sorted(ports.items())), aliases)
+    names = [fqdn]
+    named = [port for port in objects(spec, "ports") if port.get("name")]
+    ports = tuple(_named_port(service, port, backends) for port in named)
+    cluster_ip = spec.get("clusterIP")
+    if cluster_ip != "None":
+        _set(found, fqdn, {cluster_ip} if cluster_ip else set())
+        return _Part(found, (fqdn,), ports)
+    if section(spec, "selector"):
+        _set(found, fqdn, {pod["status"]["podIP"] for pod in backends.published(service)})
+    else:
+        _set(found, fqdn, backends.written_addresses(service))
+    unready = bool(spec.get("publishNotReadyAddresses"))
+    for pod in backends.named(service):
+        pod_name = f"{pod['spec'].get('hostname') or pod['metadata']['name']}.{fqdn}"
+        names.append(pod_name)
+        if is_published(pod, unready):
+            _set(found, pod_name, {pod["status"]["podIP"]})
+    return _Part(found, tuple(names), ports)
 
 
 def _named_port(service: Object, port: Object, backends: Backends) -> tuple[str, str, int]:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.node.backends import Backends
-from trainshed.cluster.node.dns_records import dns_records
+from trainshed.cluster.node.dns_records import Zone
 from trainshed.cluster.node.service_routes import Routing, ingress, routing
 from trainshed.cluster.sandbox.api import DnsRecords, Place, Runtime, RuntimeLost
 from trainshed.kube.meta.errors import ApiError
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 GATHER_SECONDS = 0.003
 PAUSE = 9
 """Between two pushes, so many times as long as the last one took: a tenth of the time may go into them."""
+PATIENT_PAUSE = 29
+"""The same while no pod waits for its name: a thirtieth."""
 RETRY_SECONDS = 0.5
 RETRY_PORT_SECONDS = 2.0
 """When a port of the machine that another program has is tried again. The first time it may be one that is only just
@@ -54,7 +57,7 @@ class NetworkController:
         self._runtime = runtime
         self._client = client
         self._recorder = recorder
-        self._domain = domain
+        self._zone = Zone(domain)
         self._services = informers.of(SERVICES)
         self._slices = informers.of(ENDPOINTSLICES)
         self._users_slices = self._slices.index(lambda obj: ["user"] if _is_users(obj) else [])
@@ -67,6 +70,7 @@ class NetworkController:
         self._retry: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._complete = asyncio.Event()
+        self._awaited = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._services.add_handler(lambda kind, old, new: self._dirty.set())
         self._slices.add_handler(self._slice_changed)
@@ -75,15 +79,18 @@ class NetworkController:
         """Push records until cancelled, the first ones after `complete`."""
         await asyncio.gather(self._services.wait_synced(), self._slices.wait_synced(), self._complete.wait())
         self._dirty.set()
-        loop, not_before = asyncio.get_running_loop(), 0.0
+        loop = asyncio.get_running_loop()
+        took, ended = 0.0, loop.time()
         while True:
             await self._dirty.wait()
-            await asyncio.sleep(max(GATHER_SECONDS, not_before - loop.time()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(ended + _pause(took * PATIENT_PAUSE)):
+                    await self._awaited.wait()
+            await asyncio.sleep(max(GATHER_SECONDS, ended + _pause(took * PAUSE) - loop.time()))
             began = loop.time()
             await self._push()
             ended = loop.time()
-            # Never so long that a pod that waits for its name gives up.
-            not_before = ended + min(PAUSE * (ended - began), PUBLISH_SECONDS / 2)
+            took = ended - began
 
     def _slice_changed(self, kind: str, old: Object | None, new: Object) -> None:
         if _is_users(new) or (old is not None and _is_users(old)):
@@ -108,6 +115,7 @@ class NetworkController:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
+        self._awaited.set()
         self._dirty.set()
         try:
             async with asyncio.timeout(PUBLISH_SECONDS):
@@ -132,10 +140,11 @@ class NetworkController:
 
     async def _push(self) -> None:
         self._dirty.clear()
+        self._awaited.clear()
         waiting, self._waiting = self._waiting, []
         services = list(self._services.items())
         backends = Backends(self._pods.values(), self._users_slices.get("user"))
-        records = dns_records(services, backends, domain=self._domain)
+        records = self._zone.records(services, backends)
         routes = routing(services, backends)
         try:
             if records != self._pushed:
@@ -193,6 +202,11 @@ class NetworkController:
             except ApiError as error:
                 if error.code != 404:
                     log.warning("status of a Service not written", extra={"error": str(error)})
+
+
+def _pause(seconds: float) -> float:
+    """Return a pause, never so long that a pod that waits for its name gives up."""
+    return min(seconds, PUBLISH_SECONDS / 2)
 
 
 def _is_users(endpoint_slice: Object) -> bool:

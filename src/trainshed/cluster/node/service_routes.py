@@ -24,6 +24,8 @@ LOOPBACK = "127.0.0.1"
 EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - what manifests say
 DEFAULT_AFFINITY_SECONDS = 10_800
 PROTOCOLS = ("TCP", "UDP")
+_NOWHERE = (None, "", "None", API_ADDRESS)
+"""Cluster IPs that lead nowhere from here."""
 
 
 class Routing(msgspec.Struct, frozen=True):
@@ -40,7 +42,8 @@ def routing(services: Iterable[Object], backends: Backends) -> Routing:
     routes: dict[Place, Route] = {}
     owners: dict[Place, Object] = {}
     refused: list[tuple[Place, Object, Object]] = []
-    ordered = sorted(services, key=lambda service: (service["metadata"]["namespace"], name_of(service)))
+    routed = [service for service in services if spec_of(service).get("clusterIP") not in _NOWHERE]
+    ordered = sorted(routed, key=lambda service: (service["metadata"]["namespace"], name_of(service)))
     wanted = [(service, route) for service in ordered for route in _of_service(service, backends)]
     wanted += [(pod, route) for pod in backends.pods for route in _of_pod(pod)]
     for owner, route in wanted:
@@ -68,9 +71,10 @@ def ingress(service: Object, routes: Routing, unopened: Collection[Place]) -> li
 
     `unopened` are ports of the machine that could not be had.
     """
-    spec, identity = spec_of(service), _identity(service)
+    spec = spec_of(service)
     if spec.get("type") != "LoadBalancer":
         return []
+    identity = _identity(service)
     ports = [port for port in objects(spec, "ports") if (port.get("protocol") or "TCP") in PROTOCOLS]
     places = [((port.get("protocol") or "TCP").lower(), LOOPBACK, port["port"]) for port in ports]
     for place in places:
@@ -86,8 +90,8 @@ def _identity(obj: Object) -> tuple[str, str, bool]:
 
 def _of_service(service: Object, backends: Backends) -> Iterator[Route]:
     spec = spec_of(service)
-    ip = spec.get("clusterIP")
-    if spec.get("type") == "ExternalName" or not ip or ip in ("None", API_ADDRESS):
+    ip = spec.get("clusterIP") or ""
+    if spec.get("type") == "ExternalName" or ip in _NOWHERE:
         return
     affinity = 0
     if spec.get("sessionAffinity") == "ClientIP":
