@@ -140,3 +140,18 @@ def test_a_body_as_msgspec_or_go_writes_it_repeats_nothing(value) -> None:
         assert decode_body(written)[1] == []
     assert decode_body(text[:-1] + b',"b":1}')[1] == ["b"]
     assert decode_body(b'{"b":1,' + text[1:])[1] == ["b"]
+
+
+@pytest.mark.parametrize("text", [10, 100_000])
+@pytest.mark.parametrize("opening", [b'{"a":', b"["])
+def test_depth_is_bounded_whatever_else_a_body_holds(text, opening):
+    """Of a long body it is first seen whether it has enough lists and objects to be too deep."""
+    end = {b'{"a":': b"}", b"[": b"]"}[opening]
+
+    def body(depth):
+        inner = opening * (depth - 1) + b"1" + end * (depth - 1)
+        return b'{"text":"' + b"x" * text + b'","deep":' + inner + b"}"
+
+    decode_body(body(MAX_DEPTH))
+    with pytest.raises(ApiError, match="nested too deeply"):
+        decode_body(body(MAX_DEPTH + 1))
