@@ -141,8 +141,8 @@ class Row(NamedTuple):
 
 # API.
 
-UNSERVED = {"proxy"}
-"""Subresources that discovery lists and that answer 501."""
+UNSERVED = {("nodes", "proxy")}
+"""Subresources that discovery lists and that answer 501 to most verbs."""
 
 
 def api_page() -> str:
@@ -177,7 +177,7 @@ def api_page() -> str:
         *rows[False],
         "",
         "## Not served\n",
-        "- `proxy` of pods, services and nodes is listed by discovery, as clients expect, and answers 501.",
+        "- `proxy` of nodes but for reading: it is listed by discovery, as clients expect, and answers 501.",
         "- What the training operator's webhook would refuse, the API server refuses itself, also where no webhook is"
         " configured.",
         "- Every call of Kubernetes: [call by call](kubernetes-api.md).",
@@ -244,7 +244,9 @@ def verbs(info: ResourceInfo) -> str:
 
 def subresources(info: ResourceInfo) -> str:
     """Return the served subresources."""
-    return ", ".join(f"`{name}`" for name in info.subresources if name not in UNSERVED)
+    return ", ".join(
+        f"`{name}`" for name in info.subresources if (info.resource.plural, name) not in UNSERVED
+    )
 
 
 # Job kinds.

@@ -30,6 +30,7 @@ from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.nodestates import GRACE_SECONDS, NodeStateController
 from trainshed.cluster.controllers.quotas import QuotaController
 from trainshed.cluster.controllers.taintevictions import TaintEvictionController
+from trainshed.cluster.controllers.tokensecrets import TokenController
 from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
 from trainshed.cluster.controllers.workloads.daemonsets import DaemonSetController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
@@ -182,6 +183,7 @@ class World:
         return [
             GarbageCollector(client, self.store),
             NamespaceController(client, informers, self.store, CA),
+            TokenController(client, informers, self.api.core.authenticator.issuer, CA),
             EndpointsController(client, informers),
             DeploymentController(client, informers),
             ReplicaSetController(client, informers),

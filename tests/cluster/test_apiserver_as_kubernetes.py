@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jwt
 import pytest
 
 from tests.cluster.api_world import MERGE, World, config_map, pod
@@ -196,3 +197,91 @@ async def test_an_object_leaves_a_selection_as_it_was(world: World, accept: str)
     assert event["type"] == "DELETED"
     assert shown["metadata"]["labels"] == {"x": "y"}
     assert shown["metadata"]["resourceVersion"] == left["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    ],
+)
+async def test_a_review_has_no_table(world: World, accept: str) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    assert (await world.refused(406, "POST", path, review, accept=accept))["reason"] == "NotAcceptable"
+    answer = await world.raw("POST", path, review, accept=f"{accept}, application/json")
+    assert answer.status == 201
+
+
+async def test_what_rows_of_a_table_carry_is_checked(world: World) -> None:
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    error = await world.refused(400, "GET", f"{NS}/configmaps", accept=table, includeObject="X")
+    assert error["message"] == (
+        'Unable to convert to Table as requested: includeObject: Invalid value: "X": '
+        "must be 'Metadata', 'Object', 'None', or empty"
+    )
+    await world.ok("GET", f"{NS}/configmaps", includeObject="X")  # no table, no rows
+
+
+async def test_a_service_gives_up_what_its_new_type_does_not_need(world: World) -> None:
+    spec = {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "b"}}
+    made = (await world.ok("POST", f"{NS}/services", {"metadata": {"name": "s"}, "spec": spec}))["spec"]
+    assert made["ports"][0]["nodePort"] and made["externalTrafficPolicy"] == "Cluster"
+
+    async def become(**change: object) -> Object:
+        answer = await world.ok("PATCH", f"{NS}/services/s", {"spec": change}, content_type=MERGE)
+        found: Object = answer["spec"]
+        return found
+
+    cluster = await become(type="ClusterIP")
+    assert "nodePort" not in cluster["ports"][0] and "externalTrafficPolicy" not in cluster
+    assert cluster["clusterIP"] == made["clusterIP"]
+    balanced = await become(type="LoadBalancer")
+    assert balanced["allocateLoadBalancerNodePorts"] is True
+    outside = await become(type="ExternalName", externalName="a.b")
+    assert outside == {
+        "type": "ExternalName",
+        "externalName": "a.b",
+        "internalTrafficPolicy": "Cluster",
+        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+        "selector": {"a": "b"},
+        "sessionAffinity": "None",
+    }
+    back = await become(type="ClusterIP", externalName=None)
+    assert back["clusterIP"] and back["ipFamilies"] == ["IPv4"]
+
+
+async def test_who_signs_tokens_can_be_looked_up(world: World) -> None:
+    found = await world.ok("GET", "/.well-known/openid-configuration")
+    assert found["jwks_uri"] == f"{found['issuer']}/openid/v1/jwks"
+    answer = await world.raw("GET", "/openid/v1/jwks")
+    assert answer.headers["content-type"] == "application/jwk-set+json"
+    request = {"spec": {"expirationSeconds": 600, "audiences": ["vault"]}}
+    await world.ok("POST", f"{NS}/serviceaccounts", {"metadata": {"name": "robot"}})
+    token = (await world.ok("POST", f"{NS}/serviceaccounts/robot/token", request))["status"]["token"]
+    keys = jwt.PyJWKSet.from_json(answer.body.decode())
+    key = keys[jwt.get_unverified_header(token)["kid"]]
+    options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}  # the clock is the test's
+    claims = jwt.decode(token, key, audience="vault", issuer=found["issuer"], options=options)
+    assert claims["sub"] == "system:serviceaccount:default:robot"
+
+
+async def test_metrics_of_requests_and_objects(world: World) -> None:
+    await world.ok("POST", f"{NS}/configmaps", config_map("a"))
+    await world.refused(409, "POST", f"{NS}/configmaps", config_map("a"))
+    await world.ok("GET", f"{NS}/configmaps")
+    answer = await world.raw("GET", "/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    lines = answer.body.decode().splitlines()
+    for code, scope, verb in (
+        ("201", "namespace", "POST"),
+        ("409", "namespace", "POST"),
+        ("200", "namespace", "LIST"),
+    ):
+        labels = (
+            f'code="{code}",component="apiserver",dry_run="",group="",resource="configmaps",scope="{scope}"'
+        )
+        assert f'apiserver_request_total{{{labels},subresource="",verb="{verb}",version="v1"}} 1.0' in lines
+    assert 'apiserver_storage_objects{resource="configmaps"} 1.0' in lines
+    assert any(line.startswith("process_resident_memory_bytes ") for line in lines)

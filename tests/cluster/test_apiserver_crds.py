@@ -94,6 +94,19 @@ async def test_new_defaults_apply_to_old_objects(world: World) -> None:
     assert (await world.ok("GET", V1))["items"] == [held]
 
 
+async def test_what_was_valid_once_may_stay_in_an_update(world: World) -> None:
+    made = await world.ok("POST", CRDS, definition(version("v1", storage=True, size=SIZE)))
+    await world.ok("POST", V1, widget(size=9))
+    stricter = definition(version("v1", storage=True, size={**SIZE, "maximum": 5}, other=SIZE))
+    stricter["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"]
+    await world.ok("PATCH", f"{CRDS}/widgets.kapi.test", {"spec": stricter["spec"]}, content_type=MERGE)
+    change: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"other": 1}}
+    kept = await world.ok("PATCH", f"{V1}/w", change, content_type=MERGE)
+    assert kept["spec"] == {"size": 9, "other": 1}
+    error = await world.refused(422, "PATCH", f"{V1}/w", {"spec": {"size": 8}}, content_type=MERGE)
+    assert "spec.size in body should be less than or equal to 5" in error["message"]
+
+
 async def test_names_are_unique_in_a_group(world: World) -> None:
     await world.ok("POST", CRDS, definition(version("v1", storage=True)))
     other = definition(version("v1", storage=True), plural="gadgets", kind="Widget")

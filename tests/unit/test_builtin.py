@@ -78,10 +78,7 @@ def test_whoever_creates_an_inert_kind_is_warned() -> None:
     warned = {kind.info.resource for kind in BUILTINS if kind.warning}
     unwarned = {(r.group, r.plural) for r in stored_only - warned if r.group != "storage.k8s.io"}
     assert stored_only >= warned
-    assert unwarned == {
-        ("networking.k8s.io", "ingressclasses"),
-        ("node.k8s.io", "runtimeclasses"),
-    }
+    assert unwarned == {("networking.k8s.io", "ingressclasses")}
 
 
 def test_a_warning_names_the_resource() -> None:

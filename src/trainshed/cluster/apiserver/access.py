@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 from collections import OrderedDict
@@ -10,16 +11,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken, TokenIssuer
+from trainshed.cluster.apiserver.tokens import (
+    DEFAULT_AUDIENCE,
+    LEGACY,
+    LEGACY_ISSUER,
+    InvalidToken,
+    TokenIssuer,
+)
 from trainshed.cluster.store import Compacted, Store, keys
 from trainshed.kube.meta.errors import unauthorized
-from trainshed.kube.meta.objects import Object, section
+from trainshed.kube.meta.objects import Object, is_terminating, section
 from trainshed.kube.meta.resources import (
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,
     PODS,
     ROLEBINDINGS,
     ROLES,
+    SECRETS,
     SERVICEACCOUNTS,
     Resource,
 )
@@ -159,6 +167,8 @@ class Authenticator:
             provider, read = found
             return provider.identify(read, now)
         claims = self._issuer.verify(token, audiences=audiences, now=now)
+        if claims["iss"] == LEGACY_ISSUER:
+            return self._in_secret(claims, token)
         bound = section(claims, "kubernetes.io")
         namespace = str(bound.get("namespace", ""))
         account = section(bound, "serviceaccount")
@@ -172,6 +182,23 @@ class Authenticator:
             extra["authentication.kubernetes.io/pod-name"] = (pod["name"],)
             extra["authentication.kubernetes.io/pod-uid"] = (pod["uid"],)
         return service_account(namespace, account["name"], account["uid"], extra)
+
+    def _in_secret(self, claims: Mapping[str, Any], token: str) -> User:
+        namespace, name, uid, secret = (
+            str(claims.get(LEGACY + key, ""))
+            for key in ("namespace", "service-account.name", "service-account.uid", "secret.name")
+        )
+        stored = self._store.get(keys.of(SECRETS, namespace, secret))
+        held = (
+            ""
+            if stored is None or is_terminating(stored.obj)
+            else section(stored.obj, "data").get("token", "")
+        )
+        if not hmac.compare_digest(base64.b64encode(token.encode()), str(held).encode()):
+            raise InvalidToken("the secret does not hold this token")
+        if not self._exists(SERVICEACCOUNTS, namespace, {"name": name, "uid": uid}):
+            raise InvalidToken("the service account is gone")
+        return service_account(namespace, name, uid, {})
 
     def _exists(self, resource: Resource, namespace: str, reference: Mapping[str, str]) -> bool:
         stored = self._store.get(keys.of(resource, namespace, reference.get("name", "")))

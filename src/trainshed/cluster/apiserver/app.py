@@ -89,6 +89,7 @@ class ApiServer:
         self.definitions = Definitions(self.core)
         self.aggregation = Aggregation(self.core, credentials, self.definitions.sync)
         nonresource = NonResource(self.core, dict(health_checks or {}))
+        self._requests = nonresource.requests
         self._dispatcher = Dispatcher(self.core, nonresource, self.aggregation)
         self.bodies = self._dispatcher.bodies
         self.audit_log: AuditLog | None = None
@@ -202,11 +203,12 @@ class ApiServer:
             trail.complete(codes[-1] if codes else 101)
 
     async def _serve(self, request: Incoming, scope: Scope, receive: Receive, send: Send) -> None:
+        routed: Call | Answer | Forwarded | None = None
         try:
             self._sync()
             routed = await self._dispatcher.admit(request)
             if isinstance(routed, Forwarded):
-                await self._run_stream(forward(self.core, self.aggregation, routed, receive, send))
+                await self._run_stream(forward(routed, receive, send))
                 return
             if isinstance(routed, Call) and _leaves_http(routed):
                 await self._run_stream(streaming.serve(self.core, routed, scope, receive, send))
@@ -223,6 +225,8 @@ class ApiServer:
             result = Answer.error(internal(f"{type(error).__name__}: {error}"))
         finally:
             request.close()
+        if isinstance(routed, Call):
+            self._requests.count(routed, result.status)
         if isinstance(result, Streaming):
             if not await self._run_stream(_send_stream(request, result, receive, send)):
                 await send(_LAST_CHUNK)
@@ -254,7 +258,7 @@ class ApiServer:
             self._sync()
             routed = await self._dispatcher.admit(request)
             if isinstance(routed, Forwarded):
-                await self._run_stream(forward_websocket(self.core, self.aggregation, routed, receive, send))
+                await self._run_stream(forward_websocket(routed, receive, send))
                 return
             if not isinstance(routed, Call):
                 raise ApiError(400, "BadRequest", "this path does not take a WebSocket")

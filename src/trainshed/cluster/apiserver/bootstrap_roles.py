@@ -16,6 +16,13 @@ from trainshed.kube.meta.objects import Object
 _GROUP = "rbac.authorization.k8s.io"
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
+_HEALTH = ("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*")
+_ISSUER = (
+    "/.well-known/openid-configuration",
+    "/.well-known/openid-configuration/",
+    "/openid/v1/jwks",
+    "/openid/v1/jwks/",
+)
 _BOOTSTRAPPING = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
 
@@ -82,7 +89,7 @@ def cluster_roles() -> list[Object]:
         _rule("authorization.k8s.io", ("localsubjectaccessreviews",), ("create",)),
     ]
     discovery = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/")
-    public = ("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/version", "/version/")
+    public = (*_HEALTH, "/version", "/version/")
     reviews = [
         _rule("authorization.k8s.io", ("selfsubjectaccessreviews", "selfsubjectrulesreviews"), ("create",)),
         _rule("authentication.k8s.io", ("selfsubjectreviews",), ("create",)),
@@ -102,6 +109,8 @@ def cluster_roles() -> list[Object]:
         _role("system:discovery", [_paths((*discovery, *public))]),
         _role("system:public-info-viewer", [_paths(public)]),
         _role("system:basic-user", reviews),
+        _role("system:monitoring", [_paths((*_HEALTH, "/metrics", "/metrics/slis"))]),
+        _role("system:service-account-issuer-discovery", [_paths(_ISSUER)]),
         _role(
             "system:auth-delegator",
             [
@@ -119,5 +128,11 @@ def cluster_role_bindings() -> list[Object]:
         _binding("cluster-admin", "cluster-admin", ["system:masters"]),
         _binding("system:basic-user", "system:basic-user", [known]),
         _binding("system:discovery", "system:discovery", [known]),
+        _binding("system:monitoring", "system:monitoring", ["system:monitoring"]),
+        _binding(
+            "system:service-account-issuer-discovery",
+            "system:service-account-issuer-discovery",
+            ["system:serviceaccounts"],
+        ),
         _binding("system:public-info-viewer", "system:public-info-viewer", [known, everyone]),
     ]

@@ -92,14 +92,19 @@ async def connect(core: Core, config: Object) -> ByteStream:
     pod = pod_behind(core, namespace, service)
     if pod is None or core.nodes is None:
         raise OSError(f'no endpoints available for service "{name}"')
-    target = port.get("targetPort", number)
-    if not isinstance(target, int):
-        found = (port_named(container, str(target)) for container in objects(spec_of(pod), "containers"))
-        named = next((one for one in found if one is not None), None)
-        if named is None:
-            raise OSError(f'no port "{target}" in the pods of service "{name}"')
-        target = named
+    target = target_port(pod, port)
+    if target is None:
+        raise OSError(f'no port "{port.get("targetPort")}" in the pods of service "{name}"')
     return await core.nodes.of(pod).port_forward(pod, target)
+
+
+def target_port(pod: Object, port: Object) -> int | None:
+    """Return where a pod serves a port of a Service; None where it has no port of the name that this gives."""
+    target = port.get("targetPort", port.get("port"))
+    if isinstance(target, int):
+        return target
+    found = (port_named(container, str(target)) for container in objects(spec_of(pod), "containers"))
+    return next((one for one in found if one is not None), None)
 
 
 def pod_behind(core: Core, namespace: str, service: Object) -> Object | None:

@@ -8,10 +8,19 @@ from trainshed.cluster.apiserver import metrics, reviews
 from trainshed.cluster.apiserver.access import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
 from trainshed.cluster.apiserver.aggregation import Aggregation
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.cluster.apiserver.forwarding import Forwarded
+from trainshed.cluster.apiserver.forwarding import Forwarded, aggregated
 from trainshed.cluster.apiserver.http import Answer, Bodies, Incoming, Result
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
-from trainshed.cluster.apiserver.subresources import binding, eviction, kubelet, logs, scale, streaming, token
+from trainshed.cluster.apiserver.subresources import (
+    binding,
+    eviction,
+    kubelet,
+    logs,
+    proxied,
+    scale,
+    streaming,
+    token,
+)
 from trainshed.cluster.apiserver.verbs import read, remove, watch, write
 from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource
 from trainshed.kube.meta.resourceinfo import ResourceInfo
@@ -53,7 +62,7 @@ def is_handled(info: ResourceInfo, subresource: str, verb: str) -> bool:
     if subresource in streaming.SUBRESOURCES and (info.resource.group, info.resource.plural) == ("", "pods"):
         return True
     if subresource == "proxy" and info.resource != NODES:
-        return False
+        return True
     return (subresource, verb) in _SUBRESOURCES
 
 
@@ -99,14 +108,17 @@ class Dispatcher:
         if found is None:
             self._check_path(user, request)
             if remote is not None:
-                return Forwarded(request, remote, user)
+                return aggregated(core, self._aggregation, request, remote, user)
             if request.method not in ("GET", "HEAD"):
                 raise method_not_allowed()
             return self._nonresource.get(request)
         self._check(user, found, request)
         if remote is not None:
-            return Forwarded(request, remote, user)
-        return self._call(request, found, user, now)
+            return aggregated(core, self._aggregation, request, remote, user)
+        call = self._call(request, found, user, now)
+        if isinstance(call, Call) and proxied.is_asked(call):
+            return proxied.to(core, call)
+        return call
 
     def _call(self, request: Incoming, found: Route, user: User, now: float) -> Call | Answer:
         kind = self._core.kinds.get(found.group, found.version, found.plural)

@@ -1,4 +1,4 @@
-"""A request is passed on to the API server that serves its group, and the answer comes back as it arrives.
+"""A request is passed on to another server, of an API group or in a pod, and the answer comes back as it arrives.
 
 Watches, logs and the like are streamed; `Upgrade` other than WebSocket becomes a tunnel, WebSockets are relayed message
 by message.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from trainshed.cluster.apiserver.aggregation import Aggregation, Remote, identit
 from trainshed.cluster.apiserver.core import Core
 from trainshed.cluster.apiserver.http import Answer, Disconnected, Incoming
 from trainshed.cluster.apiserver.streams.protocol import EXTENSION, Upgrade
+from trainshed.cluster.backend import ByteStream
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import section
 from trainshed.kube.wire.asgi import Header, Receive, Send
@@ -43,20 +45,45 @@ UNAVAILABLE = "service unavailable"
 
 
 class Forwarded(msgspec.Struct, frozen=True):
-    """A request for another API server, by a user who may make it."""
+    """A request for another server.
+
+    Attributes:
+        request: as it came.
+        host: the server's name, also in its certificate.
+        path: what is asked for there, not escaped.
+        told: headers that it gets besides those of the request.
+        connect: opens a connection, with what its certificate has to be trusted by, None for HTTP without TLS. Raises
+            CallFailed, OSError and `ApiError`.
+        as_status: whether a server that cannot be reached is told of by a Status, and not by text.
+    """
 
     request: Incoming
-    remote: Remote
-    user: User
+    host: str
+    path: str
+    told: Sequence[Header]
+    connect: Callable[[], Awaitable[tuple[ByteStream, ssl.SSLContext | None]]]
+    as_status: bool = False
 
 
 class Unreachable(Exception):
     """The server was not reached, or broke off before it answered; the text is the answer's."""
 
 
-async def forward(
-    core: Core, aggregation: Aggregation, asked: Forwarded, receive: Receive, send: Send
-) -> None:
+def aggregated(
+    core: Core, aggregation: Aggregation, request: Incoming, remote: Remote, user: User
+) -> Forwarded:
+    """Return a request for the API server of a group, by a user who may make it."""
+
+    async def connect() -> tuple[ByteStream, ssl.SSLContext | None]:
+        if not remote.available:
+            raise Unreachable(UNAVAILABLE)
+        return await callbacks.connect(core, remote.spec), aggregation.trust(remote)
+
+    # As it was decoded to be authorized: not what another server might read out of other escapes.
+    return Forwarded(request, remote.host, request.path, identity(user), connect)
+
+
+async def forward(asked: Forwarded, receive: Receive, send: Send) -> None:
     """Answer an HTTP request completely. Raises `ApiError` and `Disconnected` only before anything was sent.
 
     Raises:
@@ -73,7 +100,7 @@ async def forward(
             *(header for header in headers if header[0].lower() != b"upgrade"),
             (b"connection", b"close"),
         ]
-    async with _exchange(core, aggregation, asked) as exchange:
+    async with _exchange(asked) as exchange:
         head = await _head(exchange, asked, headers, body)
         if head.status == 101:
             if not isinstance(offer, Upgrade):
@@ -91,19 +118,15 @@ async def forward(
 
 
 @asynccontextmanager
-async def _exchange(core: Core, aggregation: Aggregation, asked: Forwarded) -> AsyncIterator[Exchange]:
+async def _exchange(asked: Forwarded) -> AsyncIterator[Exchange]:
     from trainshed.cluster.apiserver.outgoing import CallFailed, Exchange
 
-    remote = asked.remote
-    if not remote.available:
-        raise Unreachable(UNAVAILABLE)
     try:
-        trust = aggregation.trust(remote)
-        stream = await callbacks.connect(core, remote.spec)
+        stream, trust = await asked.connect()
     except (CallFailed, OSError, ApiError) as error:
-        raise _unreachable(error) from error
+        raise _unreachable(asked, error) from error
     try:
-        yield Exchange(stream, trust, remote.host)
+        yield Exchange(stream, trust, asked.host)
     finally:
         await stream.close()
 
@@ -111,25 +134,24 @@ async def _exchange(core: Core, aggregation: Aggregation, asked: Forwarded) -> A
 async def _head(exchange: Exchange, asked: Forwarded, headers: list[Header], body: bytes) -> Head:
     from trainshed.cluster.apiserver.outgoing import CallFailed
 
-    request = asked.request
-    query = request.scope.get("query_string", b"").decode("latin-1")
-    # As it was decoded to be authorized: not what another server might read out of other escapes.
-    path = quote(request.path, safe="/:@!$&'()*+,;=~")
+    query = asked.request.scope.get("query_string", b"").decode("latin-1")
+    path = quote(asked.path, safe="/:@!$&'()*+,;=~")
     target = f"{path}?{query}" if query else path
-    whole = [(b"host", asked.remote.host.encode()), *identity(asked.user), *headers]
+    whole = [(b"host", asked.host.encode()), *asked.told, *headers]
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            return await exchange.send(request.method, target, whole, body)
+            return await exchange.send(asked.request.method, target, whole, body)
     except TimeoutError as error:
         text = "Timeout: request did not complete within the allotted timeout"
         raise ApiError(504, "Timeout", text) from error
     except (CallFailed, OSError) as error:
-        raise _unreachable(error) from error
+        raise _unreachable(asked, error) from error
 
 
-def _unreachable(error: Exception) -> Unreachable:
+def _unreachable(asked: Forwarded, error: Exception) -> Exception:
     why = error.message if isinstance(error, ApiError) else str(error) or type(error).__name__
-    return Unreachable(f"error trying to reach service: {why}")
+    text = f"error trying to reach service: {why}"
+    return ApiError(503, "ServiceUnavailable", text) if asked.as_status else Unreachable(text)
 
 
 def _answered(head: Head) -> list[Header]:
@@ -190,15 +212,13 @@ def unavailable(error: Unreachable) -> Answer:
     )
 
 
-async def forward_websocket(
-    core: Core, aggregation: Aggregation, asked: Forwarded, receive: Receive, send: Send
-) -> None:
+async def forward_websocket(asked: Forwarded, receive: Receive, send: Send) -> None:
     """Relay a WebSocket. Raises `ApiError` and `Unreachable` only before it is accepted."""
     from trainshed.cluster.apiserver.websocketclient import Relay
 
     if (await receive())["type"] != "websocket.connect":
         raise Disconnected
-    async with _exchange(core, aggregation, asked) as exchange:
+    async with _exchange(asked) as exchange:
         kept = [
             header
             for header in passed_on(list(asked.request.scope["headers"]))

@@ -1,13 +1,16 @@
-"""Paths that name no object: discovery, OpenAPI, version, health."""
+"""Paths that name no object: discovery, OpenAPI, version, health, metrics, who signs tokens."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable
 
+from trainshed.cluster.apiserver import requestmetrics
 from trainshed.cluster.apiserver.core import Core
 from trainshed.cluster.apiserver.http import Answer, Incoming, encode_json
 from trainshed.cluster.apiserver.rendering import yaml_answer
+from trainshed.cluster.apiserver.requestmetrics import RequestMetrics
+from trainshed.cluster.apiserver.tokens import JWKS_PATH, openid_configuration
 from trainshed.cluster.store.backup import dump
 from trainshed.kube.meta.errors import no_such_resource
 from trainshed.kube.meta.objects import Object
@@ -24,6 +27,7 @@ BACKUP_PATH = "/trainshed/backup"
 """All objects, for those who may read every path: `trainshed backup`."""
 _HEALTH = ("healthz", "livez", "readyz")
 _YEAR = b"public, immutable"
+_HOUR = ((b"cache-control", b"public, max-age=3600"),)
 
 
 class NonResource:
@@ -32,6 +36,8 @@ class NonResource:
     def __init__(self, core: Core, checks: dict[str, HealthCheck]) -> None:
         self._registry = core.kinds.registry
         self._store = core.store
+        self._issuer = core.authenticator.issuer
+        self.requests = RequestMetrics(core, GIT_VERSION)
         self._openapi = OpenAPI(self._registry, GIT_VERSION)
         self._checks = checks
         self._aggregated: dict[tuple[bool, str], tuple[int, bytes, str]] = {}
@@ -64,6 +70,13 @@ class NonResource:
                 return self._openapi_v3(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
                 return self._openapi_v3(request, group, version)
+            case [".well-known", "openid-configuration"]:
+                return Answer.json(openid_configuration(), headers=_HOUR)
+            case ["openid", "v1", "jwks"]:
+                body = encode_json(self._issuer.key_set())
+                return Answer(body, content_type="application/jwk-set+json", headers=_HOUR)
+            case ["metrics"]:
+                return Answer(self.requests.exposition(), content_type=requestmetrics.CONTENT_TYPE)
             case []:
                 return Answer.json({"paths": self._paths()})
         return NOT_FOUND
@@ -149,7 +162,8 @@ class NonResource:
             if group:
                 paths.append(f"/apis/{group}")
                 paths += [f"/apis/{group}/{version}" for version in self._registry.versions(group)]
-        return [*paths, *(f"/{name}" for name in _HEALTH), "/openapi/v2", "/openapi/v3", "/version"]
+        paths = ["/.well-known/openid-configuration", *paths, *(f"/{name}" for name in _HEALTH)]
+        return [*paths, "/metrics", "/openapi/v2", "/openapi/v3", JWKS_PATH, "/version"]
 
 
 def _code(problem: str) -> int:

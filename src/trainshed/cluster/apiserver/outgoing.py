@@ -82,6 +82,16 @@ class _Secure:
             await self._stream.write(data)
 
 
+class _Plain:
+    """A byte stream without TLS."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self.read, self.write = stream.read, stream.write
+
+    async def handshake(self) -> None:
+        return
+
+
 class Head(msgspec.Struct, frozen=True):
     """How an answer begins; names of headers are in lower case."""
 
@@ -90,13 +100,13 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Exchange:
-    """One HTTP/1.1 request and its answer. `host` is the name that the certificate has to have.
+    """One HTTP/1.1 request and its answer. `host` is the name that the certificate has to have; no `trust`, no TLS.
 
     Every method raises `CallFailed` when TLS or HTTP fails, OSError when the connection breaks.
     """
 
-    def __init__(self, stream: ByteStream, trust: ssl.SSLContext, host: str) -> None:
-        self._secure = _Secure(stream, trust, host)
+    def __init__(self, stream: ByteStream, trust: ssl.SSLContext | None, host: str) -> None:
+        self._secure = _Plain(stream) if trust is None else _Secure(stream, trust, host)
         self._connection = h11.Connection(our_role=h11.CLIENT)
         self._drained = False
 

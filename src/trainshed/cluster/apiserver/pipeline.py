@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec import UNSET
+
 from trainshed.cluster.apiserver import admission
 from trainshed.cluster.apiserver.admission import mutate_create, mutate_update, policies, webhooks
 from trainshed.cluster.apiserver.admission.escalation import check_grants
@@ -258,9 +260,9 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
     found: list[Cause]
     if kind.info.crd:
         found = validate_metadata(resource, obj, old)
-        found += validate(obj, kind.schema)
+        found += validate(obj, kind.schema, old=UNSET if old is None else old)
         if kind.schema.with_rules and any(cause.reason in _BLOCKING for cause in found):
-            found.append(causes.invalid("<nil>", "null", _UNCHECKED))
+            found.append(causes.invalid(causes.ROOT, "null", _UNCHECKED))
         elif not found:
             found += broken_rules(obj, old, kind.schema)
     else:

@@ -16,7 +16,8 @@ from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.http import Answer, LateAnswer, encode_json
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.store import Stored
-from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.meta.causes import shown
+from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import tables
 from trainshed.kube.served.tables import IncludeObject
@@ -40,8 +41,12 @@ def representation(call: Call) -> Representation:
 
 
 def include_object(call: Call) -> IncludeObject:
-    """Return what a table row carries besides its cells."""
-    return _INCLUDES.get(TableOptions.decode(call.request.query).include_object, "Metadata")
+    """Return what a table row carries besides its cells. Raises `ApiError` 400."""
+    asked = TableOptions.decode(call.request.query).include_object
+    if asked not in _INCLUDES:
+        text = f"Unable to convert to Table as requested: includeObject: Invalid value: {shown(asked)}: "
+        raise bad_request(f"{text}must be 'Metadata', 'Object', 'None', or empty")
+    return _INCLUDES[asked]
 
 
 def one(call: Call, stored: Stored, status: int = 200) -> Answer:

@@ -10,12 +10,14 @@ from trainshed.cluster.apiserver.body import read_object
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
+from trainshed.cluster.apiserver.rendering import yaml_answer
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
 from trainshed.kube.meta.causes import invalid as invalid_value
 from trainshed.kube.meta.errors import invalid
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.patch.managedfields import track_update
 from trainshed.kube.policy.attributes import Attributes
+from trainshed.kube.wire.negotiate import for_plain
 from trainshed.kube.wire.options import CreateOptions
 
 
@@ -92,6 +94,7 @@ def _status(core: Core, call: Call, spec: Object) -> Object:
 async def create(core: Core, call: Call) -> Answer:
     """Answer a review: the question comes back with its status."""
     resource = call.kind.resource
+    wanted = for_plain(call.request.headers.get("accept"))
     review = await read_object(call, "ignore")
     spec = spec_of(review)
     if resource.plural == "tokenreviews":
@@ -109,4 +112,4 @@ async def create(core: Core, call: Call) -> Answer:
     }
     if resource.plural == "selfsubjectreviews":
         del out["spec"]
-    return Answer.json(out, status=201)
+    return yaml_answer(out, 201) if wanted.form == "yaml" else Answer.json(out, status=201)

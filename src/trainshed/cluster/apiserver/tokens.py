@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import math
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +24,28 @@ from trainshed.cluster.sandbox.addresses import DOMAIN
 from trainshed.kube.meta.objects import Object
 
 ISSUER = f"https://kubernetes.default.svc.{DOMAIN}"
+LEGACY_ISSUER = "kubernetes/serviceaccount"
+"""The issuer of tokens in Secrets, which have no end."""
+LEGACY = "kubernetes.io/serviceaccount/"
+"""What claims of theirs begin with."""
 DEFAULT_AUDIENCE = ISSUER
 DEFAULT_SECONDS = 3600
 MIN_SECONDS = 600
 MAX_SECONDS = 1 << 32
+JWKS_PATH = "/openid/v1/jwks"
+"""Where those who are shown a token find the keys to check it with."""
 _COORDINATE_BYTES = 32
+
+
+def openid_configuration() -> Object:
+    """Return the discovery document of the issuer of ServiceAccount tokens (OpenID Connect Discovery 1.0)."""
+    return {
+        "issuer": ISSUER,
+        "jwks_uri": f"{ISSUER}{JWKS_PATH}",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+    }
 
 
 class InvalidToken(Exception):
@@ -43,9 +61,16 @@ class TokenIssuer:
         der = self._public.public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-        key_id = _b64(hashlib.sha256(der).digest())
-        self._header = _b64(msgspec.json.encode({"alg": "ES256", "kid": key_id, "typ": "JWT"}))
+        self._key_id = _b64(hashlib.sha256(der).digest())
+        self._header = _b64(msgspec.json.encode({"alg": "ES256", "kid": self._key_id, "typ": "JWT"}))
         self._verified: dict[str, dict[str, Any]] = {}
+
+    def key_set(self) -> Object:
+        """Return the public key as a JSON Web Key Set (RFC 7517)."""
+        numbers = self._public.public_numbers()
+        x, y = (_b64(number.to_bytes(_COORDINATE_BYTES, "big")) for number in (numbers.x, numbers.y))
+        key = {"use": "sig", "kty": "EC", "kid": self._key_id, "crv": "P-256", "alg": "ES256", "x": x, "y": y}
+        return {"keys": [key]}
 
     @classmethod
     def load(cls, path: Path) -> TokenIssuer:
@@ -82,6 +107,23 @@ class TokenIssuer:
             "nbf": int(now),
             "sub": f"system:serviceaccount:{namespace}:{name}",
         }
+        return self._signed(claims)
+
+    def issue_for(self, account: Object, secret: Object) -> str:
+        """Return a token for a ServiceAccount that counts for as long as the Secret holds it."""
+        whose, held = account["metadata"], secret["metadata"]
+        return self._signed(
+            {
+                "iss": LEGACY_ISSUER,
+                f"{LEGACY}namespace": whose["namespace"],
+                f"{LEGACY}secret.name": held["name"],
+                f"{LEGACY}service-account.name": whose["name"],
+                f"{LEGACY}service-account.uid": whose["uid"],
+                "sub": f"system:serviceaccount:{whose['namespace']}:{whose['name']}",
+            }
+        )
+
+    def _signed(self, claims: Object) -> str:
         signed = f"{self._header}.{_b64(msgspec.json.encode(claims))}"
         r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
         raw = r.to_bytes(_COORDINATE_BYTES, "big") + s.to_bytes(_COORDINATE_BYTES, "big")
@@ -97,6 +139,8 @@ class TokenIssuer:
             InvalidToken: anything else. The caller still has to look whether what it is bound to exists.
         """
         claims = self._verified.get(token) or self._check_signature(token)
+        if claims["iss"] == LEGACY_ISSUER:
+            claims = {**claims, "exp": math.inf, "aud": [DEFAULT_AUDIENCE]}
         if now >= claims.get("exp", 0):
             raise InvalidToken("token has expired")
         if not set(claims.get("aud") or ()) & set(audiences):
@@ -113,7 +157,11 @@ class TokenIssuer:
             signature = _unb64(parts[2])
         except (ValueError, binascii.Error, msgspec.DecodeError) as error:
             raise InvalidToken("malformed token") from error
-        if not isinstance(header, dict) or header.get("alg") != "ES256" or claims.get("iss") != ISSUER:
+        if (
+            not isinstance(header, dict)
+            or header.get("alg") != "ES256"
+            or claims.get("iss") not in (ISSUER, LEGACY_ISSUER)
+        ):
             raise InvalidToken("not a token of this cluster")
         if len(signature) != 2 * _COORDINATE_BYTES:
             raise InvalidToken("malformed signature")

@@ -52,6 +52,7 @@ from trainshed.cluster.controllers.nodestates import NodeStateController
 from trainshed.cluster.controllers.quotas import QuotaController
 from trainshed.cluster.controllers.taintevictions import TaintEvictionController
 from trainshed.cluster.controllers.tekton.part import Tekton
+from trainshed.cluster.controllers.tokensecrets import TokenController
 from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
 from trainshed.cluster.controllers.workloads.daemonsets import DaemonSetController
 from trainshed.cluster.controllers.workloads.deployments import DeploymentController
@@ -275,6 +276,7 @@ async def _serve(
         EphemeralController(client, informers),
         EndpointsController(client, informers),
         NamespaceController(client, informers, store, pki.ca_pem),
+        TokenController(client, informers, api.core.authenticator.issuer, pki.ca_pem),
         ReplicaSetController(client, informers),
         ReplicationControllerController(client, informers),
         DaemonSetController(client, informers),

@@ -9,6 +9,9 @@ import msgspec
 
 from trainshed.kube.meta.errors import Cause
 
+ROOT = "<nil>"
+"""What a cause calls the whole object, which has no path."""
+
 NON_NEGATIVE = "must be greater than or equal to 0"
 
 

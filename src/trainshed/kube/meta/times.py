@@ -6,6 +6,7 @@ import functools
 import re
 from datetime import UTC, date, datetime, timedelta
 
+_SIX_DECIMALS = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)$")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 """With capital letters only: what Go writes, and all that it reads."""
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+\s*(ns|us|µs|ms|s|m|h|d|w)\s*)+")
@@ -32,9 +33,11 @@ def canonical_time(text: str, *, micro: bool = False) -> str:
     """Return an RFC 3339 instant in UTC: to the second, or with six decimals when `micro`.
 
     Raises:
-        ValueError: `text` is no RFC 3339 time.
+        ValueError: `text` is no RFC 3339 time, or has no six decimals when `micro`, as Go's layout asks for them.
     """
     if not _RFC3339.fullmatch(text):  # `instant` reads many other formats
+        raise ValueError(text)
+    if micro and not _SIX_DECIMALS.search(text):
         raise ValueError(text)
     moment = instant(text).astimezone(UTC)
     if micro:

@@ -94,7 +94,7 @@ class _Run:
         names: dict[str, Any] = {"self": cel_value(value, node)}
         for rule in node.validations:
             if self._left <= 0:
-                self._stop(causes.invalid_text(path, OUT_OF_BUDGET))
+                self._stop(_invalid(path, node, OUT_OF_BUDGET))
                 return
             text = rule.get("rule", "")
             transition = _OLD_SELF.search(text) is not None
@@ -104,15 +104,16 @@ class _Run:
             if transition:
                 before = None if old is UNSET else cel_value(old, node)
                 names["oldSelf"] = (NONE if old is UNSET else present(before)) if optional else before
-            if not self._holds(rule, text, names, path):
+            if not self._holds(rule, names, node, path):
                 if self._left < 0:
                     return
-                cause = self._refusal(rule, names, path, value)
+                cause = self._refusal(rule, names, node, path)
                 if transition or not same():
                     self.found.append(cause)
 
-    def _holds(self, rule: Mapping[str, Any], text: str, names: Mapping[str, Any], path: str) -> bool:
+    def _holds(self, rule: Mapping[str, Any], names: Mapping[str, Any], node: SchemaNode, path: str) -> bool:
         """Return whether a rule holds; one that says so itself, in `found`, counts as one that does."""
+        text = rule.get("rule", "")
         shown = rule.get("message") or text.strip()
         try:
             holds, cost = compiled(text).run(names, min(CALL_LIMIT, self._left))
@@ -121,7 +122,7 @@ class _Run:
                 f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule"
             )
             dear = self._left >= CALL_LIMIT
-            self._stop(causes.invalid_text(path, f"{why}: {shown}" if dear else OUT_OF_BUDGET))
+            self._stop(_invalid(path, node, f"{why}: {shown}" if dear else OUT_OF_BUDGET))
             return False
         except EvaluationError as error:
             said = f"{error} evaluating rule: {shown}"
@@ -130,10 +131,10 @@ class _Run:
                     "call arguments did not match a supported operator, function or macro signature for rule"
                 )
                 said = f"'{error}': {why}: {shown}"
-            self.found.append(causes.invalid_text(path, said))
+            self.found.append(_invalid(path, node, said))
             return True
         except ValueError as error:
-            self.found.append(causes.invalid_text(path, f"rule compile error: compilation failed: {error}"))
+            self.found.append(_invalid(path, node, f"rule compile error: compilation failed: {error}"))
             return True
         self._left -= cost
         return holds is True
@@ -142,7 +143,9 @@ class _Run:
         self.found.append(cause)
         self._left = -1
 
-    def _refusal(self, rule: Mapping[str, Any], names: Mapping[str, Any], path: str, value: Any) -> Cause:
+    def _refusal(
+        self, rule: Mapping[str, Any], names: Mapping[str, Any], node: SchemaNode, path: str
+    ) -> Cause:
         message = (rule.get("message") or "").strip() or f"failed rule: {rule.get('rule', '').strip()}"
         expression = rule.get("messageExpression")
         if expression:
@@ -154,16 +157,21 @@ class _Run:
             if isinstance(computed, str) and computed.strip() and "\n" not in computed:
                 message = computed.strip()
         where = path + (rule.get("fieldPath") or "")
-        where = where if path else where.lstrip(".")
+        where = where if path else where.lstrip(".") or causes.ROOT
         match rule.get("reason"):
             case "FieldValueForbidden":
                 return causes.forbidden(where, message)
             case "FieldValueRequired":
                 return causes.required(where, message)
             case "FieldValueDuplicate":
-                return causes.duplicate(where, value)
+                return causes.duplicate(where, node.type)
             case _:
-                return causes.invalid_text(where, message)
+                return causes.invalid(where, node.type, message)
+
+
+def _invalid(path: str, node: SchemaNode, detail: str) -> Cause:
+    # A rule may be about anything below its place: what is shown of that is its type.
+    return causes.invalid(path or causes.ROOT, node.type, detail)
 
 
 def _same(value: Any, old: Any) -> Callable[[], bool]:

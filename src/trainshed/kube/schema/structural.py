@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from trainshed.kube.cel.re2 import compile_re2
@@ -65,14 +66,27 @@ def _defaulted(value: Any, node: SchemaNode) -> Any:
 # -------------------------------------------------------------------------------------------- validation
 
 
-def validate(obj: Object, schema: SchemaNode, path: str = "") -> list[Cause]:
-    """Return what is wrong with the values of a custom resource, in document order; empty when valid."""
+def validate(obj: Object, schema: SchemaNode, path: str = "", old: Any = UNSET) -> list[Cause]:
+    """Return what is wrong with the values of a custom resource, in document order; empty when valid.
+
+    What was in the same place of `old`, the object before an update, may stay as it is: ratcheting (KEP-4008).
+    """
     causes: list[Cause] = []
-    _check(obj, schema, path, causes)
+    _check(obj, schema, path, causes, old)
     return causes[:MAX_CAUSES]
 
 
-def _check(value: Any, node: SchemaNode, path: str, causes: list[Cause]) -> None:
+def _check(value: Any, node: SchemaNode, path: str, causes: list[Cause], old: Any = UNSET) -> None:
+    before = len(causes)
+    _check_value(value, node, path, causes, old)
+    if len(causes) > before and old is not UNSET and _encoded(value) == _encoded(old):
+        del causes[before:]
+
+
+_encoded = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _check_value(value: Any, node: SchemaNode, path: str, causes: list[Cause], old: Any) -> None:
     if node.builtin or len(causes) >= MAX_CAUSES:
         return  # metadata has rules of its own
     if value is None and node.nullable:
@@ -93,9 +107,9 @@ def _check(value: Any, node: SchemaNode, path: str, causes: list[Cause]) -> None
     if isinstance(value, str):
         _check_string(value, node, path, causes)
     elif isinstance(value, dict):
-        _check_object(value, node, path, causes)
+        _check_object(value, node, path, causes, old if isinstance(old, dict) else {})
     elif isinstance(value, list):
-        _check_list(value, node, path, causes)
+        _check_list(value, node, path, causes, old if isinstance(old, list) else [])
     elif isinstance(value, int | float) and not isinstance(value, bool):
         _check_number(value, node, path, causes)
     if node.any_of or node.all_of or node.one_of or node.negated is not None:
@@ -199,7 +213,9 @@ def _or_equal(exclusive: bool) -> str:
     return "" if exclusive else " or equal to"
 
 
-def _check_object(value: dict[str, Any], node: SchemaNode, path: str, causes: list[Cause]) -> None:
+def _check_object(
+    value: dict[str, Any], node: SchemaNode, path: str, causes: list[Cause], old: dict[str, Any]
+) -> None:
     for key in node.required:
         if key not in value:
             causes.append(required(field_path(path, key)))
@@ -213,18 +229,20 @@ def _check_object(value: dict[str, Any], node: SchemaNode, path: str, causes: li
     for key, item in value.items():
         child = node.properties.get(key) or node.additional
         if child is not None:
-            _check(item, child, field_path(path, key), causes)
+            _check(item, child, field_path(path, key), causes, old.get(key, UNSET))
 
 
-def _check_list(value: list[Any], node: SchemaNode, path: str, causes: list[Cause]) -> None:
+def _check_list(value: list[Any], node: SchemaNode, path: str, causes: list[Cause], old: list[Any]) -> None:
     if node.min_items is not None and len(value) < node.min_items:
         detail = f"{_named(path)} in body should have at least {node.min_items} items"
         causes.append(invalid(path, len(value), detail))
     if node.max_items is not None and len(value) > node.max_items:
         causes.append(too_many(path, len(value), node.max_items))
     if node.items is not None:
+        before = _by_key(old, node)
         for index, item in enumerate(value):
-            _check(item, node.items, f"{path}[{index}]", causes)
+            held = before.get(shown(list_identity(item, node)), UNSET) if before else UNSET
+            _check(item, node.items, f"{path}[{index}]", causes, held)
     if node.list_type in ("set", "map"):
         seen: set[str] = set()
         for index, item in enumerate(value):
@@ -236,6 +254,11 @@ def _check_list(value: list[Any], node: SchemaNode, path: str, causes: list[Caus
                 text = f"Duplicate value: {golang.anything(identity)}"
                 causes.append(Cause("FieldValueDuplicate", text, f"{path}[{index}]"))
             seen.add(key)
+
+
+def _by_key(items: list[Any], node: SchemaNode) -> dict[str, Any]:
+    # Only items of map lists have an identity over time.
+    return {shown(list_identity(item, node)): item for item in items} if node.list_type == "map" else {}
 
 
 def list_identity(item: Any, node: SchemaNode) -> Any:

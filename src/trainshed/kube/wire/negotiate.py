@@ -84,6 +84,15 @@ def for_objects(accept: str | None) -> Representation:
     return _chosen(accept, _object_form)
 
 
+def for_plain(accept: str | None) -> Representation:
+    """Return the representation of what has neither table nor metadata to show, such as a review.
+
+    Raises:
+        ApiError: 406 as `for_objects`, and when nothing but those is asked for.
+    """
+    return _chosen(accept, lambda parameters: None)
+
+
 def for_discovery(accept: str | None) -> Representation:
     """Return the representation of `/api` and `/apis`: aggregated discovery or the legacy lists.
 

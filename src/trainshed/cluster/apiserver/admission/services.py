@@ -14,11 +14,12 @@ from trainshed.cluster.sandbox.addresses import SERVICE_NETWORK
 from trainshed.cluster.store import keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause, invalid
-from trainshed.kube.meta.objects import Object, spec_of
+from trainshed.kube.meta.objects import Object, objects, spec_of
 from trainshed.kube.meta.resources import SERVICES
 
 NETWORK = ipaddress.ip_network(SERVICE_NETWORK)
 NODE_PORTS = range(30000, 32768)
+_WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 _HELD_SECONDS = 30.0
 _RESERVED_LOW = 256  # left to addresses that manifests name, such as that of default/kubernetes
 
@@ -41,9 +42,32 @@ def admit_update(core: Core, call: Call, old: Object, new: Object) -> Object:
         text = "may not change once set"
         cause = causes.invalid_shown("spec.clusterIPs[0]", f'[]string{{"{sent}"}}', text)
         raise invalid("Service", "", new["metadata"].get("name", ""), [cause])
-    if spec.get("type") in ("NodePort", "LoadBalancer"):
+    _give_up(before, spec)
+    if spec.get("type") in _WITH_NODE_PORTS:
         spec["ports"] = _with_old_node_ports(spec.get("ports") or [], before.get("ports") or [])
     return _allocated(core, call, {**new, "spec": spec}, own=before)
+
+
+def _give_up(before: Object, spec: Object) -> None:
+    """Remove what a new type of Service has no use for, where the update leaves it as it was.
+
+    Source: `dropTypeDependentFields` in `pkg/registry/core/service/strategy.go` of Kubernetes.
+    """
+    old, new = before.get("type"), spec.get("type")
+    fields: list[str] = []
+    if new == "ExternalName" and old != "ExternalName":
+        fields += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]
+    if old == "LoadBalancer" and new != "LoadBalancer":
+        fields += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
+    if old in _WITH_NODE_PORTS and new not in _WITH_NODE_PORTS:
+        if not spec.get("externalIPs") or new == "ExternalName":
+            fields.append("externalTrafficPolicy")
+        ports = objects(spec, "ports")
+        if [port.get("nodePort") for port in ports] == [p.get("nodePort") for p in objects(before, "ports")]:
+            spec["ports"] = [{k: v for k, v in port.items() if k != "nodePort"} for port in ports]
+    for field in fields:
+        if spec.get(field) == before.get(field):
+            spec.pop(field, None)
 
 
 def _with_old_node_ports(ports: list[Object], before: list[Object]) -> list[Object]:
@@ -72,7 +96,7 @@ def _allocated(core: Core, call: Call, obj: Object, own: Object | None = None) -
     if wanted:
         spec["clusterIP"] = wanted
         spec["clusterIPs"] = [wanted]
-    if kind in ("NodePort", "LoadBalancer"):
+    if kind in _WITH_NODE_PORTS:
         spec["ports"] = _node_ports(core, call, spec.get("ports") or [], own or {}, found)
     if found:
         raise invalid("Service", "", obj["metadata"].get("name", ""), found)

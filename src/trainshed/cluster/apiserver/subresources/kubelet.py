@@ -24,9 +24,6 @@ class SummarySource(Protocol):
 async def get(core: Core, call: Call) -> Result:
     """Return what is at a path of a node's kubelet: `healthz`, `pods`, `stats/summary`. Raises `ApiError`."""
     name, path = call.route.name, call.route.rest
-    if call.kind.resource != NODES:
-        plural = call.kind.resource.plural
-        raise ApiError(501, "NotImplemented", f"this server does not serve {plural}/proxy")
     if core.store.get(keys.of(NODES, None, name)) is None:
         raise call.kind.missing(name)
     source: object = core.nodes

@@ -133,7 +133,7 @@ class _Stream:
         self._frames = frames
         self._chosen = chosen
         self._wanted = wanted
-        self._include = rendering.include_object(call)
+        self._include = rendering.include_object(call) if wanted.form == "table" else "Metadata"
         self._bookmarks = options.allow_watch_bookmarks
         self._first = True
         self._initial = options.send_initial_events

@@ -65,10 +65,7 @@ def _pod_ips(obj: Object) -> str:
 KIND = Builtin(
     info=row(PODS, "po", categories=ALL, subresources=_PARTS, generation=True),
     does="scheduled and run; see [limits](limits.md) for the fields that are not honoured",
-    lacks_in={
-        "ephemeralcontainers": "stored, not run",
-        "resize": "stored, not applied",
-    },
+    lacks_in={"resize": "stored, not applied"},
     lacks="some fields are not honoured: an event says which",
     defaults=_defaults,
     defaults_status=False,

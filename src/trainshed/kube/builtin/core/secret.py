@@ -53,22 +53,15 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield from frozen_causes(obj, old, ("data",))
 
 
-def _cautions(obj: Object) -> Iterator[str]:
-    """Yield what this cluster does not do for the Secret."""
-    if obj.get("type") == "kubernetes.io/service-account-token" and "token" not in section(obj, "data"):
-        yield "type: no token is put into this secret here; `kubectl create token` makes one that ends"
-
-
 def _row(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj, now)]
 
 
 KIND = Builtin(
     info=row(SECRETS),
-    does="env, envFrom and volumes of pods",
+    does="env, envFrom and volumes of pods; tokens of service accounts are filled in",
     defaults=_defaults,
     check=_check,
-    cautions=_cautions,
     columns=Columns(define("Name, Type, Data, Age"), _row),
     fields=paths("type"),
     edited=("",),

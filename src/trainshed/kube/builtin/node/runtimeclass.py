@@ -20,5 +20,7 @@ KIND = Builtin(
         create_on_update=True,
         unconditional_update=False,
     ),
+    does="gives pods that name it overhead, node selector and tolerations",
+    lacks="its handler is ignored",
     columns=Columns(define("Name, Handler, Age"), _row),
 )
