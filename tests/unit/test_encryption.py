@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,22 @@ def configuration(*providers: Object, resources: tuple[str, ...] = ("secrets",))
     }
 
 
-@pytest.mark.parametrize("provider", ["aesgcm", "aescbc"])
-@pytest.mark.parametrize("size", [16, 24, 32])
+def importable(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+WITH_PYNACL = pytest.mark.skipif(
+    not importable("nacl"), reason="PyNaCl is not installed; ./check installs it"
+)
+
+
+@pytest.mark.parametrize(
+    ("provider", "size"),
+    [
+        *((provider, size) for provider in ("aesgcm", "aescbc") for size in (16, 24, 32)),
+        pytest.param("secretbox", 32, marks=WITH_PYNACL),
+    ],
+)
 def test_what_is_written_can_be_read_and_is_not_readable(provider: str, size: int) -> None:
     made = encryption.read(configuration({provider: keys("key1", size=size)}))
     written = made.written(SECRET, VALUE)
@@ -46,7 +62,7 @@ def test_what_is_written_can_be_read_and_is_not_readable(provider: str, size: in
     for at in (len(written) - 1, written.index(b"key1:") + 6):
         changed = bytearray(written)
         changed[at] ^= 1
-        if provider == "aesgcm":
+        if provider != "aescbc":
             with pytest.raises(Undecipherable, match="message authentication failed"):
                 made.read(SECRET, bytes(changed))
 
@@ -109,15 +125,15 @@ def test_a_name_counts_before_a_wildcard() -> None:
             {"resources": [{"resources": ["*"], "providers": [{"identity": {}}]}]},
             "use '*.' for the core group",
         ),
-        (configuration({}), "exactly one of aescbc, aesgcm and identity"),
+        (configuration({}), "exactly one of aescbc, aesgcm, secretbox and identity"),
         (configuration({"identity": {}, "aesgcm": keys("a")}), "exactly one of"),
         (configuration({"aesgcm": {"keys": []}}), "at least one key is required"),
         (configuration({"aesgcm": keys("a", "a")}), "names must differ"),
         (configuration({"aesgcm": keys("a:b")}), "without colons"),
         (configuration({"aesgcm": keys("a", size=20)}), "is 20 bytes long, must be one of 16, 24, 32"),
         (configuration({"aescbc": {"keys": [{"name": "a", "secret": "!"}]}}), "must be base64 encoded"),
-        (configuration({"secretbox": keys("a")}), "secretbox is not served: use aesgcm"),
-        (configuration({"kms": {"name": "x"}}), "kms is not served"),
+        (configuration({"secretbox": keys("a", size=16)}), "is 16 bytes long, must be one of 32"),
+        (configuration({"kms": {"name": "x"}}), "kms is not served: no plugin is asked for keys"),
         ({"extra": 1}, "unknown field `extra`"),
     ],
 )
@@ -125,6 +141,25 @@ def test_a_configuration_is_checked(change: Object, why: str) -> None:
     with pytest.raises(ValueError) as refused:
         encryption.read({**configuration({"identity": {}}), **change})
     assert why in str(refused.value)
+
+
+@WITH_PYNACL
+def test_secretbox_is_that_of_kubernetes() -> None:
+    """Made with golang.org/x/crypto's test vector of `secretbox`, as kube-apiserver calls it."""
+    box = base64.b64encode(b"\x01" * 32).decode()
+    made = encryption.read(configuration({"secretbox": {"keys": [{"name": "k", "secret": box}]}}))
+    sealed_by_go = bytes.fromhex(
+        "8442bc313f4626f1359e3b50122b6ce6fe66ddfe7d39d14e637eb4fd5b45beadab55198df6ab5368439792a23c87db70"
+        "acb6156dc5ef957ac04f6276cf6093b84be77ff0849cc33e34b7254d5a8f65ad"
+    )
+    stored = b"k8s:enc:secretbox:v1:k:" + b"\x02" * 24 + sealed_by_go
+    assert made.read(SECRET, stored) == b"\x03" * 64
+
+
+def test_secretbox_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nacl.secret", None)
+    with pytest.raises(ValueError, match=r"pip install 'trainshed\[secretbox\]'"):
+        encryption.read(configuration({"secretbox": keys("a")}))
 
 
 def secret(text: str) -> Object:

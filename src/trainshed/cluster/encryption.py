@@ -1,7 +1,7 @@
 """Encryption of objects at rest: an EncryptionConfiguration, and what it makes of values.
 
 The first provider that is listed for a resource writes, all of them read. Ciphertexts of `aesgcm` are bound to their
-key in the store, so that one cannot be put in another's place.
+key in the store, so that one cannot be put in another's place; those of `secretbox` and `aescbc` cannot be.
 
 Source: "Encrypting Confidential Data at Rest" in the Kubernetes documentation.
 """
@@ -21,12 +21,13 @@ from trainshed.cluster.store.transform import MARK, Undecipherable
 
 API_VERSIONS = ("apiserver.config.k8s.io/v1", "v1")
 KIND = "EncryptionConfiguration"
-NO_SECRETBOX = "secretbox is not served: use aesgcm"
+NO_KMS = "kms is not served: no plugin is asked for keys; use aesgcm or secretbox"
+NO_SECRETBOX = "secretbox needs PyNaCl: pip install 'trainshed[secretbox]'"
 _BLOCK, _NONCE = 16, 12
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key: its name, which is stored with what it encrypts, and 16, 24 or 32 bytes in base64."""
+    """A key: its name, which is stored with what it encrypts, and 16, 24 or 32 bytes in base64, 32 for `secretbox`."""
 
     name: str
     secret: str
@@ -122,7 +123,34 @@ class _Cbc:
         return plain[:-missing]
 
 
-_CIPHERS: dict[str, type[_Gcm] | type[_Cbc]] = {"aesgcm": _Gcm, "aescbc": _Cbc}
+class _SecretBox:
+    """XSalsa20 and Poly1305, which `cryptography` does not have."""
+
+    def __init__(self, secret: bytes) -> None:
+        try:
+            from nacl.secret import SecretBox
+        except ImportError as error:
+            raise ValueError(NO_SECRETBOX) from error
+        self._box = SecretBox(secret)
+
+    def encrypt(self, key: str, value: bytes) -> bytes:
+        return bytes(self._box.encrypt(value))  # after a nonce of 24 bytes, as upstream
+
+    def decrypt(self, key: str, value: bytes) -> bytes:
+        from nacl.exceptions import CryptoError
+
+        try:
+            return bytes(self._box.decrypt(value))
+        except CryptoError as error:
+            raise ValueError("message authentication failed") from error
+
+
+_CIPHERS: dict[str, type[_Gcm] | type[_Cbc] | type[_SecretBox]] = {
+    "aesgcm": _Gcm,
+    "aescbc": _Cbc,
+    "secretbox": _SecretBox,
+}
+_SIZES = {"aesgcm": (16, 24, 32), "aescbc": (16, 24, 32), "secretbox": (32,)}
 
 
 class _Provider:
@@ -218,11 +246,9 @@ def _providers(entry: ResourceEntry, at: str) -> list[_Provider]:
 def _ciphers(provider: ProviderEntry, at: str) -> Iterator[_Provider]:
     given = [name for name in provider.__struct_fields__ if getattr(provider, name) is not None]
     if len(given) != 1:
-        raise ValueError(f"{at}: exactly one of aescbc, aesgcm and identity is needed")
-    if given[0] in ("kms", "secretbox"):
-        raise ValueError(
-            f"{at}.{NO_SECRETBOX if given[0] == 'secretbox' else 'kms is not served: use aesgcm'}"
-        )
+        raise ValueError(f"{at}: exactly one of aescbc, aesgcm, secretbox and identity is needed")
+    if given[0] == "kms":
+        raise ValueError(f"{at}.{NO_KMS}")
     if given[0] == "identity":
         yield _Provider()
         return
@@ -239,8 +265,9 @@ def _ciphers(provider: ProviderEntry, at: str) -> Iterator[_Provider]:
             secret = base64.b64decode(key.secret, validate=True)
         except (binascii.Error, ValueError) as error:
             raise ValueError(f"{where}.secret: must be base64 encoded") from error
-        if len(secret) not in (16, 24, 32):
-            raise ValueError(f"{where}.secret: is {len(secret)} bytes long, must be one of 16, 24, 32")
+        if len(secret) not in _SIZES[given[0]]:
+            sizes = ", ".join(str(size) for size in _SIZES[given[0]])
+            raise ValueError(f"{where}.secret: is {len(secret)} bytes long, must be one of {sizes}")
         mark = MARK + f"{given[0]}:v1:{key.name}:".encode()
         yield _Provider(mark, _CIPHERS[given[0]](secret))
 
