@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 
@@ -20,16 +20,20 @@ def leave_init(package: str, homes: Mapping[str, str] = MappingProxyType({})) ->
     spec = find_spec(package) if package not in sys.modules else None
     if spec is None or spec.loader is None:
         return
-    loader, module = spec.loader, module_from_spec(spec)
+    loader = spec.loader
 
-    def getattribute(name: str) -> Any:
-        if name in homes:
-            return getattr(import_module(f"{package}.{homes[name]}"), name)
-        if find_spec(f"{package}.{name}") is not None:
-            return import_module(f"{package}.{name}")
-        del module.__getattr__
-        loader.exec_module(module)
-        return getattr(module, name)
+    class WithoutInit(ModuleType):
+        """What stands for the package until its `__init__` runs in it."""
 
-    module.__getattr__ = getattribute  # type: ignore[method-assign]
+        def __getattr__(self, name: str) -> Any:
+            if name in homes:
+                return getattr(import_module(f"{package}.{homes[name]}"), name)
+            if find_spec(f"{package}.{name}") is not None:
+                return import_module(f"{package}.{name}")
+            self.__class__ = ModuleType  # type: ignore[assignment]
+            loader.exec_module(self)
+            return getattr(self, name)
+
+    module = module_from_spec(spec)
+    module.__class__ = WithoutInit
     sys.modules[package] = module

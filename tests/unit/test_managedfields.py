@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.kube.patch import fieldset
-from trainshed.kube.patch.managedfields import default_manager, entries_of, same_but_times, track_update
+from trainshed.kube.patch.managedfields import entries_of, same_but_times, track_update
 from trainshed.kube.schema.nodes import builtin
 
 CONFIGMAP = builtin(("", "v1", "ConfigMap"))
@@ -143,12 +143,6 @@ def test_same_but_times() -> None:
     assert same_but_times(live, later)
     assert not same_but_times(live, changed_to(live, a="2"))
     assert not same_but_times({"spec": {"x": 1}}, {"spec": {"x": True}})
-
-
-def test_default_manager() -> None:
-    assert default_manager("Python-urllib/3.11") == "Python-urllib"
-    assert default_manager("") == "unknown"
-    assert default_manager("x" * 300) == "x" * 128
 
 
 @given(

@@ -35,6 +35,7 @@ from trainshed.kube.wire.options import (
     WatchOptions,
     WriteOptions,
     flag,
+    manager_of,
 )
 from trainshed.kube.wire.request import Request, parse_query
 from trainshed.kube.wire.route import Route
@@ -54,6 +55,21 @@ WRITES = {
     "field_manager": st.text(st.characters(categories=("L", "N")), max_size=128),
     "field_validation": st.sampled_from(("", "Ignore", "Warn", "Strict")),
 }
+
+
+@pytest.mark.parametrize(
+    ("agent", "manager"),
+    [
+        ("Python-urllib/3.11", "Python-urllib"),
+        ("kubectl", "kubectl"),
+        ("a\tb\x85c/1", "abc"),
+        ("x" * 300, "x" * 128),
+        ("", "unknown"),
+        ("/1", "unknown"),
+    ],
+)
+def test_who_names_no_manager_is_named_by_its_program(agent: str, manager: str) -> None:
+    assert manager_of(agent) == manager
 
 
 def sent(options: Options) -> Options:

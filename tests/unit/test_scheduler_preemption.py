@@ -12,9 +12,10 @@ from tests.unit.test_scheduler_rules import APP, constraint, required, spread, t
 from trainshed.cluster.scheduler.gangs.decision import Observed as Gang
 from trainshed.cluster.scheduler.gangs.group import Group, Unit
 from trainshed.cluster.scheduler.gangs.preemption import Clearing, clear
+from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.placement import Bind, Observed, decide, place
 from trainshed.cluster.scheduler.preemption import Nomination, Preempt, spared
-from trainshed.cluster.scheduler.requests import used_by
+from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.cluster.scheduler.scheduledpods import ScheduledPod, ScheduledPods
 from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.meta.objects import Object
@@ -45,13 +46,13 @@ def snapshot(
     units: Mapping[str, Unit] | None = None,
     budgets: Sequence[Object] = (),
 ) -> Snapshot:
-    scheduled = ScheduledPods()
+    scheduled, held = ScheduledPods(), Ledger()
     for node, pods in placed.items():
         for each in pods:
             name = each["metadata"]["name"]
             scheduled.put(ScheduledPod.of(each, node, (units or {}).get(name, ("", "default", name))))
-    used = {node: used_by(pods) for node, pods in placed.items()}
-    return Snapshot(nodes, used, scheduled=scheduled, budgets=budgets)
+            held.hold(name, node, pod_requests(each))
+    return Snapshot(nodes, held.used(), scheduled=scheduled, budgets=budgets)
 
 
 def victims(one: Object, inside: Snapshot) -> tuple[str, list[str]]:

@@ -51,7 +51,7 @@ def test_kinds_without_a_definition_are_untyped():
 
 
 def test_every_definition_compiles():
-    for name in schema.definition_names():
+    for name in schema._definitions():
         node = schema.definition(name)
         assert isinstance(node.properties, dict) and node.description == ""
     assert "description" in schema.builtin_definition("io.k8s.api.core.v1.Pod")

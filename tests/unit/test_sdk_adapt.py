@@ -10,7 +10,8 @@ import pytest
 
 from tests import manifest_fuzz
 from tests.unit.test_sdk_foresight import LOCAL, NODE, job, volume
-from trainshed.sdk.adapt import Wishes, adapt, as_yaml, diff
+from trainshed.kube.wire import yamltext
+from trainshed.sdk.adapt import Wishes, adapt, diff
 from trainshed.sdk.documents import documents
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.foresight.foresee import foresee
@@ -135,7 +136,7 @@ def test_the_diff_is_that_of_the_manifests() -> None:
 
 def test_what_is_printed_is_what_is_applied() -> None:
     made, after = adapted(DEMANDING)
-    assert list(documents(as_yaml([*made, after]))) == [*made, after]
+    assert list(documents(yamltext.documents([*made, after]))) == [*made, after]
 
 
 def test_documents_of_any_shape_are_taken() -> None:

@@ -351,7 +351,7 @@ def test_few_objects_stay_decoded() -> None:
     kept = [Stored(f"/a/b/{n}", n, n, b'{"a": "%s"}' % (b"x" * 1024)) for n in range(2, 2002)]
     for stored in kept:
         assert stored.obj["a"]
-    held = sum(len(stored.encoded) for stored in kept if stored.is_decoded)
+    held = sum(len(stored.encoded) for stored in kept if stored._obj)
     assert 0 < held <= KEPT_DECODED_BYTES
-    assert kept[-1].is_decoded and not kept[0].is_decoded
+    assert kept[-1]._obj and not kept[0]._obj
     assert kept[0].obj["a"] == "x" * 1024

@@ -5,26 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-import yaml
 from rich.markup import escape
 
 from trainshed.cli.console import err, user_errors, warn
 from trainshed.cli.options import Files, Namespace
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire.yamltext import documents
 from trainshed.sdk import manifests
 
 if TYPE_CHECKING:
     from trainshed.sdk.render import Rendered
-
-
-class _Plain(yaml.SafeDumper):
-    """Writes repeated values out instead of as aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
 
 
 def render(
@@ -69,4 +62,4 @@ def _say(job: Rendered) -> None:
 def _text(objects: Sequence[Object], output: Literal["yaml", "json"]) -> str:
     if output == "json":
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2) + "\n"
-    return yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, width=110, explicit_start=True)
+    return f"---\n{documents(objects)}"

@@ -111,13 +111,13 @@ async def _world(target: Target, files: Sequence[str], objects: Sequence[Object]
 
 def print_objects(objects: Sequence[Object], form: str) -> None:
     """Print what would be applied to stdout, as YAML or JSON."""
-    from trainshed.sdk.adapt import as_yaml
+    from trainshed.kube.wire.yamltext import documents
 
     if form == "json":
         listed = {"apiVersion": "v1", "kind": "List", "items": objects}
         text = json.dumps(objects[0] if len(objects) == 1 else listed, indent=2) + "\n"
     else:
-        text = as_yaml(objects)
+        text = documents(objects)
     sys.stdout.write(text)
 
 

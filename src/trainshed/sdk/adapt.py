@@ -6,16 +6,15 @@ Pure. The objects that are given stay as they are; what changed is for the calle
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 import msgspec
-import yaml
 
 from trainshed.cluster.scheduler.predicates import allocatable, unmet
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta.objects import Object, copy_tree, name_of, namespace_of, section, spec_of
+from trainshed.kube.wire.yamltext import documents
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.foresight.references import references
 from trainshed.sdk.foresight.templates import PodTemplate, templates
@@ -190,18 +189,6 @@ def _rounded(name: str, value: Decimal) -> str:
     return f"{max(int(value / _MEBI), 1)}Mi"
 
 
-class _Plain(yaml.SafeDumper):
-    """Writes repeated values out instead of as aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def as_yaml(objects: Sequence[Mapping[str, Any]]) -> str:
-    """Return the objects as YAML documents."""
-    return yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, width=110, allow_unicode=True)
-
-
 def diff(before: Sequence[Object], after: Sequence[Object]) -> list[str]:
     """Return what differs between the objects as the lines of a unified diff, an object after the other."""
     old = {(str(obj["kind"]), namespace_of(obj), name_of(obj)): obj for obj in before}
@@ -209,8 +196,8 @@ def diff(before: Sequence[Object], after: Sequence[Object]) -> list[str]:
     for obj in after:
         key = (str(obj["kind"]), namespace_of(obj), name_of(obj))
         name = f"{key[0]} {key[2]}"
-        was = as_yaml([old[key]]).splitlines() if key in old else []
+        was = documents([old[key]]).splitlines() if key in old else []
         lines += difflib.unified_diff(
-            was, as_yaml([obj]).splitlines(), name if was else "(nothing)", name, lineterm="", n=1
+            was, documents([obj]).splitlines(), name if was else "(nothing)", name, lineterm="", n=1
         )
     return lines

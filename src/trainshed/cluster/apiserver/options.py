@@ -12,7 +12,7 @@ from trainshed.kube.schema.decode import conform
 from trainshed.kube.schema.nodes import definition
 from trainshed.kube.wire.body import decode_body
 from trainshed.kube.wire.negotiate import body_format
-from trainshed.kube.wire.options import MAX_MANAGER_CHARACTERS, DeleteOptions, WriteOptions
+from trainshed.kube.wire.options import DeleteOptions, WriteOptions, manager_of
 from trainshed.kube.wire.protobuf import decode as decode_protobuf
 
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
@@ -23,8 +23,8 @@ def managed(options: _Write, request: Incoming) -> _Write:
     """Return `options` with a field manager: its own, or the one that the User-Agent names."""
     if options.field_manager:
         return options
-    agent = request.headers.get("user-agent", "").partition("/")[0][:MAX_MANAGER_CHARACTERS]
-    return msgspec.structs.replace(options, field_manager=agent or "unknown")
+    agent = request.headers.get("user-agent", "")
+    return msgspec.structs.replace(options, field_manager=manager_of(agent))
 
 
 async def delete_options(request: Incoming) -> DeleteOptions:

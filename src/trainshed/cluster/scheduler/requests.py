@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 from trainshed.kube.meta.amounts import Amounts, add, at_peak, numbers
-from trainshed.kube.meta.objects import Object, objects, section, spec_of, status_of
+from trainshed.kube.meta.objects import Object, objects, section, spec_of
 from trainshed.kube.meta.pods import is_sidecar
 
 _HOST_PORT = "hostPort/"
@@ -52,12 +52,3 @@ def container_requests(container: Mapping[str, Any]) -> Amounts:
     """Return the container's requests; a limit without a request stands for it."""
     resources = section(container, "resources")
     return numbers({**section(resources, "limits"), **section(resources, "requests")})
-
-
-def used_by(pods: Iterable[Object]) -> Amounts:
-    """Return what the pods hold together; finished pods hold nothing."""
-    total: Amounts = {}
-    for pod in pods:
-        if status_of(pod).get("phase") not in ("Succeeded", "Failed"):
-            add(total, pod_requests(pod))
-    return total

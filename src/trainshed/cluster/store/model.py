@@ -73,11 +73,6 @@ class Stored:
             found = _decode_labelled(self.encoded).metadata.labels
         return found if isinstance(found, dict) else None
 
-    @property
-    def is_decoded(self) -> bool:
-        """Whether the decoded form is there."""
-        return self._obj is not None
-
     def release(self) -> None:
         """Forget the decoded form; it comes back when asked for."""
         self._obj = None

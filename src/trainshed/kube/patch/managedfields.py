@@ -22,7 +22,6 @@ MAX_UPDATE_ENTRIES = 10
 """More update entries than this are folded, oldest first, into one of manager `ancient-changes` per API version."""
 
 _ANCIENT = "ancient-changes"
-_LONGEST_MANAGER = 128
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -44,7 +43,7 @@ def track_update(
     the next apply. Leaving them out, or sending something unreadable, keeps the stored ones.
 
     Args:
-        manager: who writes; `default_manager` of the User-Agent when the request names nobody.
+        manager: who writes.
         subresource: empty, or e.g. `status`.
         now: RFC 3339 time of the write, seconds.
         ignored: a field of the object that this path does not write, whatever is sent, and so does not own.
@@ -67,12 +66,6 @@ def track_update(
     if changed:
         _claim(out, changed, manager, str(new.get("apiVersion", "")), subresource, now)
     return with_entries(new, _capped([entry for entry in out if entry["fieldsV1"]]))
-
-
-def default_manager(user_agent: str) -> str:
-    """Return the manager of a request that names none: the User-Agent up to its first slash, printable part only."""
-    name = user_agent.partition("/")[0]
-    return "".join(c for c in name if c.isprintable())[:_LONGEST_MANAGER] or "unknown"
 
 
 def entries_of(obj: Object) -> list[Object]:

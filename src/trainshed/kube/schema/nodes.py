@@ -122,7 +122,6 @@ class SchemaNode:
         "required",
         "time",
         "type",
-        "unique_items",
         "validations",
         "verbatim",
         "zeros",
@@ -162,7 +161,6 @@ class SchemaNode:
     pattern: str | None
     min_items: int | None
     max_items: int | None
-    unique_items: bool
     min_properties: int | None
     max_properties: int | None
     validations: tuple[dict[str, Any], ...]
@@ -268,7 +266,6 @@ def _fill(node: SchemaNode, raw: Mapping[str, Any], name: str) -> None:
     node.multiple_of = get("multipleOf")
     node.min_length, node.max_length, node.pattern = get("minLength"), get("maxLength"), get("pattern")
     node.min_items, node.max_items = get("minItems"), get("maxItems")
-    node.unique_items = bool(get("uniqueItems"))
     node.min_properties, node.max_properties = get("minProperties"), get("maxProperties")
     node.validations = tuple(get("x-kubernetes-validations") or ())
     node.all_of = tuple(_crd_node(s, "", "") for s in get("allOf") or ())
@@ -377,11 +374,6 @@ def _definitions() -> _Definitions:
 def definition_name(gvk: tuple[str, str, str]) -> str | None:
     """Return the definition that declares (group, version, kind), e.g. `io.k8s.api.core.v1.Pod`."""
     return _definitions().by_kind.get(gvk)
-
-
-def definition_names() -> tuple[str, ...]:
-    """Return the names of all built-in definitions."""
-    return tuple(_definitions())
 
 
 def builtin_definition(name: str) -> dict[str, Any]:

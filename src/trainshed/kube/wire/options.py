@@ -24,7 +24,7 @@ from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.wire.request import Query
 
 META = "meta.k8s.io"
-MAX_MANAGER_CHARACTERS = 128
+_MAX_MANAGER_CHARACTERS = 128
 POLICIES = ("Foreground", "Background", "Orphan")
 
 DryRun = Annotated[bool, "`All` or nothing"]
@@ -187,6 +187,12 @@ class LogOptions(Options, frozen=True):
 # ----------------------------------------------------------------------------------------------- writing
 
 
+def manager_of(user_agent: str) -> str:
+    """Return who writes in a request that names nobody: the User-Agent up to its first slash, its printable part."""
+    name = "".join(filter(str.isprintable, user_agent.partition("/")[0]))
+    return name[:_MAX_MANAGER_CHARACTERS] or "unknown"
+
+
 class WriteOptions(Options, frozen=True):
     """What create, update and patch share. An empty `field_manager` means the one of the User-Agent."""
 
@@ -199,8 +205,8 @@ class WriteOptions(Options, frozen=True):
         """Return the options in a query. Raises `ApiError` 422 with everything that is not allowed."""
         found = _dry_run_causes(query["dryRun"], also="") if "dryRun" in query else []
         manager = query.get("fieldManager", ("",))[0]
-        if len(manager) > MAX_MANAGER_CHARACTERS:
-            text = f"Too long: may not be more than {MAX_MANAGER_CHARACTERS} bytes"
+        if len(manager) > _MAX_MANAGER_CHARACTERS:
+            text = f"Too long: may not be more than {_MAX_MANAGER_CHARACTERS} bytes"
             found.append(Cause("FieldValueTooLong", text, "fieldManager"))
         elif not manager.isprintable():
             found.append(causes.invalid("fieldManager", manager, "should only contain printable characters"))

@@ -8,7 +8,7 @@ to it. The text is what it would write of the whole, but for very long strings a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,22 @@ PIECE_BYTES = 8 * 1024
 _encode = msgspec.json.Encoder().encode
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LINE = 110
+"""Characters of a line for people."""
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+class PlainDumper(_Dumper):  # type: ignore[misc, valid-type]
+    """Writes shared parts out in full: anchors and aliases are for machines."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def documents(objects: Sequence[Mapping[str, Any]]) -> str:
+    """Return objects as YAML documents for people, `---` between them."""
+    text: str = yaml.dump_all(objects, Dumper=PlainDumper, sort_keys=False, width=_LINE, allow_unicode=True)
+    return text
 
 
 def load(text: str) -> Any:

@@ -20,6 +20,7 @@ from trainshed.api.registry import KINDS
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
+from trainshed.kube.wire.yamltext import PlainDumper
 from trainshed.operator import objects
 
 DIRECTORY = Path(__file__).parent
@@ -116,14 +117,7 @@ def _kustomization(resources: list[str]) -> Object:
     return {**_KUSTOMIZATION, "resources": resources}
 
 
-class _PlainDumper(yaml.CSafeDumper):
-    """Writes shared parts out in full: anchors are for machines."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
 def _dump(documents: list[Object]) -> str:
     return "---\n".join(
-        yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, width=100) for document in documents
+        yaml.dump(document, Dumper=PlainDumper, sort_keys=False, width=100) for document in documents
     )

@@ -7,12 +7,11 @@ from typing import Any
 
 import yaml
 
+from trainshed.kube.wire.yamltext import PlainDumper
 
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes texts of several lines as such, and nothing by reference."""
 
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+class _Dumper(PlainDumper):
+    """Writes texts of several lines as such."""
 
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:

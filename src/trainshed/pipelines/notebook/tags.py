@@ -44,13 +44,10 @@ class Tag(msgspec.Struct, frozen=True):
     pattern: re.Pattern[str]
     meaning: str
     since: str = "Kale 0.7"
-    belongs_to_step: bool = False
 
 
-def _tag(
-    name: str, form: str, pattern: str, meaning: str, since: str = "Kale 0.7", step: bool = False
-) -> Tag:
-    return Tag(name, form, re.compile(pattern), meaning, since, step)
+def _tag(name: str, form: str, pattern: str, meaning: str, since: str = "Kale 0.7") -> Tag:
+    return Tag(name, form, re.compile(pattern), meaning, since)
 
 
 _FORK, _V2, _OURS = "the fork with distributed steps", "Kale 2", "Trainshed"
@@ -75,27 +72,14 @@ TAGS: tuple[Tag, ...] = (
         rf"(?:step|block):({NAME})?",
         "The cell is of this step; `block:` is the older word.",
     ),
-    _tag(
-        "prev",
-        "prev:NAME",
-        rf"prev:({NAME})",
-        "The step runs after this one. May be given several times.",
-        step=True,
-    ),
-    _tag(
-        "annotation",
-        "annotation:KEY:VALUE",
-        rf"annotation:({_KEY}):(.*)",
-        "An annotation of the pod.",
-        step=True,
-    ),
-    _tag("label", "label:KEY:VALUE", rf"label:({_KEY}):(.*)", "A label of the pod.", step=True),
+    _tag("prev", "prev:NAME", rf"prev:({NAME})", "The step runs after this one. May be given several times."),
+    _tag("annotation", "annotation:KEY:VALUE", rf"annotation:({_KEY}):(.*)", "An annotation of the pod."),
+    _tag("label", "label:KEY:VALUE", rf"label:({_KEY}):(.*)", "A label of the pod."),
     _tag(
         "limit",
         "limit:RESOURCE:AMOUNT",
         r"limit:([-_a-zA-Z0-9./]+):([_a-zA-Z0-9.]+)",
         "A limit of the container: `limit:nvidia.com/gpu:1`.",
-        step=True,
     ),
     _tag(
         "request",
@@ -103,15 +87,9 @@ TAGS: tuple[Tag, ...] = (
         r"request:([-_a-zA-Z0-9./]+):([_a-zA-Z0-9.]+)",
         "What the container asks for.",
         _OURS,
-        step=True,
     ),
     _tag(
-        "env",
-        "env:NAME:VALUE",
-        r"env:([a-zA-Z_][a-zA-Z0-9_]*):(.*)",
-        "A variable of the environment.",
-        _OURS,
-        step=True,
+        "env", "env:NAME:VALUE", r"env:([a-zA-Z_][a-zA-Z0-9_]*):(.*)", "A variable of the environment.", _OURS
     ),
     _tag(
         "secret",
@@ -119,16 +97,10 @@ TAGS: tuple[Tag, ...] = (
         rf"secret:({_DNS}(?:\.{_DNS})*):([-._a-zA-Z0-9]+):([a-zA-Z_][a-zA-Z0-9_]*)",
         "A variable of the environment, from a Secret.",
         _V2,
-        step=True,
     ),
-    _tag("image", "image:IMAGE", r"image:(.+)", "The image of the step.", _V2, step=True),
+    _tag("image", "image:IMAGE", r"image:(.+)", "The image of the step.", _V2),
     _tag(
-        "cache",
-        "cache:enabled",
-        r"cache:(enabled|disabled)",
-        "Whether results may be used again (KFP).",
-        _V2,
-        step=True,
+        "cache", "cache:enabled", r"cache:(enabled|disabled)", "Whether results may be used again (KFP).", _V2
     ),
     _tag(
         "report",
@@ -136,16 +108,14 @@ TAGS: tuple[Tag, ...] = (
         r"report:(enabled|disabled)",
         "Whether the step writes an HTML report.",
         _V2,
-        step=True,
     ),
-    _tag("retries", "retries:N", r"retries:([0-9]+)", "How often the step is tried again.", _OURS, step=True),
+    _tag("retries", "retries:N", r"retries:([0-9]+)", "How often the step is tried again.", _OURS),
     _tag(
         "timeout",
         "timeout:DURATION",
         r"timeout:((?:[0-9]+[hms])+)",
         "How long the step may take: `1h30m`.",
         _OURS,
-        step=True,
     ),
     _tag(
         "toleration",
@@ -153,7 +123,6 @@ TAGS: tuple[Tag, ...] = (
         rf"toleration:({_KEY})(?:=({_SEGMENT}))?(?::(NoSchedule|PreferNoSchedule|NoExecute))?",
         "The pod may run on nodes with this taint; without value or effect, with any.",
         _OURS,
-        step=True,
     ),
     _tag(
         "pull-secret",
@@ -161,7 +130,6 @@ TAGS: tuple[Tag, ...] = (
         rf"pull-secret:({_DNS}(?:\.{_DNS})*)",
         "A Secret with which the image is pulled.",
         _OURS,
-        step=True,
     ),
     _tag(
         "notebook",
@@ -176,16 +144,14 @@ TAGS: tuple[Tag, ...] = (
         r"distribute:([a-zA-Z]+)",
         f"The step runs on several workers: {_strategies}.",
         _FORK,
-        step=True,
     ),
-    _tag("numWorkers", "numWorkers:N", r"numWorkers:([1-9][0-9]*)", "How many workers.", _FORK, step=True),
+    _tag("numWorkers", "numWorkers:N", r"numWorkers:([1-9][0-9]*)", "How many workers.", _FORK),
     _tag(
         "nprocPerNode",
         "nprocPerNode:N",
         r"nprocPerNode:([1-9][0-9]*)",
         "How many processes torchrun starts in each worker of a `DDP` step.",
         _OURS,
-        step=True,
     ),
     _tag(
         "numParameterServers",
@@ -193,7 +159,6 @@ TAGS: tuple[Tag, ...] = (
         r"numParameterServers:([1-9][0-9]*)",
         "Understood, and reported as without effect.",
         _FORK,
-        step=True,
     ),
 )
 """Every form of tag. The reference page is made of this table."""

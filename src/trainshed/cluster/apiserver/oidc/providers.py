@@ -41,7 +41,6 @@ class Token(msgspec.Struct, frozen=True):
 
     text: str
     key_id: str
-    algorithm: str
     issuer: str
 
 
@@ -54,7 +53,7 @@ def read_token(text: str) -> Token | None:
         claims = jwt.decode(text, options={"verify_signature": False})
     except (jwt.PyJWTError, ValueError, RecursionError):
         return None
-    return Token(text, str(header.get("kid", "")), str(header.get("alg", "")), str(claims.get("iss", "")))
+    return Token(text, str(header.get("kid", "")), str(claims.get("iss", "")))
 
 
 class Provider:

@@ -135,14 +135,9 @@ def access_modes(modes: Iterable[str] | None) -> str:
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in present)
 
 
-def _name_age(obj: Object, now: float) -> list[Any]:
-    return [name_of(obj), age(obj, now)]
-
-
 def _name_created(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), created_at(obj)]
 
 
-NAME_AGE = Columns(define("Name, Age"), _name_age)
 NAME_CREATED = Columns(define("Name, Created At@"), _name_created)
 """The table of kinds that have none of their own."""
