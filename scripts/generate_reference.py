@@ -34,7 +34,7 @@ from trainshed.cli.main import everything
 from trainshed.cluster.apiserver.dispatch import is_handled
 from trainshed.kube.builtin.registry import BUILTINS
 from trainshed.kube.meta.resourceinfo import ALL_VERBS, ResourceInfo
-from trainshed.kube.schema.nodes import KUBERNETES_MINOR
+from trainshed.kube.schema.definitions import KUBERNETES_MINOR
 from trainshed.kube.served import ledger
 from trainshed.pipelines.diagnostics import RULES
 from trainshed.pipelines.emit.job import API_VERSION as DISTRIBUTED_API

@@ -11,7 +11,7 @@ from trainshed.kube import builtin
 from trainshed.kube.builtin.kind import Builtin
 from trainshed.kube.builtin.registry import BUILTINS, find
 from trainshed.kube.meta.resources import Resource
-from trainshed.kube.schema.nodes import definition_name
+from trainshed.kube.schema.definitions import definition_name
 
 _SHARED = {"kind", "parts", "registry"}
 IDS = [f"{kind.info.resource.group_resource}/{kind.info.resource.version}" for kind in BUILTINS]

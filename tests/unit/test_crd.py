@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from trainshed.api.crd import crd as own_crd
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.kube.meta.resources import CRDS, Resource
-from trainshed.kube.schema.crd import crd_defaults, established, infos, is_established, validate_crd
+from trainshed.kube.schema.crd import crd_defaults, validate_crd
 from trainshed.kube.schema.crd_schema import schema_causes
+from trainshed.kube.schema.crd_serving import established, infos, is_established
 from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.nodes import from_crd
 from trainshed.kube.schema.structural import apply_defaults, validate

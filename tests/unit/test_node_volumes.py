@@ -29,7 +29,7 @@ from trainshed.cluster.node.volumes.secret import SecretVolume
 from trainshed.cluster.node.volumes.tokens import Token
 from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Volume
 from trainshed.cluster.sandbox.model import MemoryVolume, Mount
-from trainshed.kube.schema.nodes import builtin_definition
+from trainshed.kube.schema.definitions import builtin_definition
 
 NODE = NodeFacts("node-a", "10.88.0.1", {"cpu": "4"})
 REFERENCES = References(

@@ -3,6 +3,7 @@
 from msgspec import UNSET
 
 from trainshed.kube.schema import nodes as schema
+from trainshed.kube.schema.definitions import builtin_definition, definitions
 
 POD = ("", "v1", "Pod")
 
@@ -51,10 +52,10 @@ def test_kinds_without_a_definition_are_untyped():
 
 
 def test_every_definition_compiles():
-    for name in schema._definitions():
+    for name in definitions():
         node = schema.definition(name)
         assert isinstance(node.properties, dict) and node.description == ""
-    assert "description" in schema.builtin_definition("io.k8s.api.core.v1.Pod")
+    assert "description" in builtin_definition("io.k8s.api.core.v1.Pod")
 
 
 def test_custom_resources_have_typed_metadata():

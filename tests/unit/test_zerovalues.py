@@ -6,7 +6,8 @@ import pytest
 
 from trainshed.kube.patch import fieldset
 from trainshed.kube.schema.decode import conform
-from trainshed.kube.schema.nodes import _definitions, builtin
+from trainshed.kube.schema.definitions import definitions
+from trainshed.kube.schema.nodes import builtin
 from trainshed.kube.schema.zerovalues import NO_ZEROS, zeros_of
 
 DEPLOYMENT = builtin(("apps", "v1", "Deployment"))
@@ -18,7 +19,7 @@ def shown(obj: Any, schema: Any) -> Any:
 
 
 def test_every_field_of_the_table_is_one_of_its_definition() -> None:
-    known = [name for name in _definitions() if zeros_of(name) is not NO_ZEROS]
+    known = [name for name in definitions() if zeros_of(name) is not NO_ZEROS]
     assert len(known) > 300
     assert zeros_of("io.k8s.api.apps.v1.DeploymentSpec").values == {
         "selector": None,

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from trainshed.api.fields import QUANTITY
-from trainshed.kube.schema.nodes import builtin_definition
+from trainshed.kube.schema.definitions import builtin_definition
 
 _SHORT_GROUPS = {
     "core.": "io.k8s.api.core.",

@@ -62,4 +62,4 @@ def _say(job: Rendered) -> None:
 def _text(objects: Sequence[Object], output: Literal["yaml", "json"]) -> str:
     if output == "json":
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2) + "\n"
-    return f"---\n{documents(objects)}"
+    return f"---\n{documents(objects)}" if objects else ""

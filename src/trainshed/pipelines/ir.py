@@ -13,7 +13,7 @@ import msgspec
 from trainshed.pipelines.diagnostics import Diagnostic, NotebookError
 from trainshed.pipelines.notebook.literals import Metric, Parameter
 from trainshed.pipelines.notebook.settings import Settings
-from trainshed.pipelines.notebook.steps import Distribution, StepSettings
+from trainshed.pipelines.notebook.stepsettings import Distribution, StepSettings
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -18,7 +18,8 @@ from trainshed.kube.meta import errors
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object, copy_tree, name_of
 from trainshed.kube.schema.decode import cannot_handle, conform
-from trainshed.kube.schema.nodes import SchemaNode, builtin, definition_name, from_crd
+from trainshed.kube.schema.definitions import definition_name
+from trainshed.kube.schema.nodes import SchemaNode, builtin, from_crd
 from trainshed.kube.schema.rules import broken_rules
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.sdk.errors import UserError

@@ -17,7 +17,7 @@ from trainshed.cluster.store import DELETED, Compacted, KeyMissing, RevisionMism
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import CRDS
-from trainshed.kube.schema import crd
+from trainshed.kube.schema import crd_serving
 
 _PREFIX = keys.under(CRDS)
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -60,14 +60,14 @@ class Definitions:
     def _serve(self, stored: Stored) -> None:
         obj, kinds = stored.obj, self._core.kinds
         name = obj["metadata"]["name"]
-        if not crd.is_established(obj):
+        if not crd_serving.is_established(obj):
             return
         digest = _digest(obj["spec"])
         if kinds.specs.get(name) == digest:
             return  # only metadata or status changed
         kinds.specs[name] = digest
         kinds.definitions[name] = stored.revision
-        kinds.registry.add(name, crd.infos(obj))
+        kinds.registry.add(name, crd_serving.infos(obj))
 
     def _drop(self, name: str) -> None:
         kinds = self._core.kinds

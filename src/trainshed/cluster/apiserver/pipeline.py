@@ -28,7 +28,7 @@ from trainshed.kube.meta.names import generated_name
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import CRDS, DEPLOYMENTS, MUTATINGWEBHOOKS, VALIDATINGWEBHOOKS
 from trainshed.kube.patch.managedfields import track_update, with_entries
-from trainshed.kube.schema import crd
+from trainshed.kube.schema import crd_serving
 from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.rules import broken_rules
 from trainshed.kube.schema.structural import apply_defaults, validate
@@ -138,7 +138,7 @@ async def prepare_update(
 
 def _established(core: Core, call: Call, obj: Object) -> Object:
     """Return a definition with the status that the server itself writes."""
-    out = crd.established(obj, call.timestamp, names_conflict=names_conflict(core, obj))
+    out = crd_serving.established(obj, call.timestamp, names_conflict=names_conflict(core, obj))
     before = {"conditions": None, **status_of(obj), "storedVersions": out["status"]["storedVersions"]}
     return track_update(
         {**out, "status": before},

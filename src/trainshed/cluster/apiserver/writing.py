@@ -19,7 +19,7 @@ from trainshed.kube.meta.names import generated_name
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.meta.resources import CRDS
 from trainshed.kube.patch.managedfields import same_but_times
-from trainshed.kube.schema import crd
+from trainshed.kube.schema import crd_serving
 from trainshed.kube.wire.options import WriteOptions
 
 RETRIES = 5
@@ -40,7 +40,7 @@ class Written(msgspec.Struct, frozen=True):
         """Return the object as JSON."""
         if self.created and kind.resource == CRDS:
             seen = self.obj if self.stored is None else kind.view(self.stored)
-            body = encode_json(crd.as_created(seen))
+            body = encode_json(crd_serving.as_created(seen))
         else:
             body = encode_json(self.obj) if self.stored is None else kind.encoded(self.stored)
         return Answer(body, status=201 if self.created else status)

@@ -16,7 +16,7 @@ from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, labels_of, section, spec_of
 from trainshed.kube.policy.securityrules import BASELINE, RESTRICTED, Violation
-from trainshed.kube.schema.nodes import KUBERNETES_MINOR
+from trainshed.kube.schema.definitions import KUBERNETES_MINOR
 
 PREFIX = "pod-security.kubernetes.io/"
 MODES = ("enforce", "audit", "warn")

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what makes one valid, its status, and the resources that it serves.
+"""CustomResourceDefinitions: their defaults, and what makes one valid.
 
 Source of rules and texts: `apiextensions-apiserver/pkg/apis/apiextensions/validation` and
 `pkg/apiserver/schema/validation.go`. The rules of a schema are in `kube.schema.crd_schema`.
@@ -8,21 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import Any
 
 from trainshed.kube.meta import causes, jsonpath, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, copy_tree, is_true, metadata_of, section, spec_of, status_of
-from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
 from trainshed.kube.schema.crd_schema import schema_causes
 from trainshed.kube.schema.webhookclient import client_causes
-
-if TYPE_CHECKING:
-    from trainshed.kube.meta.resourceinfo import ResourceInfo
-
 
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -294,140 +287,3 @@ def _changes(obj: Object, old: Object) -> Iterator[Cause]:
         if stored not in known:
             text = "must appear in spec.versions"
             yield causes.invalid(f"status.storedVersions[{index}]", stored, text)
-
-
-# ------------------------------------------------------------------------------------- status and serving
-
-
-def as_created(obj: Object) -> Object:
-    """Return a CRD as the answer to its creation shows it: accepting its names is the next step, not part of it."""
-    entries = [entry for entry in metadata_of(obj).get("managedFields") or () if "subresource" not in entry]
-    stored = status_of(obj).get("storedVersions")
-    return {
-        **obj,
-        "metadata": {**metadata_of(obj), "managedFields": entries},
-        "status": {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored},
-    }
-
-
-def established(obj: Object, now: str, *, names_conflict: str = "") -> Object:
-    """Return a valid CRD with defaults and the status of one that is served; the input is not changed.
-
-    Args:
-        now: RFC 3339 time of conditions that change.
-        names_conflict: why its names cannot be accepted, e.g. `"wd" is already in use`; then it is not served.
-    """
-    out: Object = copy_tree(obj)
-    crd_defaults(out)
-    spec = out["spec"]
-    status = out.setdefault("status", {})
-    accepted = not names_conflict
-    served_before = any(
-        condition.get("type") == "Established" and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
-    )
-    conditions = [
-        _condition("NamesAccepted", accepted, "NoConflicts", "no conflicts found")
-        if accepted
-        else _condition("NamesAccepted", False, "MultipleNamesNotAllowed", names_conflict),
-    ]
-    if accepted or served_before:  # established stays true: existing clients keep working
-        text = "the initial names have been accepted"
-        conditions.append(_condition("Established", True, "InitialNamesAccepted", text))
-    else:
-        text = "not all names are accepted"
-        conditions.append(_condition("Established", False, "NotAccepted", text))
-    held = {condition.get("type"): condition for condition in status.get("conditions") or ()}
-    for condition in conditions:
-        before = held.pop(condition["type"], None)
-        same = before is not None and before.get("status") == condition["status"]
-        condition["lastTransitionTime"] = before.get("lastTransitionTime", now) if before and same else now
-    status["conditions"] = [*conditions, *held.values()]
-    if accepted:
-        kinds = section(spec, "names")
-        fields = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
-        status["acceptedNames"] = {key: kinds[key] for key in fields if kinds.get(key)}
-    else:
-        status.setdefault("acceptedNames", {"kind": "", "plural": ""})
-    stored = status.setdefault("storedVersions", [])
-    for version in spec.get("versions") or ():
-        if version.get("storage") and version["name"] not in stored:
-            stored.append(version["name"])
-    return out
-
-
-def _schema_of(version: Object) -> bytes:
-    schema = section(version, "schema").get("openAPIV3Schema")
-    return msgspec.json.encode(schema) if schema else b""
-
-
-def _condition(kind: str, holds: bool, reason: str, message: str) -> Object:
-    return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
-
-
-def is_established(obj: Object) -> bool:
-    """Return whether the resources of a CRD are served."""
-    return is_true(obj, "Established")
-
-
-def infos(obj: Object) -> list[ResourceInfo]:
-    """Return one `ResourceInfo` per served version of a defaulted CRD, in the order of its versions."""
-    from trainshed.kube.meta.resourceinfo import ResourceInfo, ScalePaths, SubresourceInfo
-
-    spec = obj["spec"]
-    kinds, versions = spec["names"], spec.get("versions") or []
-    storage = next((version["name"] for version in versions if version.get("storage")), "")
-    declared_conversion = section(spec, "conversion")
-    conversion = b""
-    if declared_conversion.get("strategy") == "Webhook":
-        conversion = msgspec.json.encode(section(declared_conversion, "webhook"))
-    out: list[ResourceInfo] = []
-    for version in versions:
-        if not version.get("served"):
-            continue
-        declared = section(version, "subresources")
-        subresources: dict[str, SubresourceInfo] = {}
-        verbs = ("get", "patch", "update")
-        if declared.get("status") is not None:
-            subresources["status"] = SubresourceInfo(verbs)
-        paths = declared.get("scale")
-        if paths is not None:
-            subresources["scale"] = SubresourceInfo(verbs, "Scale", "autoscaling", "v1")
-        warning = ""
-        if version.get("deprecated"):
-            name = f"{spec['group']}/{version['name']} {kinds['kind']}"
-            warning = version.get("deprecationWarning") or f"{name} is deprecated"
-        out.append(
-            ResourceInfo(
-                resource=Resource(
-                    spec["group"],
-                    version["name"],
-                    kinds["plural"],
-                    kinds["kind"],
-                    spec["scope"] == "Namespaced",
-                ),
-                singular=kinds.get("singular") or kinds["kind"].lower(),
-                list_kind=kinds.get("listKind") or f"{kinds['kind']}List",
-                short_names=tuple(kinds.get("shortNames") or ()),
-                categories=tuple(kinds.get("categories") or ()),
-                verbs=("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"),
-                subresources=subresources,
-                unconditional_update=False,
-                has_generation=True,
-                scale=None
-                if paths is None
-                else ScalePaths(
-                    paths.get("specReplicasPath", ""),
-                    paths.get("statusReplicasPath", ""),
-                    paths.get("labelSelectorPath", ""),
-                ),
-                crd_name=obj["metadata"]["name"],
-                storage_version=storage,
-                schema=_schema_of(version),
-                conversion=conversion,
-                printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
-                selectable=tuple(field["jsonPath"] for field in version.get("selectableFields") or ()),
-                deprecation_warning=warning,
-            )
-        )
-    return out

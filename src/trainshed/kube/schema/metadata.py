@@ -12,7 +12,7 @@ from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, section
 from trainshed.kube.meta.resources import Resource
-from trainshed.kube.schema.nodes import definition_name
+from trainshed.kube.schema.definitions import definition_name
 
 NameCheck = Callable[[str], list[str]]
 

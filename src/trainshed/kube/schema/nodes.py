@@ -2,8 +2,7 @@
 
 Two sources give the same node type:
 
-- built-in kinds: the OpenAPI definitions of Kubernetes 1.33 that the `kubernetes-validate` distribution
-  ships as data. Its code is never imported.
+- built-in kinds: the OpenAPI definitions of Kubernetes (`definitions`).
 - custom kinds: `openAPIV3Schema` of a CustomResourceDefinition.
 
 Memory: a definition stays undecoded JSON until a node of it is first read, a node's children are made when
@@ -14,18 +13,13 @@ the node is read, equal scalar nodes are shared, and descriptions of built-in ki
 from __future__ import annotations
 
 import functools
-import importlib.util
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-import msgspec
 from msgspec import UNSET
 
+from trainshed.kube.schema.definitions import builtin_definition, definition_name, definitions
 from trainshed.kube.schema.zerovalues import NO_ZEROS, Zeros, zeros_of
-
-KUBERNETES_MINOR = "1.33"
-"""The Kubernetes version whose built-in kinds are served."""
 
 _INLINE = "-"
 """Name of a node inside a built-in definition that is no definition itself."""
@@ -314,82 +308,10 @@ def from_crd(schema: Mapping[str, Any]) -> SchemaNode:
 # ---------------------------------------------------------------------------------- built-in definitions
 
 
-class _GroupVersionKind(msgspec.Struct):
-    group: str
-    version: str
-    kind: str
-
-
-class _Identity(msgspec.Struct):
-    gvks: list[_GroupVersionKind] = msgspec.field(
-        name="x-kubernetes-group-version-kind", default_factory=list
-    )
-
-
-class _Document(msgspec.Struct):
-    defs: dict[str, msgspec.Raw] = msgspec.field(name="$defs")
-
-
-class _Definitions:
-    """The data file, 1.4 MB, of which few definitions are ever read: where each is, not its text."""
-
-    def __init__(self, path: Path) -> None:
-        text = path.read_bytes()
-        self._path = path
-        self._places: dict[str, tuple[int, int]] = {}
-        self.by_kind: dict[tuple[str, str, str], str] = {}
-        """Names by (group, version, kind)."""
-        decoder = msgspec.json.Decoder(_Identity)
-        at = 0
-        for name, raw in msgspec.json.decode(text, type=_Document).defs.items():
-            part = bytes(raw)
-            at = text.index(part, at)  # a document keeps its order when decoded
-            self._places[name] = at, len(part)
-            for gvk in decoder.decode(raw).gvks:
-                self.by_kind[gvk.group, gvk.version, gvk.kind] = name
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def read(self, name: str) -> bytes:
-        """Return the JSON of a definition. Raises KeyError."""
-        at, length = self._places[name]
-        with self._path.open("rb", buffering=0) as file:
-            file.seek(at)
-            return file.read(length)
-
-
-@functools.cache
-def _definitions() -> _Definitions:
-    spec = importlib.util.find_spec("kubernetes_validate")
-    if spec is None or spec.origin is None:
-        raise LookupError("the data of the distribution kubernetes-validate is not installed")
-    folder = Path(spec.origin).parent / "kubernetes-json-schema" / f"v{KUBERNETES_MINOR}.0-local"
-    return _Definitions(folder / "_definitions.json")
-
-
-def definition_name(gvk: tuple[str, str, str]) -> str | None:
-    """Return the definition that declares (group, version, kind), e.g. `io.k8s.api.core.v1.Pod`."""
-    return _definitions().by_kind.get(gvk)
-
-
-def builtin_definition(name: str) -> dict[str, Any]:
-    """Return a fresh copy of definition `name` as in the data file: descriptions, `$defs` references and all.
-
-    Raises:
-        KeyError: there is no such definition.
-    """
-    decoded: dict[str, Any] = msgspec.json.decode(_definitions().read(name))
-    return decoded
-
-
 @functools.cache
 def definition(name: str) -> SchemaNode:
     """Return the shared node of definition `name`, e.g. `OBJECT_META`."""
-    if name not in _definitions():
+    if name not in definitions():
         raise KeyError(name)
     return SchemaNode(lambda: (builtin_definition(name), name))
 

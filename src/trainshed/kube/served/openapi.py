@@ -18,7 +18,7 @@ import msgspec
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resourceinfo import ResourceInfo, SubresourceInfo
 from trainshed.kube.patch.types import APPLY, JSON, MERGE, STRATEGIC
-from trainshed.kube.schema.nodes import KUBERNETES_MINOR
+from trainshed.kube.schema.definitions import KUBERNETES_MINOR
 from trainshed.kube.served.openapi_schemas import component_name, components, reference
 from trainshed.kube.served.registry import Registry
 

@@ -14,7 +14,7 @@ import msgspec
 
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resourceinfo import ResourceInfo
-from trainshed.kube.schema.nodes import builtin_definition, definition_name
+from trainshed.kube.schema.definitions import builtin_definition, definition_name
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"

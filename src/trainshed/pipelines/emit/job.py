@@ -16,7 +16,7 @@ from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, containe
 from trainshed.pipelines.emit.program import RUNNER, program_text
 from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.stepnames import resource_name
-from trainshed.pipelines.notebook.steps import Distribution
+from trainshed.pipelines.notebook.stepsettings import Distribution
 from trainshed.pipelines.notebook.strategies import STRATEGIES
 
 if TYPE_CHECKING:

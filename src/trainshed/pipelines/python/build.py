@@ -16,7 +16,7 @@ from trainshed.pipelines.notebook.cells import Notebook
 from trainshed.pipelines.notebook.literals import Parameter
 from trainshed.pipelines.notebook.settings import Settings, sanitised, settings_of
 from trainshed.pipelines.notebook.stepnames import NamedStep, wrong_names
-from trainshed.pipelines.notebook.steps import Distribution, step_settings
+from trainshed.pipelines.notebook.stepsettings import Distribution, step_settings
 from trainshed.pipelines.notebook.tags import Said, understand
 from trainshed.pipelines.python.body import Body, Call, Called, Variable, is_generator
 from trainshed.pipelines.python.script import Script, script_of

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from trainshed.pipelines.ir import Compiled, Pipeline
-from trainshed.pipelines.notebook.steps import Distribution, StepSettings, step_settings
+from trainshed.pipelines.notebook.stepsettings import Distribution, StepSettings, step_settings
 from trainshed.pipelines.notebook.strategies import STRATEGIES
 from trainshed.pipelines.notebook.tags import Said, understand
 from trainshed.pipelines.python.build import Ours, compiled

@@ -6,9 +6,6 @@ import difflib
 import json
 import re
 from collections.abc import Callable
-from typing import TypedDict
-
-import msgspec
 
 from trainshed.cluster.images.dockerfile import lines
 from trainshed.cluster.images.dockerfile.instructions import (
@@ -35,54 +32,15 @@ from trainshed.cluster.images.dockerfile.instructions import (
     Workdir,
 )
 from trainshed.cluster.images.dockerfile.lines import DockerfileError, Line
+from trainshed.cluster.images.dockerfile.source import (
+    Source,
+    blank,
+    flags_of,
+    json_list,
+)
 from trainshed.cluster.images.dockerfile.words import WordError, split_quoted
 
-_FLAG = re.compile(r"--(?P<name>[a-zA-Z][a-zA-Z0-9-]*)(?:=(?P<value>.*))?", re.DOTALL)
 _STAGE = re.compile(r"[a-z][a-z0-9-_.]*")
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
-_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_MAX_DURATION = 1 << 62
-
-
-class _Place(TypedDict):
-    line: int
-    end: int
-    text: str
-
-
-class _Source(msgspec.Struct, frozen=True):
-    """An instruction before it is understood: its flags, as (name, value or None), and the rest."""
-
-    line: Line
-    flags: tuple[tuple[str, str | None], ...]
-    rest: str
-    escape: str
-
-    def fail(self, message: str) -> DockerfileError:
-        return DockerfileError(self.line.number, message, self.line.end)
-
-    @property
-    def keyword(self) -> str:
-        return self.line.text.split(None, 1)[0].upper()
-
-    def place(self) -> _Place:
-        return {"line": self.line.number, "end": self.line.end, "text": self.line.text}
-
-    def values(self, *known: str) -> dict[str, list[str]]:
-        """Return the flags by name. Raises DockerfileError for one that is not known here."""
-        found: dict[str, list[str]] = {}
-        for name, value in self.flags:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean --{near[0]}?" if near else ""
-                raise self.fail(f"unknown flag: --{name}{hint}")
-            if value is None:
-                value = "true"
-            found.setdefault(name, []).append(value)
-        for name, values in found.items():
-            if len(values) > 1 and name not in ("mount", "exclude"):
-                raise self.fail(f"duplicate flag specified: --{name}")
-        return found
 
 
 def parse(text: str) -> Dockerfile:
@@ -124,14 +82,14 @@ def _check_names(stages: list[Stage]) -> None:
 
 
 def _instruction(line: Line, escape: str, warnings: list[tuple[int, str]]) -> Instruction:
-    keyword, _, rest = line.text.partition(_blank(line.text))
+    keyword, _, rest = line.text.partition(blank(line.text))
     reader = _READERS.get(keyword.upper())
     if reader is None:
         near = difflib.get_close_matches(keyword.upper(), _READERS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise DockerfileError(line.number, f"unknown instruction: {keyword[:100]}{hint}", line.end)
-    flags, rest = _flags(rest.strip())
-    source = _Source(line, flags, rest, escape)
+    flags, rest = flags_of(rest.strip())
+    source = Source(line, flags, rest, escape)
     if not rest:
         raise source.fail(f"{keyword.upper()} requires at least one argument")
     try:
@@ -140,53 +98,7 @@ def _instruction(line: Line, escape: str, warnings: list[tuple[int, str]]) -> In
         raise source.fail(str(error)) from error
 
 
-def _blank(text: str) -> str:
-    found = re.search(r"\s", text)
-    return found[0] if found else " "
-
-
-def _flags(rest: str) -> tuple[tuple[tuple[str, str | None], ...], str]:
-    """Return the flags before the arguments, and the arguments."""
-    found: list[tuple[str, str | None]] = []
-    while rest.startswith("--"):
-        word = split_quoted(rest)[0] if rest.split() else rest
-        match = _FLAG.fullmatch(word)
-        if match is None or not rest.startswith(word):
-            break
-        found.append((match["name"], match["value"]))
-        rest = rest[len(word) :].lstrip()
-    return tuple(found), rest
-
-
-def _command(source: _Source) -> Command:
-    """Return a command: a JSON list is its words, anything else is for the shell."""
-    words = _json(source.rest)
-    return Command((source.rest,), True) if words is None else Command(words)
-
-
-def _json(text: str) -> tuple[str, ...] | None:
-    """Return the strings of a JSON list; None where it is none."""
-    if not text.startswith("["):
-        return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
-        return None
-    return tuple(found)
-
-
-def _words(source: _Source) -> tuple[str, ...]:
-    words = _json(source.rest)
-    return tuple(source.rest.split()) if words is None else words
-
-
-def _none(source: _Source) -> None:
-    source.values()
-
-
-def _from(source: _Source) -> From:
+def _from(source: Source) -> From:
     platform = source.values("platform").get("platform", [""])[0]
     words = source.rest.split()
     if len(words) == 3 and words[1].upper() == "AS":
@@ -201,38 +113,16 @@ def _from(source: _Source) -> From:
     return From(image=words[0], platform=platform, **source.place())
 
 
-def _pairs(source: _Source, *, legacy: bool) -> tuple[Pair, ...]:
-    """Return name=value pairs; with `legacy`, `NAME the rest` is one too."""
-    _none(source)
-    words = split_quoted(source.rest, source.escape)
-    if legacy and "=" not in words[0]:
-        name, _, value = source.rest.partition(_blank(source.rest))
-        if not value.strip():
-            raise source.fail(f"{source.keyword} must have two arguments")
-        return (Pair(name, value.strip()),)
-    found = []
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise source.fail(
-                f"syntax error: can't find = in {json.dumps(word)}. Must be of the form: name=value"
-            )
-        if not name:
-            raise source.fail(f"{source.keyword} names can not be blank")
-        found.append(Pair(name, value))
-    return tuple(found)
+def _env(source: Source) -> Env:
+    return Env(pairs=source.pairs(legacy=True), **source.place())
 
 
-def _env(source: _Source) -> Env:
-    return Env(pairs=_pairs(source, legacy=True), **source.place())
+def _label(source: Source) -> Label:
+    return Label(pairs=source.pairs(legacy=True), **source.place())
 
 
-def _label(source: _Source) -> Label:
-    return Label(pairs=_pairs(source, legacy=True), **source.place())
-
-
-def _arg(source: _Source) -> Arg:
-    _none(source)
+def _arg(source: Source) -> Arg:
+    source.no_flags()
     pairs = []
     for word in split_quoted(source.rest, source.escape):
         name, equals, value = word.partition("=")
@@ -242,7 +132,7 @@ def _arg(source: _Source) -> Arg:
     return Arg(pairs=tuple(pairs), **source.place())
 
 
-def _run(source: _Source) -> Run:
+def _run(source: Source) -> Run:
     flags = source.values("mount", "network", "security")
     network = flags.get("network", [""])[0]
     if network not in ("", "default"):
@@ -250,14 +140,14 @@ def _run(source: _Source) -> Run:
     if flags.get("security", ["sandbox"])[0] != "sandbox":
         raise source.fail("--security=insecure is not honoured: a build runs in the sandbox")
     return Run(
-        command=_command(source),
+        command=source.command(),
         mounts=tuple(flags.get("mount", ())),
         heredocs=source.line.heredocs,
         **source.place(),
     )
 
 
-def _copy(source: _Source) -> Copy:
+def _copy(source: Source) -> Copy:
     add = source.keyword == "ADD"
     flags = source.values("from", "chown", "chmod", "link", "checksum", "exclude", "parents", "keep-git-dir")
     misplaced = ("from", "parents") if add else ("checksum", "keep-git-dir")
@@ -266,7 +156,7 @@ def _copy(source: _Source) -> Copy:
             raise source.fail(f"{source.keyword} has no flag --{name}")
     if "parents" in flags:
         raise source.fail("COPY --parents is not honoured: name the directories in the target")
-    words = _words(source)
+    words = source.words()
     if len(words) < 2:
         raise source.fail(f"{source.keyword} requires at least two arguments, but only one was provided")
     *sources, target = words
@@ -295,59 +185,59 @@ def _is_heredoc(word: str, names: set[str]) -> bool:
     return word.startswith("<<") and word.removeprefix("<<").removeprefix("-").strip("'\"") in names
 
 
-def _workdir(source: _Source) -> Workdir:
-    _none(source)
+def _workdir(source: Source) -> Workdir:
+    source.no_flags()
     return Workdir(path=source.rest, **source.place())
 
 
-def _user(source: _Source) -> User:
-    _none(source)
+def _user(source: Source) -> User:
+    source.no_flags()
     if len(source.rest.split()) != 1:
         raise source.fail("USER requires exactly one argument")
     return User(user=source.rest, **source.place())
 
 
-def _entrypoint(source: _Source) -> Entrypoint:
-    _none(source)
-    return Entrypoint(command=_command(source), **source.place())
+def _entrypoint(source: Source) -> Entrypoint:
+    source.no_flags()
+    return Entrypoint(command=source.command(), **source.place())
 
 
-def _cmd(source: _Source) -> Cmd:
-    _none(source)
-    return Cmd(command=_command(source), **source.place())
+def _cmd(source: Source) -> Cmd:
+    source.no_flags()
+    return Cmd(command=source.command(), **source.place())
 
 
-def _shell(source: _Source) -> Shell:
-    _none(source)
-    words = _json(source.rest)
+def _shell(source: Source) -> Shell:
+    source.no_flags()
+    words = json_list(source.rest)
     if not words:
         raise source.fail('SHELL requires the arguments to be in JSON form: SHELL ["/bin/bash", "-c"]')
     return Shell(argv=words, **source.place())
 
 
-def _expose(source: _Source) -> Expose:
-    _none(source)
+def _expose(source: Source) -> Expose:
+    source.no_flags()
     return Expose(ports=tuple(source.rest.split()), **source.place())
 
 
-def _volume(source: _Source) -> Volume:
-    _none(source)
-    paths = _words(source)
+def _volume(source: Source) -> Volume:
+    source.no_flags()
+    paths = source.words()
     if not paths or not all(path.strip() for path in paths):
         raise source.fail("VOLUME specified can not be an empty string")
     return Volume(paths=paths, **source.place())
 
 
-def _stop_signal(source: _Source) -> StopSignal:
-    _none(source)
+def _stop_signal(source: Source) -> StopSignal:
+    source.no_flags()
     if len(source.rest.split()) != 1:
         raise source.fail("STOPSIGNAL requires exactly one argument")
     return StopSignal(signal=source.rest, **source.place())
 
 
-def _health_check(source: _Source) -> HealthCheck:
+def _health_check(source: Source) -> HealthCheck:
     flags = source.values("interval", "timeout", "start-period", "start-interval", "retries")
-    kind, _, rest = source.rest.partition(_blank(source.rest))
+    kind, _, rest = source.rest.partition(blank(source.rest))
     if kind.upper() == "NONE":
         if rest.strip() or flags:
             raise source.fail("HEALTHCHECK NONE takes no arguments")
@@ -355,7 +245,7 @@ def _health_check(source: _Source) -> HealthCheck:
     if kind.upper() != "CMD":
         raise source.fail(f"unknown type {json.dumps(kind)} in HEALTHCHECK (try CMD or NONE)")
     rest = rest.strip()
-    words = _json(rest)
+    words = json_list(rest)
     if not rest or words == ():
         raise source.fail("missing command after HEALTHCHECK CMD")
     retries = flags.get("retries", ["0"])[0]
@@ -364,40 +254,26 @@ def _health_check(source: _Source) -> HealthCheck:
     return HealthCheck(
         command=Command((rest,), True) if words is None else Command(words),
         retries=int(retries),
-        interval=_duration(source, "interval", flags),
-        timeout=_duration(source, "timeout", flags),
-        start_period=_duration(source, "start-period", flags),
-        start_interval=_duration(source, "start-interval", flags),
+        interval=source.duration("interval", flags),
+        timeout=source.duration("timeout", flags),
+        start_period=source.duration("start-period", flags),
+        start_interval=source.duration("start-interval", flags),
         **source.place(),
     )
 
 
-def _duration(source: _Source, name: str, flags: dict[str, list[str]]) -> int:
-    """Return nanoseconds."""
-    text = flags.get(name, ["0"])[0]
-    if text == "0":
-        return 0
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise source.fail(f"--{name}={text}: invalid duration (as in 30s or 1m30s)")
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if total > _MAX_DURATION:
-        raise source.fail(f"--{name}={text}: longer than anything lasts")
-    return int(total)
-
-
-def _maintainer(source: _Source) -> Maintainer:
-    _none(source)
+def _maintainer(source: Source) -> Maintainer:
+    source.no_flags()
     return Maintainer(author=source.rest, **source.place())
 
 
-def _onbuild(source: _Source) -> Instruction:
+def _onbuild(source: Source) -> Instruction:
     raise source.fail(
         "ONBUILD is not honoured: write the instruction into the Dockerfiles that build on this image"
     )
 
 
-_READERS: dict[str, Callable[[_Source], Instruction]] = {
+_READERS: dict[str, Callable[[Source], Instruction]] = {
     "ADD": _copy,
     "ARG": _arg,
     "CMD": _cmd,
