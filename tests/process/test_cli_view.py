@@ -13,7 +13,7 @@ from rich.console import Console
 
 from trainshed.cli.output import Output
 from trainshed.cli.view import LiveView, PlainView
-from trainshed.sdk.follow import Snapshot
+from trainshed.sdk.followview import Snapshot
 from trainshed.sdk.progress import Progress
 from trainshed.sdk.state import Replica
 from trainshed.testing.builders import make_job

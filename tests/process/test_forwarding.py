@@ -10,7 +10,8 @@ import pytest
 
 from trainshed.cluster.sandbox.loop import Loop
 from trainshed.cluster.sandbox.net.budget import Budget
-from trainshed.cluster.sandbox.net.forwarding import Endpoints, TcpPort, UdpPort
+from trainshed.cluster.sandbox.net.forwarding import Endpoints, TcpPort
+from trainshed.cluster.sandbox.net.udpforwarding import UdpPort
 
 LOOPBACK = "127.0.0.1"
 Address = tuple[str, int]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainshed.cli.panel import panel
-from trainshed.sdk.follow import Snapshot
+from trainshed.sdk.followview import Snapshot
 from trainshed.sdk.progress import Progress
 from trainshed.sdk.state import Replica
 from trainshed.testing.builders import make_job

@@ -17,7 +17,8 @@ from trainshed.client.client import Client
 from trainshed.client.transport import Response, TransportError
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.wire.request import Request
-from trainshed.sdk.follow import Follower, Outcome, Snapshot
+from trainshed.sdk.follow import Follower
+from trainshed.sdk.followview import Outcome, Snapshot
 from trainshed.sdk.summary import failure_of
 
 

@@ -1,4 +1,4 @@
-"""Commands about the local cluster: up, down, status, doctor, kubeconfig."""
+"""Commands about the local cluster: up, down, status."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from rich.table import Table
 
 from trainshed.cli import imagespace
 from trainshed.cli.console import err, is_interactive, note, out, user_errors
+from trainshed.cli.kubeconfig import merge_context
+from trainshed.cli.options import TextOrJson
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk import contexts, local
-from trainshed.sdk.errors import REFUSED, UNAVAILABLE, UserError
+from trainshed.sdk.errors import REFUSED, UserError
 from trainshed.sdk.local import ApiFiles, ClusterStatus, Started
 
 if TYPE_CHECKING:
     from trainshed.cluster.node.fake.kept import Fakes
-    from trainshed.cluster.sandbox.client.doctor import Check
-
-Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")]
 
 
 def up(
@@ -186,7 +185,7 @@ def up(
         if started.already and (asked or port not in (0, started.info.port)):
             note("the cluster runs already: options are for the next start, after trainshed down")
         if merge:
-            _merge(started.paths, make_current=True)
+            merge_context(started.paths, make_current=True)
         command = f"export KUBECONFIG={shlex.quote(str(started.paths.kubeconfig))}"
         out.print(escape(command), soft_wrap=True)
 
@@ -288,7 +287,7 @@ def _forget(paths: StatePaths) -> None:
         note(f"{escape(str(contexts.user_file()))} stays as it is: {escape(str(error))}")
 
 
-def status(output: Output = "text") -> None:
+def status(output: TextOrJson = "text") -> None:
     """Tell what is up, where, and how much memory it takes. Exit code 1 when the cluster is not running."""
     with user_errors():
         found = local.status(StatePaths.default())
@@ -322,83 +321,3 @@ def _print(found: ClusterStatus) -> None:
     if found.processes:
         table.add_row("memory", f"{found.rss_bytes / 2**20:.0f} MiB in {len(found.processes)} processes")
     out.print(table)
-
-
-def doctor(output: Output = "text") -> None:
-    """Check what this machine offers to pods and say what to change. Exit code 3 when pods cannot run."""
-    from trainshed.cluster.sandbox.client.doctor import diagnose
-
-    machine = diagnose()
-    checks = [*machine, *_store_checks()]
-    if output == "json":
-        out.print_json(
-            json.dumps([{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks])
-        )
-    else:
-        for check in checks:
-            mark = "[green]✓[/]" if check.ok else "[red]✗[/]"
-            out.print(f"{mark} {escape(check.name)}: {escape(check.detail)}")
-            if not check.ok and check.remedy:
-                out.print(f"  [cyan]{escape(check.remedy)}[/]")
-    if not all(check.ok for check in machine):
-        raise typer.Exit(UNAVAILABLE)
-
-
-def _store_checks() -> list[Check]:
-    """Return a check of the store when there is something to say of it."""
-    from trainshed.cluster.sandbox.client.doctor import Check
-
-    remedy = "trainshed restore goes back to a backup; deleted objects can be created again"
-    found = local.store_damage(StatePaths.default())
-    return [Check("store", False, text, remedy) for text in found]
-
-
-def kubeconfig(
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Merge a `trainshed` context into your kubeconfig.")
-    ] = False,
-    unmerge: Annotated[
-        bool, typer.Option("--unmerge", help="Take the `trainshed` context out of it again.")
-    ] = False,
-    use: Annotated[
-        bool, typer.Option("--use", help="With --merge: also make it the current context.")
-    ] = False,
-) -> None:
-    """Print where the kubeconfig is, or merge it into yours. Yours is what KUBECONFIG names, or ~/.kube/config.
-
-    A cluster's own file is never edited. --unmerge removes the context of this state directory's cluster only, and
-    makes the one that was current before it current again.
-    """
-    with user_errors():
-        paths = StatePaths.default()
-        if unmerge:
-            _tell_passed_over()
-            file = contexts.unmerge(paths)
-            note(
-                f"context trainshed removed from {escape(str(file))}"
-                if file
-                else f"no context of {escape(str(paths.root))} was in {escape(str(contexts.user_file()))}"
-            )
-            return
-        if use and not merge:
-            raise UserError("--use says which context --merge makes current", "add --merge")
-        if not paths.kubeconfig.is_file():
-            raise UserError("there is no cluster yet", "trainshed up")
-        if merge:
-            _merge(paths, make_current=use)
-        else:
-            out.print(escape(str(paths.kubeconfig)), soft_wrap=True)
-
-
-def _merge(paths: StatePaths, *, make_current: bool) -> None:
-    _tell_passed_over()
-    file = contexts.merge(paths, make_current=make_current)
-    note(f"context trainshed merged into {escape(str(file))} (trainshed kubeconfig --unmerge takes it out)")
-
-
-def _tell_passed_over() -> None:
-    for own in contexts.passed_over():
-        note(
-            f"KUBECONFIG names {escape(str(own))}, a cluster's own file, which is never edited: "
-            f"using {escape(str(contexts.user_file()))} (unset KUBECONFIG to see its contexts)"
-        )

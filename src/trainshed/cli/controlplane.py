@@ -19,7 +19,8 @@ from trainshed.api.registry import KINDS
 from trainshed.cluster import encryption
 from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.apiserver.oidc import configuration as oidc
-from trainshed.cluster.control.controlplane import CannotStart, Options, run
+from trainshed.cluster.control.controlplane import Options, run
+from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.node.fake.kept import kept_fakes
 from trainshed.cluster.node.pod.images import MODES

@@ -16,7 +16,8 @@ from trainshed.sdk import local
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.connection import Target
 from trainshed.sdk.errors import REFUSED
-from trainshed.sdk.follow import API_LOST, Follower, Outcome, View
+from trainshed.sdk.follow import API_LOST, Follower
+from trainshed.sdk.followview import Outcome, View
 from trainshed.sdk.jobs import Found
 from trainshed.sdk.summary import failure_of, remedy_of, success_of
 

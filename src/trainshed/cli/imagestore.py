@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated
 
 import msgspec
 import typer
@@ -18,6 +18,7 @@ from rich.table import Table
 from trainshed.cli import imagespace
 from trainshed.cli.completion import complete_image
 from trainshed.cli.console import is_interactive, note, out, user_errors
+from trainshed.cli.options import TextOrJson
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import InvalidReference, Reference, parse
 from trainshed.cluster.images.store import archive, confined, garbage
@@ -39,7 +40,6 @@ Names = Annotated[
     list[str],
     typer.Argument(metavar="NAME", help="Names of images, or their ids.", autocompletion=complete_image),
 ]
-Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")]
 
 
 def store_of_user() -> ImageStore:
@@ -47,7 +47,7 @@ def store_of_user() -> ImageStore:
     return ImageStore(StatePaths.default().prepare().image_store)
 
 
-def ls(output: Output = "text") -> None:
+def ls(output: TextOrJson = "text") -> None:
     """List the images of the store."""
     with user_errors():
         paths = StatePaths.default().prepare()
@@ -101,7 +101,7 @@ def inspect(names: Names) -> None:
         out.print_json(json.dumps(found))
 
 
-def history(name: Name, output: Output = "text") -> None:
+def history(name: Name, output: TextOrJson = "text") -> None:
     """Print the instructions that an image was built by, the last first."""
     with user_errors():
         image = store_of_user().get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ Context = Annotated[
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the request.")
 ]
+TextOrJson = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="How to print.")]
 _Manifests = typer.Argument(
     metavar="FILE", help="Manifest files or directories; - is standard input.", show_default=False
 )

@@ -12,7 +12,7 @@ from trainshed.kube.meta.duration import elapsed
 from trainshed.kube.meta.objects import name_of, namespace_of, status_of
 from trainshed.kube.meta.times import time_or_none
 from trainshed.sdk import state as jobstate
-from trainshed.sdk.follow import Snapshot
+from trainshed.sdk.followview import Snapshot
 from trainshed.sdk.progress import Progress, sparkline
 from trainshed.sdk.state import Replica, joined_names
 

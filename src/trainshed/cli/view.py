@@ -19,7 +19,7 @@ from trainshed.cli.output import Output
 from trainshed.cli.panel import panel, replica_colour
 from trainshed.cli.terminal import harmless_lines
 from trainshed.kube.meta.objects import name_of, namespace_of, uid_of
-from trainshed.sdk.follow import Snapshot, View
+from trainshed.sdk.followview import Snapshot, View
 
 _MANY = 1_000
 """So many log lines are written before it is time to look at the panel again."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
-
-import msgspec
 
 from trainshed.client.client import Client
 from trainshed.client.informer import Informer
@@ -21,16 +18,17 @@ from trainshed.jobs.engine.constants import (
     LABEL_JOB_NAME,
     POD_GROUP_UNSCHEDULABLE,
 )
-from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of, objects, section, status_of, uid_of
 from trainshed.kube.meta.pods import is_active, is_finished
 from trainshed.kube.meta.resources import EVENTS, PODS, Resource
 from trainshed.kube.meta.times import time_or_none
 from trainshed.sdk import state as jobstate
+from trainshed.sdk.followview import Outcome, Snapshot, View
 from trainshed.sdk.logformats import read
 from trainshed.sdk.logs import Lines, follow_container, last_lines
 from trainshed.sdk.progress import Progress, after, first_told
 from trainshed.sdk.remedies import image_of_nothing
+from trainshed.sdk.unnoticed import about_operator
 
 _KEPT_LINES = 25
 _SETTLE_SECONDS = 1.5
@@ -42,7 +40,6 @@ _LOST_FAILURES = 3
 """After how many failed attempts the API server counts as gone."""
 _OBSTACLES = ("FailedCreate", "FailedDelete", ERR_RESOURCE_EXISTS, POD_GROUP_UNSCHEDULABLE)
 """Reasons of events that say what the operator could not do."""
-_OPERATOR = "control-plane=kubeflow-training-operator"
 _DRAIN_SECONDS = 5.0
 """How long no log line may arrive, once the job is finished, until the logs count as stuck."""
 _BEGINNING_SECONDS = 0.3
@@ -53,40 +50,6 @@ _REFRESH_SECONDS = 0.125
 """How often a view is told of changes."""
 _ATTEMPTS = 5
 """How often a request at the end of a job is tried: a job that is over is not reported as unreachable."""
-
-
-class Snapshot(msgspec.Struct):
-    """All that a view shows. `progress` is of the first replica that tells; `started_at` is in epoch seconds."""
-
-    job: Object
-    replicas: list[jobstate.Replica]
-    progress: Progress
-    started_at: float
-
-
-class View(Protocol):
-    """Where a follow shows what it sees."""
-
-    async def lines(self, replica: str, lines: Sequence[str]) -> None:
-        """Some log lines of a replica; no more of it are read meanwhile."""
-
-    def frame(self, replica: str, text: str) -> None:
-        """What is there of a replica's next line, which is drawn over itself, as progress bars are."""
-
-    def update(self, snapshot: Snapshot) -> None:
-        """The job, a pod or the progress changed."""
-
-    def event(self, text: str) -> None:
-        """Something worth a line of its own: a condition, a restart, a Pending reason."""
-
-
-class Outcome(msgspec.Struct):
-    """How the job ended. `tails` holds each replica's last lines."""
-
-    job: Object | None
-    pods: list[Object]
-    progress: Progress
-    tails: dict[str, list[str]]
 
 
 API_LOST = "the API server does not answer; the job goes on, and so does the attempt to reach it"
@@ -203,7 +166,7 @@ class Follower:
                     self._pods_changed.clear()
                     await asyncio.wait_for(self._pods_changed.wait(), _BEGINNING_SECONDS)
         if starting := self._starting():
-            names = self._of_each_type(map(jobstate.replica_name, starting))
+            names = jobstate.joined_by_type(map(jobstate.replica_name, starting))
             command = f"kubectl logs -n {self._namespace} {name_of(starting[0])}"
             self._tell(f"{names} had not begun when the job ended: {command}")
 
@@ -238,14 +201,8 @@ class Follower:
             ((pod, container),) = logs
             self._tell(f"{text.format(pod)}: {command} {pod} -c {container}")
         elif logs:
-            names = self._of_each_type(jobstate.replica_name(self._seen_pods[pod]) for pod, _ in logs)
+            names = jobstate.joined_by_type(jobstate.replica_name(self._seen_pods[pod]) for pod, _ in logs)
             self._tell(f"{text.format(names)}: {command} -l {LABEL_JOB_NAME}={self._name} --prefix --tail=-1")
-
-    def _of_each_type(self, names: Iterable[str]) -> str:
-        by_type: defaultdict[str, list[str]] = defaultdict(list)
-        for name in names:
-            by_type[name.rpartition("-")[0]].append(name)
-        return ", ".join(map(jobstate.joined_names, by_type.values()))
 
     def _unread(self) -> list[tuple[str, str]]:
         """Return pod and container of each log that has not come to its end."""
@@ -301,22 +258,7 @@ class Follower:
             unnoticed = self._job is not None and not status_of(self._job).get("conditions")
             if unnoticed and not self._obstructed and not asked and not lost and waited > _UNNOTICED_SECONDS:
                 asked = True
-                self._view.event(await self._about_operator())
-
-    async def _about_operator(self) -> str:
-        """Return why nobody has taken up the job, as far as the operator's pods tell."""
-        try:
-            pods = (await self._client.list(PODS, label_selector=_OPERATOR)).items
-        except (ApiError, TransportError):
-            pods = []
-        if not pods:
-            return "no training operator has taken up the job, and none is to be seen in this cluster"
-        states = []
-        for pod in pods:
-            seen = jobstate.replica(pod)
-            detail = f": {seen.detail}" if seen.detail else ""
-            states.append(f"{pod['metadata']['namespace']}/{seen.pod} is {seen.state}{detail}")
-        return "no training operator has taken up the job yet; " + "; ".join(states)
+                self._view.event(await about_operator(self._client))
 
     def _job_changed(self, change: str, old: Object | None, new: Object) -> None:
         if new["metadata"]["uid"] != self._uid:
@@ -384,7 +326,7 @@ class Follower:
             asyncio.get_running_loop().call_later(seconds, self._tell_gathered, why)
 
     def _tell_gathered(self, why: tuple[str, str]) -> None:
-        names = self._of_each_type(self._alike.pop(why))
+        names = jobstate.joined_by_type(self._alike.pop(why))
         self._gathered[why] += 1
         if not self._finished.is_set():
             self._view.event(f"{names} {why[0]}: {why[1]}")

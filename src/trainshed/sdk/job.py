@@ -19,7 +19,8 @@ from trainshed.kube.meta.objects import Object, copy_tree, name_of, namespace_of
 from trainshed.sdk import display, jobs
 from trainshed.sdk import state as jobstate
 from trainshed.sdk.errors import JobFailed, UserError
-from trainshed.sdk.follow import Follower, Outcome, Snapshot
+from trainshed.sdk.follow import Follower
+from trainshed.sdk.followview import Outcome, Snapshot
 from trainshed.sdk.jobs import Event, Found, LogLine
 from trainshed.sdk.progress import Progress
 from trainshed.sdk.state import Condition, Replica

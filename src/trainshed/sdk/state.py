@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -267,6 +267,14 @@ def first_failure(pods: Sequence[Object]) -> tuple[Object, Mapping[str, Any]] | 
 def _written(pod: Object) -> int:
     version = str(pod["metadata"].get("resourceVersion") or "")
     return int(version) if version.isdigit() else 0
+
+
+def joined_by_type(names: Iterable[str]) -> str:
+    """Return the names of replicas in short, those of each type together."""
+    by_type: dict[str, list[str]] = {}
+    for name in names:
+        by_type.setdefault(name.rpartition("-")[0], []).append(name)
+    return ", ".join(map(joined_names, by_type.values()))
 
 
 def joined_names(names: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from trainshed.kube.meta.objects import Object, name_of, objects, section, statu
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 from trainshed.kube.meta.times import parse_time
 from trainshed.sdk import state as jobstate
-from trainshed.sdk.follow import Outcome
+from trainshed.sdk.followview import Outcome
 from trainshed.sdk.remedies import image_of_nothing
 
 CHECKPOINT_SUFFIXES = (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gzip
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 
 from trainshed.cluster.apiserver import streams
@@ -29,15 +28,14 @@ from trainshed.cluster.apiserver.http import (
     Answer,
     Disconnected,
     Incoming,
-    LateAnswer,
     Result,
     Streaming,
 )
 from trainshed.cluster.apiserver.kinds import Kinds
 from trainshed.cluster.apiserver.nonresource import HealthCheck, NonResource
+from trainshed.cluster.apiserver.sending import LAST_CHUNK, send_answer, send_stream
 from trainshed.cluster.apiserver.subresources import streaming
 from trainshed.cluster.apiserver.tokens import TokenIssuer
-from trainshed.cluster.apiserver.uids import new_uid
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.backend import Nodes
 from trainshed.cluster.pki import Pki
@@ -45,15 +43,10 @@ from trainshed.cluster.store import Damaged, Store, Stored, StoreError, StoreFul
 from trainshed.kube.builtin.kind import View
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
-from trainshed.kube.wire.asgi import Header, Message, Receive, Scope, Send
+from trainshed.kube.wire.asgi import Message, Receive, Scope, Send
 from trainshed.kube.wire.options import DeleteOptions
 
 log = logging.getLogger(__name__)
-
-GZIP_FROM_BYTES = 128 * 1024
-_THREAD_GZIP_FROM_BYTES = 1024 * 1024
-_LAST_CHUNK = {"type": "http.response.body", "body": b"", "more_body": False}
-_PIECE_BYTES = 256 * 1024
 
 
 class ApiServer:
@@ -228,13 +221,13 @@ class ApiServer:
         if isinstance(routed, Call):
             self._requests.count(routed, result.status)
         if isinstance(result, Streaming):
-            if not await self._run_stream(_send_stream(request, result, receive, send)):
-                await send(_LAST_CHUNK)
+            if not await self._run_stream(send_stream(request, result, receive, send)):
+                await send(LAST_CHUNK)
         else:
             if request.trail is not None:
                 request.trail.answered(result.status, result.body, result.content_type)
             with contextlib.suppress(OSError):  # the client went away
-                await _send_answer(request, result, send)
+                await send_answer(request, result, send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Incoming(scope, receive)
@@ -334,76 +327,3 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         elif message["type"] == "lifespan.shutdown":
             await send({"type": "lifespan.shutdown.complete"})
             return
-
-
-def _headers(request: Incoming, content_type: str, extra: Sequence[Header]) -> list[Header]:
-    headers: list[Header] = [
-        (b"content-type", content_type.encode()),
-        (b"audit-id", (new_uid() if request.trail is None else request.trail.id).encode()),
-        *extra,
-    ]
-    if not any(name == b"cache-control" for name, _ in extra):
-        headers.append((b"cache-control", b"no-cache, private"))
-    for text in request.warnings:
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        headers.append((b"warning", f'299 - "{quoted}"'.encode()))
-    return headers
-
-
-async def _send_answer(request: Incoming, answer: Answer, send: Send) -> None:
-    body = await answer.encoded(request) if isinstance(answer, LateAnswer) else answer.body
-    extra = list(answer.headers)
-    if len(body) > GZIP_FROM_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
-        if len(body) > _THREAD_GZIP_FROM_BYTES:
-            body = await asyncio.to_thread(gzip.compress, body, 1)  # zlib lets other threads run
-        else:
-            body = gzip.compress(body, 1)
-        extra.append((b"content-encoding", b"gzip"))
-    headers = _headers(request, answer.content_type, extra)
-    if answer.status not in (204, 304):
-        headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    if len(body) <= _PIECE_BYTES:
-        await send({"type": "http.response.body", "body": body})
-        return
-    # In pieces, so that encrypting a long list does not keep everybody else waiting.
-    view = memoryview(body)
-    for start in range(0, len(body), _PIECE_BYTES):
-        more = start + _PIECE_BYTES < len(body)
-        piece = bytes(view[start : start + _PIECE_BYTES])
-        await send({"type": "http.response.body", "body": piece, "more_body": more})
-        await asyncio.sleep(0)
-
-
-async def _send_stream(request: Incoming, stream: Streaming, receive: Receive, send: Send) -> None:
-    """Send chunks as they come until they end or the client hangs up, which closes their source."""
-    headers = _headers(request, stream.content_type, ())
-
-    async def pump() -> None:
-        await send({"type": "http.response.start", "status": stream.status, "headers": headers})
-        try:
-            async for chunk in stream.chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        finally:
-            close = getattr(stream.chunks, "aclose", None)
-            if close is not None:
-                await close()
-        await send(_LAST_CHUNK)
-
-    pumping = asyncio.ensure_future(pump())
-    listening = asyncio.ensure_future(_hung_up(receive))
-    try:
-        await asyncio.wait((pumping, listening), return_when=asyncio.FIRST_COMPLETED)
-        if pumping.done():
-            pumping.result()
-    except OSError:
-        pass  # the client went away while we were sending
-    finally:
-        for task in (pumping, listening):
-            task.cancel()
-        await asyncio.gather(pumping, listening, return_exceptions=True)
-
-
-async def _hung_up(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -16,7 +16,6 @@ import fcntl
 import functools
 import logging
 import os
-import random
 import resource
 import signal
 import socket
@@ -40,7 +39,9 @@ from trainshed.cluster.apiserver.oidc.configuration import Configuration
 from trainshed.cluster.apiserver.oidc.providers import Providers
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
+from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
+from trainshed.cluster.control.listening import listen
 from trainshed.cluster.control.memory import MemoryKeeper, keep_one_heap
 from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
 from trainshed.cluster.controllers.certificaterequests import CertificateController
@@ -98,8 +99,6 @@ from trainshed.tekton.versions import CONVERSIONS
 log = logging.getLogger("trainshed.cluster")
 
 IDENTITY = "system:trainshed"
-LOOPBACK = "127.0.0.1"
-_PORTS = range(20000, 32000)
 
 
 class _Part(Protocol):
@@ -118,14 +117,6 @@ class _Log:
             except OSError as error:
                 log.warning("the log goes on in the same file", extra={"error": str(error)})
             await asyncio.sleep(logfile.CHECK_SECONDS)
-
-
-class CannotStart(Exception):
-    """The control plane cannot run here. `hint` says what to change."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,7 +258,7 @@ async def _serve(
 ) -> None:
     report(Report(step="API server"))
     store = api.core.store
-    listener = _listen(paths, options.port)
+    listener = listen(paths, options.port)
     port = listener.getsockname()[1]
     informers = SharedInformers(client, compact=(PODS,))
     parts: list[_Part] = [
@@ -399,49 +390,3 @@ async def _install(client: Client, resource: Resource, document: bytes) -> None:
             if label not in labels_of(found):
                 return
     await client.apply(resource, obj, field_manager="trainshed-install")
-
-
-def _listen(paths: StatePaths, wanted: int) -> socket.socket:
-    """Return the listening socket on loopback: the wanted port, that of last time, or any free one.
-
-    The port of last time keeps kubeconfigs valid that were merged or copied.
-    """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    for port in (wanted,) if wanted else _candidate_ports(paths):
-        try:
-            listener.bind((LOOPBACK, port))
-        except OSError as error:
-            if wanted:
-                listener.close()
-                raise CannotStart(
-                    f"port {wanted} is taken: {error.strerror}", "choose another --port"
-                ) from error
-            continue
-        listener.listen(512)
-        listener.setblocking(False)
-        return listener
-    raise CannotStart("no free port on 127.0.0.1")
-
-
-def _candidate_ports(paths: StatePaths) -> list[int]:
-    """Return the ports to try, best first.
-
-    Below the ephemeral range (ip(7), ip_local_port_range): no outgoing connection takes the port while the
-    control plane is down.
-    """
-    last = _last_port(paths)
-    chosen = random.sample(_PORTS, 16)
-    return [*([last] if last else []), *chosen, 0]
-
-
-def _last_port(paths: StatePaths) -> int:
-    from urllib.parse import urlsplit
-
-    import yaml
-
-    try:
-        config = yaml.safe_load(paths.kubeconfig.read_text())
-        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
-    except (OSError, yaml.YAMLError, LookupError, TypeError, ValueError):
-        return 0

@@ -37,6 +37,7 @@ from trainshed.cluster.scheduler.placement import (
 )
 from trainshed.cluster.scheduler.podgroups import PodGroups
 from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, ineligible, priority_of
+from trainshed.cluster.scheduler.queueinghints import asked, group_policy, offer, regarded
 from trainshed.cluster.scheduler.requests import pod_needs
 from trainshed.cluster.scheduler.scheduledpods import ScheduledPod, ScheduledPods
 from trainshed.cluster.scheduler.snapshot import Snapshot, more
@@ -45,7 +46,6 @@ from trainshed.kube.meta.objects import (
     is_terminating,
     labels_of,
     name_of,
-    section,
     status_of,
     uid_of,
 )
@@ -90,16 +90,16 @@ class Scheduler(Controller[Unit]):
         self._members = self._pods.index(self._group_of)
         self._groups = PodGroups(client, informers, recorder, self._members_of, self.enqueue)
         self._pods.add_handler(self._pod_changed)
-        self._nodes = self.watch(informers.of(NODES), lambda _: list(self._waiting), regards=_offer)
+        self._nodes = self.watch(informers.of(NODES), lambda _: list(self._waiting), regards=offer)
         self._claims = self.watch(
-            informers.of(PERSISTENTVOLUMECLAIMS), lambda _: list(self._waiting), regards=_offer
+            informers.of(PERSISTENTVOLUMECLAIMS), lambda _: list(self._waiting), regards=offer
         )
         self._namespaces = self.watch(
             informers.of(NAMESPACES), lambda _: list(self._waiting), regards=labels_of
         )
         self._budgets = informers.of(PODDISRUPTIONBUDGETS)
         for policy in self._groups.policies:
-            self.watch(policy, lambda _: list(self._waiting), regards=_policy)
+            self.watch(policy, lambda _: list(self._waiting), regards=group_policy)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -125,14 +125,14 @@ class Scheduler(Controller[Unit]):
             self._binding.forget_victim(uid)
             self._give_back(uid)
         elif node:
-            if old is None or _regarded(old) != _regarded(new):
+            if old is None or regarded(old) != regarded(new):
                 self._hold(new, node)
             if old is not None and labels_of(old) != labels_of(new):
                 self._retry_waiting()
         else:
             if nominated := status_of(new).get("nominatedNodeName"):
                 self._nominated[uid] = ScheduledPod.of(new, nominated, unit)
-            if old is None or _asked(old) != _asked(new):
+            if old is None or asked(old) != asked(new):
                 self.enqueue(unit)
         if unit[0]:
             self._groups.pods_changed(unit)
@@ -391,34 +391,3 @@ def _created(pod: Object) -> str:
 
 def _pod_turn(pod: Object) -> tuple[int, str, str]:
     return -int(pod["spec"].get("priority") or 0), _created(pod), str(pod["metadata"]["name"])
-
-
-def _offer(obj: Object) -> tuple[object, ...]:
-    """Return what of a node or claim decides over pods: not the heartbeats."""
-    status = status_of(obj)
-    ready = [c.get("status") for c in status.get("conditions") or () if c["type"] == "Ready"]
-    metadata = obj["metadata"]
-    return (
-        obj.get("spec"),
-        metadata.get("labels"),
-        metadata.get("deletionTimestamp"),
-        status.get("allocatable"),
-        status.get("phase"),
-        ready,
-    )
-
-
-def _asked(pod: Object) -> tuple[object, ...]:
-    """Return what of a pod that has no node decides over it: not why it waits, which is our own word."""
-    status = {key: value for key, value in status_of(pod).items() if key != "conditions"}
-    return pod["spec"], labels_of(pod), is_terminating(pod), status
-
-
-def _regarded(pod: Object) -> tuple[object, ...]:
-    """Return what of a pod that has a node decides over others."""
-    return pod["spec"], labels_of(pod), is_terminating(pod), status_of(pod).get("startTime")
-
-
-def _policy(obj: Object) -> tuple[object, ...]:
-    """Return what of a queue or priority class decides over groups."""
-    return obj.get("spec"), obj.get("value"), section(obj, "status").get("state")

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
 
-import msgspec
-
 from trainshed.kube.cel.constants import is_unreadable
 from trainshed.kube.cel.functions import (
     ARITHMETIC,
@@ -25,8 +23,6 @@ from trainshed.kube.cel.functions import (
     MACROS,
     MEMBERS,
     NAMESPACES,
-    NUMBERS,
-    ORDERED,
     PREDICATES,
     TYPE,
     TYPE_NAMES,
@@ -45,6 +41,17 @@ from trainshed.kube.cel.library import FUNCTIONS
 from trainshed.kube.cel.library import MEMBERS as MEMBER_FUNCTIONS
 from trainshed.kube.cel.library.textformat import format_fault
 from trainshed.kube.cel.macros import MACROS as _MACROS
+from trainshed.kube.cel.operatortypes import (
+    Wrong,
+    arithmetic,
+    comparison,
+    conditional,
+    equality_cost,
+    indexing,
+    joined,
+    membership,
+    want,
+)
 from trainshed.kube.cel.signatures import accepts
 from trainshed.kube.cel.syntax import (
     Call,
@@ -79,15 +86,9 @@ def check(expression: str, variables: Mapping[str, Type]) -> Checked:
     checker = _Checker(variables)
     try:
         found, cost = checker.visit(tree)
-    except _Wrong as wrong:
+    except Wrong as wrong:
         raise ValueError(_placed(expression, wrong.at, wrong.text)) from wrong
     return Checked(found, cost, frozenset(checker.names))
-
-
-class _Wrong(Exception):
-    def __init__(self, at: int, text: str) -> None:
-        super().__init__(text)
-        self.at, self.text = at, text
 
 
 def _no_overload(name: str, held: Type, types: list[Type]) -> str:
@@ -138,7 +139,7 @@ class _Checker:
         self._undeclared(expr.name, expr.at)
 
     def _undeclared(self, name: str, at: int) -> NoReturn:
-        raise _Wrong(at, f"undeclared reference to '{name}' (in container '')")
+        raise Wrong(at, f"undeclared reference to '{name}' (in container '')")
 
     def _select(self, expr: Select) -> tuple[Type, int]:
         root: Expr = expr
@@ -164,16 +165,16 @@ class _Checker:
         if held.kind == "object" or held.fields is not None:
             found = (held.fields or {}).get(expr.field)
             if found is None:
-                raise _Wrong(expr.at, f"undefined field '{expr.field}'")
+                raise Wrong(expr.at, f"undefined field '{expr.field}'")
             return found
-        raise _Wrong(expr.at, f"type '{held}' does not support field selection")
+        raise Wrong(expr.at, f"type '{held}' does not support field selection")
 
     def _list_literal(self, expr: ListLiteral) -> tuple[Type, int]:
         elem, cost = None, 10
         for item in expr.items:
             found, each = self.visit(item)
             cost = plus(cost, each)
-            elem = found if elem is None or self._mixed else self._joined(elem, found, item)
+            elem = found if elem is None or self._mixed else joined(elem, found, item)
         return list_of(elem or DYN.sized(0), len(expr.items)), cost
 
     def _map_literal(self, expr: MapLiteral) -> tuple[Type, int]:
@@ -182,15 +183,8 @@ class _Checker:
             cost = plus(cost, self.visit(key)[1])
             found, each = self.visit(value)
             cost = plus(cost, each)
-            elem = found if elem is None or self._mixed else self._joined(elem, found, value)
+            elem = found if elem is None or self._mixed else joined(elem, found, value)
         return Type("map", len(expr.entries), elem or DYN.sized(0)), cost
-
-    def _joined(self, one: Type, other: Type, expr: Expr) -> Type:
-        """Return the type of what may be either, which both must agree on."""
-        if not agree(one, other):
-            raise _Wrong(expr.at, f"expected type '{one}' but found '{other}'")
-        wider = one if other.kind in ("null_type",) or one.kind == "dyn" else other
-        return wider.sized(max(one.size, other.size))
 
     # ------------------------------------------------------------------------------------ operators
 
@@ -200,103 +194,38 @@ class _Checker:
         match name:
             case "_&&_" | "_||_" | "!_":
                 if name == "!_":
-                    self._want(expr, types, agree(types[0], BOOL))
+                    want(expr, types, agree(types[0], BOOL))
                 for part, each in zip(expr.arguments, types, strict=True):
                     if not agree(each, BOOL):
-                        raise _Wrong(part.at, f"expected type 'bool' but found '{each}'")
+                        raise Wrong(part.at, f"expected type 'bool' but found '{each}'")
                 return BOOL, cost + (name == "!_")
             case "_?_:_":
-                return self._conditional(expr, found)
+                return conditional(expr, found)
             case "_==_" | "_!=_":
-                self._want(expr, types, agree(*types))
-                return BOOL, plus(cost, self._equal(*types))
+                want(expr, types, agree(*types))
+                return BOOL, plus(cost, equality_cost(*types))
             case "-_":
-                self._want(expr, types, types[0].kind in ("int", "double", "dyn"))
+                want(expr, types, types[0].kind in ("int", "double", "dyn"))
                 return types[0].sized(1), cost + 1
             case "@in":
-                return self._in(expr, types, cost)
+                return membership(expr, types, cost)
             case "_[_]" | "_[?_]":
-                return self._index(expr, types, cost)
+                return indexing(expr, types, cost)
             case "?_":
                 return (types[0].elem or DYN) if types[0].kind == "optional" else types[0], cost
             case "dyn":
                 return DYN.sized(types[0].size if types else 0), cost + 1
         if name in COMPARISONS:
-            return self._compare(expr, types, cost)
+            return comparison(expr, types, cost)
         if name in ARITHMETIC:
-            return self._arithmetic(expr, types, cost)
+            return arithmetic(expr, types, cost)
         return self._function(expr, name, types, cost)
-
-    def _want(self, expr: Call, types: list[Type], fits: bool) -> None:
-        if not fits:
-            shown = ", ".join(map(str, types))
-            raise _Wrong(expr.at, f"found no matching overload for '{expr.function}' applied to '({shown})'")
-
-    def _conditional(self, expr: Call, found: list[tuple[Type, int]]) -> tuple[Type, int]:
-        (when, cost), (yes, first), (no, second) = found
-        self._want(expr, [when, yes, no], agree(when, BOOL) and agree(yes, no))
-        wider = yes if no.kind == "null_type" or yes.kind == "dyn" else no
-        return wider.sized(max(yes.size, no.size)), plus(cost, max(first, second))
-
-    def _equal(self, one: Type, other: Type) -> int:
-        if one.kind == other.kind in ("quantity", "semver", "ip", "cidr"):
-            return 1
-        return tenth(min(one.size, other.size))
-
-    def _compare(self, expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
-        one, other = types
-        numbers = one.kind in NUMBERS and other.kind in NUMBERS
-        ordered = one.kind in ORDERED and other.kind in ORDERED
-        self._want(expr, types, ordered and (numbers or agree(one, other)))
-        texts = one.kind in ("string", "bytes", "dyn") and other.kind in ("string", "bytes", "dyn")
-        return BOOL, plus(cost, tenth(min(one.size, other.size)) if texts else 1)
-
-    def _arithmetic(self, expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
-        one, other = types
-        kinds = {one.kind, other.kind} - {"dyn"}
-        if expr.function == "_+_" and kinds and kinds <= {"string"} | {"bytes"} | {"list"}:
-            self._want(expr, types, agree(one, other))
-            joined = self._joined(one, other, expr).sized(plus(one.size, other.size))
-            if joined.elem is not None and one.elem is not None and other.elem is not None:
-                joined = msgspec.structs.replace(joined, elem=self._joined(one.elem, other.elem, expr))
-            return joined, plus(cost, 1 if "list" in kinds else tenth(joined.size))
-        times = expr.function in ("_+_", "_-_") and kinds <= {"timestamp", "duration"}
-        self._want(expr, types, times or (kinds <= set(NUMBERS) and len(kinds) < 2))
-        if not kinds:
-            return DYN, plus(cost, tenth(plus(one.size, other.size)) if expr.function == "_+_" else 1)
-        if times:
-            both = len(kinds) == 2 or (kinds == {"timestamp"} and expr.function == "_+_")
-            return Type("timestamp" if both else "duration", 1), cost + 1
-        return Type(kinds.pop(), 1), cost + 1
-
-    def _in(self, expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
-        what, where = types
-        fits = where.kind in ("list", "map", "dyn")
-        if where.kind == "list" and where.elem is not None:
-            fits = agree(what, where.elem)
-        self._want(expr, types, fits)
-        return BOOL, plus(cost, 1 if where.kind == "map" else where.size)
-
-    def _index(self, expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
-        held, index = types
-        inside = held.elem or DYN if held.kind == "optional" else held
-        keys = index.kind not in ("double", "list", "map", "null_type")
-        fits = (
-            inside.kind == "dyn"
-            or (inside.kind == "map" and keys)
-            or (inside.kind == "list" and agree(index, INT))
-        )
-        self._want(expr, types, fits)
-        found = inside.elem or DYN if inside.kind != "dyn" else DYN
-        if expr.function == "_[?_]" or held.kind == "optional":
-            found = optional_of(found)
-        return found, plus(cost, 1)
 
     # ------------------------------------------------------------------------------------ functions
 
     def _function(self, expr: Call, name: str, types: list[Type], cost: int) -> tuple[Type, int]:
         if name == "has":
-            raise _Wrong(expr.at, "invalid argument to has() macro")
+            raise Wrong(expr.at, "invalid argument to has() macro")
         optional = name in ("optional.of", "optional.ofNonZeroValue")
         result = optional_of(types[0]) if optional and types else GLOBALS.get(name)
         if result is None:
@@ -304,7 +233,7 @@ class _Checker:
             self._undeclared(named, expr.target.at if expr.target is not None else expr.at)
         if not accepts(FUNCTIONS[name], types):
             shown = ", ".join(map(str, types))
-            raise _Wrong(expr.at, f"found no matching overload for '{name}' applied to '({shown})'")
+            raise Wrong(expr.at, f"found no matching overload for '{name}' applied to '({shown})'")
         self._literals(expr, name)
         size = types[0].size if types else 0
         match name:
@@ -326,7 +255,7 @@ class _Checker:
         """Refuse constants that a function can never read."""
         said = expr.arguments[-1] if expr.arguments else None
         if isinstance(said, Literal) and is_unreadable(name, said):
-            raise _Wrong(said.at, f"invalid {name} argument")
+            raise Wrong(said.at, f"invalid {name} argument")
 
     def _member(self, expr: Call) -> tuple[Type, int]:
         target = expr.target
@@ -346,11 +275,11 @@ class _Checker:
         if declared is None and expr.function not in FUNCTIONS:
             self._undeclared(expr.function, expr.at)
         if declared is None:
-            raise _Wrong(expr.at, _no_overload(expr.function, held, types))
+            raise Wrong(expr.at, _no_overload(expr.function, held, types))
         kinds, result = declared
         fits = accepts(MEMBER_FUNCTIONS[expr.function], [held, *types])
         if held.kind not in (*kinds, "dyn") or not fits or not has_order(expr.function, held):
-            raise _Wrong(expr.at, _no_overload(expr.function, held, types))
+            raise Wrong(expr.at, _no_overload(expr.function, held, types))
         self._literals(expr, expr.function)
         self._format(expr)
         if result is None:
@@ -367,7 +296,7 @@ class _Checker:
             self._mixed = False
             fault = format_fault(expr.target.text, kinds)
             if fault:
-                raise _Wrong(expr.at, fault)
+                raise Wrong(expr.at, fault)
 
     def _namespaced(self, expr: Call, name: str) -> tuple[Type, int]:
         found_all = [self.visit(argument) for argument in expr.arguments]
@@ -403,7 +332,7 @@ class _Checker:
     def _bound_member(self, expr: Call, held: Type, cost: int) -> tuple[Type, int]:
         name, body = expr.arguments
         if not isinstance(name, Ident):
-            raise _Wrong(name.at, f"{expr.function}() variable name must be a simple identifier")
+            raise Wrong(name.at, f"{expr.function}() variable name must be a simple identifier")
         with self._bound({name.name: held.elem or DYN}):
             found, inside = self.visit(body)
         optional = found if expr.function == "optFlatMap" else optional_of(found)
@@ -417,7 +346,7 @@ class _Checker:
         count = 2 if pairs else 1
         if held.kind not in ("list", "map", "dyn"):
             text = f"expression of type '{held}' cannot be range of a comprehension (must be list, map, or dynamic)"
-            raise _Wrong(expr.target.at if expr.target is not None else expr.at, text)
+            raise Wrong(expr.target.at if expr.target is not None else expr.at, text)
         elem = held.elem or DYN
         key = Type("string") if held.kind == "map" else INT if held.kind == "list" else DYN
         # What a loop goes through: the keys of a map, the items of a list.
@@ -425,14 +354,14 @@ class _Checker:
         names: dict[str, Type] = {}
         for variable, of in zip(arguments[:count], values, strict=True):
             if not isinstance(variable, Ident):
-                raise _Wrong(variable.at, "argument is not an identifier")
+                raise Wrong(variable.at, "argument is not an identifier")
             names[variable.name] = of
         with self._bound(names):
             parts = [self.visit(part) for part in arguments[count:]]
         filters = parts[:1] if name in PREDICATES or len(parts) == 2 else []
         for found, _ in filters:
             if not agree(found, BOOL):
-                raise _Wrong(expr.at, f"expected type 'bool' but found '{found}'")
+                raise Wrong(expr.at, f"expected type 'bool' but found '{found}'")
         each, once = MACROS[name]
         loop = plus(each, *(one for _, one in parts))
         result = parts[-1][0] if parts else DYN

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import io
 import os
-import tarfile
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +13,15 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from trainshed.cluster.images import oci
-from trainshed.cluster.images.building.base import Base, Bases, search_path
+from trainshed.cluster.images.building.base import Bases, search_path
+from trainshed.cluster.images.building.built import Built, from_base
 from trainshed.cluster.images.building.cache import Cache, Layer, key
 from trainshed.cluster.images.building.context import Context, Selection
+from trainshed.cluster.images.building.copysource import archive_of, write_others
 from trainshed.cluster.images.building.download import Fetched, download, is_url
 from trainshed.cluster.images.building.errors import BuildFailed, StepError
+from trainshed.cluster.images.building.export import export
+from trainshed.cluster.images.building.lastlines import LastLines
 from trainshed.cluster.images.building.mounts import Mounts
 from trainshed.cluster.images.building.progress import Progress, Task
 from trainshed.cluster.images.building.sandbox import STUBS, BuildSandbox, Command
@@ -39,7 +40,7 @@ from trainshed.cluster.images.dockerfile.steps import (
     Step,
     history_of,
 )
-from trainshed.cluster.images.oci import History, ImageConfig, InvalidImage, Manifest, RootFs, RunConfig
+from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import Reference
 from trainshed.cluster.images.registry.credentials import CredentialsError
 from trainshed.cluster.images.registry.errors import RegistryError
@@ -49,9 +50,6 @@ from trainshed.cluster.images.store.store import ImageStore, StoredImage
 from trainshed.cluster.sandbox.model import RuntimeLost
 
 T = TypeVar("T")
-TAIL_LINES = 20
-"""How many of a failing command's last lines an error has."""
-_LONGEST_LINE = 1000
 _EXPECTED = (
     StepError,
     InvalidImage,
@@ -75,25 +73,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     caches: Path
     secrets: Mapping[str, Path] = {}
     use_cache: bool = True
-
-
-class Built(msgspec.Struct, frozen=True, kw_only=True):
-    """A stage that was built."""
-
-    base: Base
-    layers: tuple[Layer, ...]
-    config: RunConfig
-    history: tuple[History, ...]
-    author: str = ""
-
-    @property
-    def machine(self) -> bool:
-        return self.base.machine
-
-    @property
-    def identity(self) -> list[str]:
-        """What tells its root from others."""
-        return [self.base.key, *(layer.diff_id for layer in self.layers)]
 
 
 class Builder:
@@ -123,7 +102,8 @@ class Builder:
             for stage in self._plan.stages:
                 self._built[stage.number] = await self._stage(stage)
             with self._task("exporting to image"):
-                return self._export(self._built[self._plan.stages[-1].number], names)
+                last = self._built[self._plan.stages[-1].number]
+                return export(self._parts.store, last, self._created, names)
 
     # Stages.
 
@@ -166,7 +146,7 @@ class Builder:
     async def _begin(self, stage: PlannedStage) -> Built:
         if stage.stage >= 0:
             return self._built[stage.stage]
-        return _from_base(await self._parts.bases.find(stage.base, stage.platform))
+        return from_base(await self._parts.bases.find(stage.base, stage.platform))
 
     async def _other(self, name: str) -> Built:
         """Return the stage or image that files are taken from."""
@@ -174,7 +154,7 @@ class Builder:
         if number is not None:
             return self._built[number]
         if name not in self._others:
-            self._others[name] = _from_base(await self._parts.bases.find(name))
+            self._others[name] = from_base(await self._parts.bases.find(name))
         return self._others[name]
 
     async def _guarded(self, task: Task, place: PlannedStage | Step, work: Awaitable[T]) -> T:
@@ -248,7 +228,7 @@ class Builder:
 
     async def _execute(self, built: Built, step: RunStep, task: Task) -> Layer | None:
         lowers = await self._lowers(built)
-        tail = _LastLines()
+        tail = LastLines()
 
         def output(data: bytes) -> None:
             tail.add(data)
@@ -312,8 +292,8 @@ class Builder:
         fetched: Sequence[Fetched],
     ) -> Layer | None:
         def fill(target: IO[bytes]) -> None:
-            with _archive(target) as archive:
-                _write_others(step, fetched, archive)
+            with archive_of(target) as archive:
+                write_others(step, fetched, archive)
                 if local:
                     self._parts.context.write(local, step.exclude, selection.archives, archive)
 
@@ -352,7 +332,7 @@ class Builder:
                 single = answer["files"] == 1 and not answer["directories"]
             else:
                 selection = await asyncio.to_thread(self._parts.context.select, [source], (), unpacks=False)
-                with _archive(archive) as written:
+                with archive_of(archive) as written:
                     self._parts.context.write([source], (), (), written)
                 single = selection.single
             archive.seek(0)
@@ -397,55 +377,9 @@ class Builder:
         finally:
             confined.remove(place.parent, place.name)
 
-    # The image.
-
-    def _export(self, built: Built, names: Sequence[Reference]) -> StoredImage:
-        store = self._parts.store
-        config = ImageConfig(
-            architecture=built.base.platform.architecture,
-            os=built.base.platform.os,
-            variant=built.base.platform.variant,
-            created=self._created,
-            author=built.author,
-            config=built.config,
-            rootfs=RootFs(tuple(layer.diff_id for layer in built.layers)),
-            history=built.history,
-        )
-        before = self._same(built, names)
-        if before is not None:
-            image = before
-        else:
-            descriptor = store.blobs.add(config.encoded(), oci.OCI_CONFIG)
-            manifest = Manifest(descriptor, tuple(layer.descriptor for layer in built.layers))
-            image = store.put(manifest, None)
-        for name in names:
-            store.names.set(name, image.descriptor)
-        return image
-
-    def _same(self, built: Built, names: Sequence[Reference]) -> StoredImage | None:
-        """Return the image that has the name, where what was built is nothing else: its id stays the same."""
-        for name in names:
-            try:
-                known = self._parts.store.find(name)
-            except InvalidImage:
-                continue
-            if (
-                known is not None
-                and known.config.run == built.config
-                and known.config.rootfs.diff_ids == tuple(layer.diff_id for layer in built.layers)
-                and [each.created_by for each in known.config.history]
-                == [each.created_by for each in built.history]
-            ):
-                return known
-        return None
-
 
 _WITH_ROOT = (Run, Copy, Workdir)
 """Instructions that change the root, and that progress counts."""
-
-
-def _from_base(base: Base) -> Built:
-    return Built(base=base, layers=base.layers, config=base.config, history=base.history)
 
 
 def _where(step: CopyStep, single: bool) -> dict[str, Any]:
@@ -457,35 +391,3 @@ def _with_parents(paths: Iterable[str]) -> Iterator[str]:
         parts = path.strip("/").split("/")
         for count in range(1, len(parts) + 1):
             yield "/" + "/".join(parts[:count])
-
-
-def _archive(target: IO[bytes]) -> tarfile.TarFile:
-    return tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT, errors="surrogateescape")
-
-
-def _write_others(step: CopyStep, fetched: Sequence[Fetched], archive: tarfile.TarFile) -> None:
-    """Add here-documents of a COPY and what an ADD has fetched."""
-    for name, content in step.documents:
-        data = content.encode("utf-8", "surrogateescape")
-        member = tarfile.TarInfo(name)
-        member.size, member.mode = len(data), 0o644
-        archive.addfile(member, io.BytesIO(data))
-    for each in fetched:
-        member = tarfile.TarInfo(each.name)
-        member.size, member.mode = each.path.stat().st_size, 0o600
-        with each.path.open("rb") as file:
-            archive.addfile(member, file)
-
-
-class _LastLines:
-    """The end of what a command printed."""
-
-    def __init__(self) -> None:
-        self._data = b""
-
-    def add(self, data: bytes) -> None:
-        self._data = (self._data + data)[-TAIL_LINES * _LONGEST_LINE :]
-
-    def lines(self) -> tuple[str, ...]:
-        found = self._data.decode(errors="replace").splitlines()[-TAIL_LINES:]
-        return tuple(line[-_LONGEST_LINE:] for line in found)

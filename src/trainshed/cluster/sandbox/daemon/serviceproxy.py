@@ -31,13 +31,11 @@ from trainshed.cluster.sandbox.net.budget import Budget
 from trainshed.cluster.sandbox.net.forwarding import (
     MAX_CONNECTIONS,
     MAX_OF_CLIENT,
-    MAX_SESSIONS,
-    MAX_SESSIONS_OF_CLIENT,
     Endpoints,
     TcpPort,
-    UdpPort,
     descriptors_allowed,
 )
+from trainshed.cluster.sandbox.net.udpforwarding import MAX_SESSIONS, MAX_SESSIONS_OF_CLIENT, UdpPort
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

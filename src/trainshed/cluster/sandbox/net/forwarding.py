@@ -1,4 +1,4 @@
-"""Connections and datagrams from the address of a Service to its endpoints, as kube-proxy routes them.
+"""Connections from the address of a Service to its endpoints, as kube-proxy routes them.
 
 A listener per port of a Service accepts inside the cluster network, or on the machine's loopback for node ports, and
 each connection is joined to one to an endpoint. A Service without endpoints has no listener: the kernel refuses
@@ -34,17 +34,12 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 4096
 MAX_OF_CLIENT = 1024
 """Of one address: a pod that opens connections without end has these, and the others the rest."""
-MAX_SESSIONS = 2048
-MAX_SESSIONS_OF_CLIENT = 512
-"""As connections, of UDP: one for each port of a client."""
-UDP_IDLE_SECONDS = 60.0
 MAX_REMEMBERED = 8192
 """Clients whose endpoint a Service with session affinity remembers."""
 _LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 10.0
 _CHUNK = 128 * 1024
-_DATAGRAM = 65535
-_TURN = 64  # accepts or datagrams, then the rest of the loop has its turn
+TURN = 64  # accepts or datagrams, then the rest of the loop has its turn
 _ACCEPT_PAUSE = 0.2  # seconds, when there is no descriptor left
 _ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: what closes sends a reset
 _RANDOM = random.Random()  # noqa: S311 - spreads load
@@ -114,7 +109,7 @@ class TcpPort:
             self._loop.watch(self._listener.fileno(), READ, self._accept)
 
     def _accept(self, events: int) -> None:
-        for _ in range(_TURN):
+        for _ in range(TURN):
             try:
                 client, address = self._listener.accept()
             except BlockingIOError:
@@ -171,7 +166,7 @@ class _Connection:
     def _dial(self, server: socket.socket, address: Address) -> bool:
         """Return whether a connection is on its way."""
         server.setblocking(False)
-        if server.connect_ex(_dialled(address)) not in (0, errno.EINPROGRESS):
+        if server.connect_ex(dialled(address)) not in (0, errno.EINPROGRESS):
             server.close()
             return False
         self._server = server
@@ -292,128 +287,6 @@ class _Way:
         self.blocked = sent < size
 
 
-class UdpPort:
-    """A socket whose datagrams lead to endpoints: one for each client, until it has been quiet for a while."""
-
-    def __init__(
-        self, loop: Loop, sock: socket.socket, endpoints: Endpoints, open_socket: Open, budget: Budget
-    ) -> None:
-        self.endpoints = endpoints
-        self._loop = loop
-        self._sock = sock
-        self._open = open_socket
-        self._budget = budget
-        self._sessions: OrderedDict[Address, _Session] = OrderedDict()
-        self._timer = loop.later(UDP_IDLE_SECONDS, self._sweep)
-        sock.setblocking(False)
-        loop.watch(sock.fileno(), READ, self._from_clients)
-
-    def close(self) -> None:
-        """Refuse what comes from now on and end what there is."""
-        self._timer.cancel()
-        for client in list(self._sessions):
-            self._end(client)
-        self._loop.forget(self._sock.fileno())
-        self._sock.close()
-
-    def endpoints_changed(self) -> None:
-        """Let go of endpoints that are no more: their clients get another one."""
-        for client, session in list(self._sessions.items()):
-            if session.address not in self.endpoints.addresses:
-                self._end(client)
-
-    def _from_clients(self, events: int) -> None:
-        for _ in range(_TURN):
-            try:
-                size, client = self._sock.recvfrom_into(_buffer, _DATAGRAM)
-            except OSError:
-                return
-            session = self._session((str(client[0]), int(client[1])))
-            if session is not None:
-                try:
-                    session.sock.send(_view[:size])
-                except OSError:
-                    continue  # full, or refused: datagrams get lost
-
-    def _session(self, client: Address) -> _Session | None:
-        now = time.monotonic()
-        session = self._sessions.get(client)
-        if session is None:
-            session = self._begin(client, now)
-            if session is None:
-                return None
-        session.used = now
-        self._sessions.move_to_end(client)
-        return session
-
-    def _begin(self, client: Address, now: float) -> _Session | None:
-        chosen = self.endpoints.choose(client[0], now)
-        if not chosen or not self._take(client[0]):
-            return None
-        try:
-            sock = self._open("udp", chosen[0][0])
-        except OSError:
-            self._budget.give(client[0])
-            return None
-        sock.setblocking(False)
-        if sock.connect_ex(_dialled(chosen[0])):
-            sock.close()
-            self._budget.give(client[0])
-            return None
-        session = self._sessions[client] = _Session(sock, chosen[0])
-        self.endpoints.remember(client[0], chosen[0], now)
-        self._loop.watch(sock.fileno(), READ, lambda events: self._from_endpoint(client, session))
-        return session
-
-    def _take(self, name: str) -> bool:
-        """Return whether there may be one more of this client; its oldest one here ends for that."""
-        if self._budget.take(name):
-            return True
-        oldest = next((client for client in self._sessions if client[0] == name), None)
-        if oldest is None:
-            return False
-        self._end(oldest)
-        return self._budget.take(name)
-
-    def _from_endpoint(self, client: Address, session: _Session) -> None:
-        for _ in range(_TURN):
-            try:
-                size = session.sock.recv_into(_buffer, _DATAGRAM)
-            except BlockingIOError:
-                break
-            except OSError:  # nobody listens there
-                self._end(client)
-                return
-            try:
-                self._sock.sendto(_view[:size], client)
-            except OSError:
-                continue
-        session.used = time.monotonic()
-
-    def _end(self, client: Address) -> None:
-        session = self._sessions.pop(client, None)
-        if session is not None:
-            self._loop.forget(session.sock.fileno())
-            session.sock.close()
-            self._budget.give(client[0])
-
-    def _sweep(self) -> None:
-        before = time.monotonic() - UDP_IDLE_SECONDS
-        for client, session in list(self._sessions.items()):
-            if session.used < before:
-                self._end(client)
-        self._timer = self._loop.later(UDP_IDLE_SECONDS / 4, self._sweep)
-
-
-class _Session:
-    __slots__ = ("address", "sock", "used")
-
-    def __init__(self, sock: socket.socket, address: Address) -> None:
-        self.sock = sock
-        self.address = address
-        self.used = 0.0
-
-
 def abort(sock: socket.socket) -> None:
     """Close a connection with a reset: its peer learns that this was no ordinary end."""
     try:
@@ -444,5 +317,5 @@ def descriptors_allowed() -> int:
     return min(soft, 1 << 20) if soft > 0 else os.sysconf("SC_OPEN_MAX")
 
 
-def _dialled(endpoint: Address) -> Address:
+def dialled(endpoint: Address) -> Address:
     return (_LOOPBACK, endpoint[1]) if endpoint[0] == MACHINE else endpoint

@@ -1,0 +1,47 @@
+"""`trainshed doctor`: whether this machine can run the local cluster, and what to change where it cannot."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import typer
+from rich.markup import escape
+
+from trainshed.cli.console import out
+from trainshed.cli.options import TextOrJson
+from trainshed.cluster.paths import StatePaths
+from trainshed.sdk import local
+from trainshed.sdk.errors import UNAVAILABLE
+
+if TYPE_CHECKING:
+    from trainshed.cluster.sandbox.client.doctor import Check
+
+
+def doctor(output: TextOrJson = "text") -> None:
+    """Check what this machine offers to pods and say what to change. Exit code 3 when pods cannot run."""
+    from trainshed.cluster.sandbox.client.doctor import diagnose
+
+    machine = diagnose()
+    checks = [*machine, *_store_checks()]
+    if output == "json":
+        out.print_json(
+            json.dumps([{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks])
+        )
+    else:
+        for check in checks:
+            mark = "[green]✓[/]" if check.ok else "[red]✗[/]"
+            out.print(f"{mark} {escape(check.name)}: {escape(check.detail)}")
+            if not check.ok and check.remedy:
+                out.print(f"  [cyan]{escape(check.remedy)}[/]")
+    if not all(check.ok for check in machine):
+        raise typer.Exit(UNAVAILABLE)
+
+
+def _store_checks() -> list[Check]:
+    """Return a check of the store when there is something to say of it."""
+    from trainshed.cluster.sandbox.client.doctor import Check
+
+    remedy = "trainshed restore goes back to a backup; deleted objects can be created again"
+    found = local.store_damage(StatePaths.default())
+    return [Check("store", False, text, remedy) for text in found]
