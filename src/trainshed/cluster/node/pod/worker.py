@@ -14,6 +14,7 @@ from trainshed.client.transport import TransportError
 from trainshed.cluster.node.devices import gpu
 from trainshed.cluster.node.paths import remove_pod
 from trainshed.cluster.node.pod import lifecycle
+from trainshed.cluster.node.pod.cautions import cautions
 from trainshed.cluster.node.pod.containers import Supervisor
 from trainshed.cluster.node.pod.decide import decide
 from trainshed.cluster.node.pod.nodecontext import NodeContext
@@ -23,7 +24,6 @@ from trainshed.cluster.node.pod.refusal import refusal
 from trainshed.cluster.node.pod.starter import ContainerError, PodStarter, SetupError, needed
 from trainshed.cluster.node.pod.status import OWNED_CONDITIONS
 from trainshed.cluster.node.pod.statuswriter import StatusWriter
-from trainshed.cluster.node.pod.unsupported import dangerous_fields, unsupported_fields
 from trainshed.cluster.node.references import Reference
 from trainshed.cluster.sandbox.api import (
     ContainerState,
@@ -381,26 +381,8 @@ class PodWorker:
         """Tell the user what differs from a cluster: one event per reason, which a restart goes on counting."""
         if is_finished(self.pod) or self.record.ip is not None:
             return
-        fields: dict[str, list[str]] = {}
-        for path, why in unsupported_fields(self.pod, self._context.options.capabilities):
-            fields.setdefault(why, []).append(path)
-        for why, paths in fields.items():
-            self._emit("Warning", "FieldNotHonoured", f"{', '.join(paths)}: {why}")
-        for path, why in dangerous_fields(self.pod, self._context.options.capabilities):
-            self._emit("Warning", "PrivilegedContainer", f"{path}: {why}")
-        spec = self.pod["spec"]
-        unregistered = []
-        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
-            name = container["image"]
-            if name not in unregistered and not self._context.images.is_known(name):
-                unregistered.append(name)
-        if unregistered and self._context.options.images == "machine":
-            self._emit(
-                "Normal",
-                "ImageNotPulled",
-                f"Nothing is pulled for {', '.join(unregistered)}: containers run on this machine's own root, their "
-                f"writes stay private to the pod, with PATH={self._context.search_path}",
-            )
+        for kind, reason, message in cautions(self.pod, self._context):
+            self._emit(kind, reason, message)
 
     def _emit(self, kind: str, reason: str, message: str) -> None:
         """Record an event once the status that goes with it is written."""

@@ -1,4 +1,4 @@
-"""One attempt of a container, as its shim sees it: process, log, state file, attached clients."""
+"""One attempt of a container, as its shim sees it: process, state file, standard streams."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import time
 
 from trainshed.cluster.sandbox import files, pids, wire
 from trainshed.cluster.sandbox.daemon import accounting
-from trainshed.cluster.sandbox.daemon.crilog import CriLog
 from trainshed.cluster.sandbox.daemon.joining import clone_beside
+from trainshed.cluster.sandbox.daemon.output import MAX_RETRIES, RETRY_SECONDS, Output
 from trainshed.cluster.sandbox.linux import cgroups, limits, memory, process, syscalls
 from trainshed.cluster.sandbox.loop import READ
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.loop import Loop
     from trainshed.cluster.sandbox.wire import Message
 
-_READ_SIZE = 65536
-_RETRY_SECONDS = 0.5  # between attempts to write a log to a full disk
-_MAX_RETRIES = 20  # after the container's end; then the rest of the log is given up
-_MAX_EARLY = 65536
 _REAP_SECONDS = 0.1
 _LOOK_SECONDS = 0.25  # between two looks at the memory of a container that has a limit
 _MAX_MESSAGE = 4096  # of a termination message, as in the kubelet
@@ -65,10 +61,7 @@ class Container:
         self.joined: set[int] = set()
         """Processes beside the first and its descendants: what `exec` started, by their numbers in /proc."""
         self.running = False
-        self.attached: list[Peer] = []
-        self._early: list[tuple[int, bytes]] | None = [] if spec["stdin"] else None
-        """Output for the first client of a container that is made to be attached to (`kubectl run -i`, `debug -i`)."""
-        self._early_size = 0
+        self.output = Output(loop, spec["log_path"], keep_early=spec["stdin"])
         self.stdin = -1
         self.terminal = -1
         self._loop = loop
@@ -81,12 +74,9 @@ class Container:
         self._message = ""
         self._why = ""
         self._held_bytes = 0
-        self._streams: dict[int, tuple[bytes, int]] = {}
         self.failure: Message | None = None
         self._settled = False
         self._retries = 0
-        self._retrying = False
-        self._log = CriLog(spec["log_path"])
         self._recorded = False
         self.pod = pod
         self.pidfd = -1
@@ -133,12 +123,12 @@ class Container:
             for fd in filter(lambda fd: fd >= 0, outer):
                 os.close(fd)
             self._sync.close()
-            self._log.close()
+            self.output.discard()
             raise OSError(errno.ESRCH, "the container whose processes it is to see has ended")
         if outer:
             self.stdin = outer[0]
-            self._read_from(outer[1], b"stdout", wire.OUT)
-            self._read_from(outer[2], b"stderr", wire.ERR)
+            self.output.read_from(outer[1], b"stdout", wire.OUT)
+            self.output.read_from(outer[2], b"stderr", wire.ERR)
         self._sync.setblocking(False)
         self._loop.watch(self._sync.fileno(), READ, self._sync_ready)
         self.pidfd = os.pidfd_open(self._child)
@@ -190,14 +180,6 @@ class Container:
             in_read, in_write = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), -1
         return [in_read, out_write, err_write], [in_write, out_read, err_read]
 
-    def _read_from(self, fd: int, name: bytes, kind: int) -> None:
-        os.set_blocking(fd, False)
-        self._streams[fd] = (name, kind)
-        self._watch(fd)
-
-    def _watch(self, fd: int) -> None:
-        self._loop.watch(fd, READ, lambda _: self._output_ready(fd))
-
     # Start.
 
     def _sync_ready(self, events: int) -> None:
@@ -210,7 +192,7 @@ class Container:
                 data, descriptors = b"", []
             if descriptors:
                 self.terminal = descriptors[0]
-                self._read_from(self.terminal, b"stdout", wire.OUT)
+                self.output.read_from(self.terminal, b"stdout", wire.OUT, closes=False)
             elif data.startswith(process.READY):
                 self._mounts = int(data.removeprefix(process.READY))
                 self._record_start()
@@ -255,9 +237,9 @@ class Container:
         try:
             files.write_state(f"{self.directory}/{STATE}", self.state())
         except OSError:
-            if self._finished_at is not None and self._retries < _MAX_RETRIES:
+            if self._finished_at is not None and self._retries < MAX_RETRIES:
                 self._retries += 1
-                self._loop.later(_RETRY_SECONDS, self._write_state)
+                self._loop.later(RETRY_SECONDS, self._write_state)
 
     def _look_at_memory(self) -> None:
         """Kill the container if it holds more than it may; without cgroups nobody else does."""
@@ -290,67 +272,6 @@ class Container:
         self._why = reason
         self.kill(signal.SIGKILL)
 
-    # Output.
-
-    def _output_ready(self, fd: int) -> None:
-        if self._retrying:
-            self._loop.forget(fd)
-            return
-        try:
-            data = os.read(fd, _READ_SIZE)
-        except BlockingIOError:
-            return
-        except OSError:  # EIO: the last process has closed the terminal
-            data = b""
-        if not data:
-            self._close_stream(fd)
-            return
-        name, kind = self._streams[fd]
-        self._hand_on(name, kind, data)
-        if self._log.blocked:
-            self._retrying = True
-            self._loop.forget(fd)
-            self._loop.later(_RETRY_SECONDS, self._retry)
-
-    def _hand_on(self, name: bytes, kind: int, data: bytes) -> None:
-        self._log.write(name, data, time.time_ns())
-        for peer in list(self.attached):
-            peer.stream(kind, data)
-        if self._early is not None:
-            self._early.append((kind, data))
-            self._early_size += len(data)
-            if self._early_size > _MAX_EARLY:
-                self._early = None  # the log has it all
-
-    def _retry(self) -> None:
-        """Try again to write what the disk had no room for; the container waits on its pipes meanwhile."""
-        self._log.flush()
-        if self._log.blocked and self._finished_at is None:
-            self._loop.later(_RETRY_SECONDS, self._retry)
-            return
-        self._retrying = False
-        for waiting in self._streams:
-            self._watch(waiting)
-
-    def _close_stream(self, fd: int) -> None:
-        self._loop.forget(fd)
-        del self._streams[fd]
-        if fd != self.terminal:
-            os.close(fd)
-
-    def _drain(self) -> None:
-        """Log what is left in the pipes: every writer is dead when process 1 of the namespace is."""
-        for fd, (name, kind) in list(self._streams.items()):
-            while fd in self._streams:
-                try:
-                    data = os.read(fd, _READ_SIZE)
-                except OSError:
-                    data = b""
-                if data:
-                    self._hand_on(name, kind, data)
-                else:
-                    self._close_stream(fd)
-
     # End.
 
     def _exited(self, events: int) -> None:
@@ -376,19 +297,14 @@ class Container:
         if self._exit_code < 0:
             self._signal = -self._exit_code
             self._exit_code = 128 + self._signal
-        self._drain()
-        self._log.end(time.time_ns())
+        self.output.end()
         self._conclude()
 
     def _conclude(self) -> None:
         """Record the end, once the log is written."""
-        self._log.flush()
-        if self._log.blocked and self._retries < _MAX_RETRIES:
-            self._retries += 1
-            self._loop.later(_RETRY_SECONDS, self._conclude)
+        if not self.output.is_written():
+            self._loop.later(RETRY_SECONDS, self._conclude)
             return
-        self._retries = 0
-        self._log.close()
         for fd in (self.stdin, self.terminal):
             if fd >= 0:
                 os.close(fd)
@@ -397,11 +313,7 @@ class Container:
             self.running = False
             self._message = self._why or self._read_message()
             self._write_state()
-        for peer in self.attached:
-            peer.on_close = None
-            peer.answer({"exit_code": self._exit_code})
-            peer.finish()
-        self.attached = []
+        self.output.finish({"exit_code": self._exit_code})
         self._on_ended(self)
 
     def _read_message(self) -> str:
@@ -429,15 +341,11 @@ class Container:
         if (stdin or self.spec["tty"]) and source >= 0:
             descriptors.append(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 3))
         peer.answer({"tty": self.spec["tty"], "stdin": bool(descriptors)}, descriptors)
-        early, self._early = self._early or (), None
-        for kind, data in early:
-            peer.stream(kind, data)
-        self.attached.append(peer)
+        self.output.send_to(peer)
         peer.on_close = lambda: self._detached(peer, stdin)
 
     def _detached(self, peer: Peer, stdin: bool) -> None:
-        if peer in self.attached:
-            self.attached.remove(peer)
+        self.output.forget(peer)
         if stdin and self.spec["stdin_once"]:
             self.close_stdin()
 

@@ -9,7 +9,6 @@ that is in them before it lets the shim go. Nothing runs that nobody owns.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import signal
 import socket
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 SOCKET = "shim.sock"
 SHARED_MEMORY = "/dev/shm"
-LOCK = "lock"
 _LOOK_SECONDS = 0.25  # between two looks at the processes of a pod
 
 
@@ -326,7 +324,7 @@ class Shim:
 
     def _on_close_stdin(self, peer: Peer, message: Message) -> None:
         for one in self._containers.values():
-            if peer in one.attached and one.spec["stdin_once"]:
+            if peer in one.output.clients and one.spec["stdin_once"]:
                 one.close_stdin()
 
     def _on_dial(self, peer: Peer, message: Message) -> None:
@@ -396,25 +394,7 @@ class Shim:
         self._loop.stop()
 
 
-def claim(pod: str) -> int:
-    """Return a descriptor of the lock that says a shim of `pod`, its directory, lives: forks share it.
-
-    Raises BlockingIOError while another has it.
-    """
-    directory = f"{pod}/sandbox"
-    files.make_directory(pod)  # each by itself: parents that are made on the way get no mode
-    files.make_directory(directory)
-    lock = os.open(f"{directory}/{LOCK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(lock)
-        raise
-    return lock
-
-
 def _answer_of(failure: Message) -> Message:
     """A command that cannot run has ended; what a full disk refused is as if nobody had asked."""
-    if failure.get("errno"):
-        return {"failure": failure["message"], "errno": failure["errno"]}
-    return {"error": failure}
+    refused = failure.get("errno")
+    return {"failure": failure["message"], "errno": refused} if refused else {"error": failure}
