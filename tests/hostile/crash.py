@@ -19,278 +19,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
-import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tests.processes import parent_of
-from trainshed.client.client import Client
-from trainshed.client.config import connect, load_kubeconfig
+from tests.hostile.crash_cluster import NAMESPACE, Cluster, Figures, Planned, Violation, pod_spec, shim_of
+from tests.hostile.crash_load import Watcher, Writer, reached
 from trainshed.client.transport import TransportError
-from trainshed.cluster.control import launcher
-from trainshed.cluster.control.launcher import StartFailed
-from trainshed.cluster.control.processes import cluster_processes
-from trainshed.cluster.paths import StatePaths
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.resources import CONFIGMAPS, JOBS, PODS, Resource
+from trainshed.kube.meta.resources import CONFIGMAPS, JOBS, PODS
 from trainshed.sdk import local
 
-NAMESPACE = "default"
-SETTLE_SECONDS = 120.0
 PODS_AT_ONCE = 8
 DAEMONS = ("operator", "sandbox daemon", "network daemon")
-
-
-class Violation(Exception):
-    """A promise was broken."""
-
-
-@dataclass
-class Planned:
-    """A pod that was asked for: what it must come to unless its shim is killed."""
-
-    name: str
-    lines: int
-    code: int
-    seconds: float
-    uid: str = ""
-    disturbed: bool = False
-
-    def manifest(self, out: Path) -> Object:
-        script = (
-            f"echo {self.name} >> /out/starts-{self.name}; i=0;"
-            f" while [ $i -lt {self.lines} ]; do echo line $i; i=$((i+1)); done; sleep {self.seconds}; exit {self.code}"
-        )
-        return {
-            "metadata": {"name": self.name, "labels": {"app": "crash"}},
-            "spec": pod_spec(script, out),
-        }
-
-
-def pod_spec(script: str, out: Path) -> Object:
-    return {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "volumes": [{"name": "out", "hostPath": {"path": str(out)}}],
-        "containers": [
-            {
-                "name": "main",
-                "image": "example.com/sh:1",
-                "command": ["sh", "-c", script],
-                "volumeMounts": [{"name": "out", "mountPath": "/out"}],
-            }
-        ],
-    }
-
-
-@dataclass
-class Figures:
-    """What was done and seen."""
-
-    points: int = 0
-    kills: int = 0
-    reboots: int = 0
-    pods: int = 0
-    undisturbed: int = 0
-    jobs: int = 0
-    acknowledged: int = 0
-    events: int = 0
-    relists: int = 0
-    ups: list[float] = field(default_factory=list)
-
-
-class Cluster:
-    """The cluster under attack, its processes, and a client that is made again with each control plane."""
-
-    def __init__(self, root: Path, figures: Figures) -> None:
-        self.paths = StatePaths(root / "home")
-        self.figures = figures
-        self.killed: set[int] = set()
-        self._client: Client | None = None
-
-    @property
-    def client(self) -> Client:
-        if self._client is None:
-            self._client = connect(load_kubeconfig(self.paths.kubeconfig))
-        return self._client
-
-    async def up(self, interrupt: float | None = None) -> None:
-        """Start it; with `interrupt`, kill what starts after that many seconds, and start it again."""
-        if interrupt is not None:
-            starting = asyncio.create_task(asyncio.to_thread(local.start, self.paths))
-            await asyncio.sleep(interrupt)
-            self.kill(self._control_planes())
-            with contextlib.suppress(StartFailed):
-                await starting
-        began = time.monotonic()
-        try:
-            await asyncio.to_thread(local.start, self.paths)
-        except StartFailed as error:
-            raise Violation(f"the cluster does not come up: {error} ({error.hint})") from None
-        self.figures.ups.append(time.monotonic() - began)
-        await self.answers()
-
-    async def answers(self) -> None:
-        """Wait until the API answers."""
-        await self.until("the API answers", lambda: self.client.raw_get("/readyz"))
-
-    async def until(self, what: str, ask: Any) -> Any:
-        """Return the first true result of `ask`, which may fail meanwhile. Raises Violation in the end."""
-        deadline = time.monotonic() + SETTLE_SECONDS
-        last: object = None
-        while time.monotonic() < deadline:
-            try:
-                last = await ask()
-                if last:
-                    return last
-            except (ApiError, TransportError, TimeoutError) as error:
-                last = error
-            await asyncio.sleep(0.1)
-        raise Violation(f"waited {SETTLE_SECONDS} s until {what}; last: {last!r}")
-
-    def processes(self) -> dict[str, list[int]]:
-        """Return the pids by role."""
-        found: dict[str, list[int]] = {}
-        for process in cluster_processes(self.paths, launcher.running(self.paths)):
-            found.setdefault(process.role, []).append(process.pid)
-        found["control plane"] = self._control_planes()
-        return found
-
-    def _control_planes(self) -> list[int]:
-        found = []
-        for directory in Path("/proc").iterdir():
-            if directory.name.isdigit():
-                with contextlib.suppress(OSError):
-                    command = (directory / "cmdline").read_bytes().split(b"\0")
-                    if b"trainshed.cli.serve" in command and str(self.paths.root).encode() in command:
-                        found.append(int(directory.name))
-        return found
-
-    def kill(self, pids: list[int]) -> None:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                self.killed.add(pid)
-                self.figures.kills += 1
-
-    def reboot(self) -> None:
-        """End every process and forget what only a running system has."""
-        for _ in range(3):  # a daemon may start another while we look
-            self.kill([pid for pids in self.processes().values() for pid in pids])
-            time.sleep(0.05)
-        shutil.rmtree(self.paths.run)
-        self.figures.reboots += 1
-
-    async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-
-
-class Writer:
-    """Counts in a ConfigMap: what was acknowledged has to stay."""
-
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self._cluster, self._name = cluster, name
-        self.acknowledged: dict[int, int] = {}
-        """Revision → count."""
-
-    async def run(self) -> None:
-        count = 0
-        revision = 0
-        while True:
-            await asyncio.sleep(0.01)
-            client = self._cluster.client
-            body: Object = {
-                "metadata": {"name": self._name, "namespace": NAMESPACE},
-                "data": {"count": str(count + 1)},
-            }
-            try:
-                if revision:
-                    body["metadata"]["resourceVersion"] = str(revision)
-                    made = await client.update(CONFIGMAPS, body)
-                else:
-                    made = await client.create(CONFIGMAPS, body, namespace=NAMESPACE)
-            except (TransportError, TimeoutError, ApiError) as error:
-                found = await self._look()
-                seen = int(found["data"]["count"]) if found else 0
-                if seen not in (count, count + 1):
-                    raise Violation(
-                        f"{self._name}: {seen} is stored, {count} was acknowledged ({error})"
-                    ) from None
-                count, revision = seen, int(found["metadata"]["resourceVersion"]) if found else 0
-                continue
-            count, revision = count + 1, int(made["metadata"]["resourceVersion"])
-            if self.acknowledged and revision <= max(self.acknowledged):
-                raise Violation(f"{self._name}: revision {revision} after {max(self.acknowledged)}")
-            self.acknowledged[revision] = count
-
-    async def _look(self) -> Object | None:
-        async def ask() -> tuple[Object | None]:
-            try:
-                return (await self._cluster.client.get(CONFIGMAPS, self._name, NAMESPACE),)
-            except ApiError as error:
-                if error.code == 404:
-                    return (None,)
-                raise
-
-        (found,) = await self._cluster.until(f"{self._name} can be read", ask)
-        return found  # type: ignore[no-any-return]
-
-
-class Watcher:
-    """Follows a kind from the revision it has seen last."""
-
-    def __init__(self, cluster: Cluster, resource: Resource) -> None:
-        self._cluster, self._resource = cluster, resource
-        self.seen: dict[int, Object] = {}
-        self.gaps: list[tuple[int, int]] = []
-        self.at = 0
-
-    async def run(self) -> None:
-        while True:
-            try:
-                if not self.at:
-                    page = await self._cluster.client.list(self._resource, namespace=NAMESPACE)
-                    self.at = int(page.resource_version)
-                await self._follow()
-            except ApiError as error:
-                if error.code == 410:
-                    page = await self._cluster.client.list(self._resource, namespace=NAMESPACE)
-                    self.gaps.append((self.at, int(page.resource_version)))
-                    self.at = int(page.resource_version)
-                    self._cluster.figures.relists += 1
-            except (TransportError, TimeoutError):
-                pass
-            await asyncio.sleep(0.05)
-
-    async def _follow(self) -> None:
-        watch = self._cluster.client.watch(
-            self._resource, namespace=NAMESPACE, resource_version=str(self.at), timeout_seconds=60
-        )
-        async with contextlib.aclosing(watch) as events:
-            async for event in events:
-                revision = int(event.object["metadata"]["resourceVersion"])
-                if event.type == "BOOKMARK":
-                    self.at = max(self.at, revision)
-                    continue
-                if revision <= self.at:
-                    raise Violation(f"{self._resource.plural}: event {revision} after {self.at}")
-                self.seen[revision] = event.object
-                self.at = revision
-
-    def missed(self, revision: int) -> bool:
-        """Return whether a change should have been delivered and was not."""
-        return revision not in self.seen and not any(low < revision <= high for low, high in self.gaps)
 
 
 class Attack:
@@ -339,7 +85,7 @@ class Attack:
             for task in work[: len(writers)]:
                 task.cancel()
             newest = max(max(w.acknowledged) for w in writers)
-            await self.cluster.until("the watch has caught up", lambda: _reached(watchers[0], newest))
+            await self.cluster.until("the watch has caught up", lambda: reached(watchers[0], newest))
         finally:
             for task in (*work, load):
                 task.cancel()
@@ -384,10 +130,10 @@ class Attack:
 
     def _disturb(self, pid: int) -> None:
         """Expect nothing any more of the pod of a shim, which is two processes; which one it is nobody may know yet."""
-        family = {pid, _parent(pid)}
+        family = {pid, shim_of(pid)}
         for planned in self._pods.values():
             shim = self._shim_of(planned.uid)
-            if not shim or family & {shim, _parent(shim)}:
+            if not shim or family & {shim, shim_of(shim)}:
                 planned.disturbed = True
 
     def _shim_of(self, uid: str) -> int:
@@ -521,20 +267,6 @@ class Attack:
         left = {role: pids for role, pids in self.cluster.processes().items() if pids}
         if left:
             raise Violation(f"left after down: {left}")
-
-
-def _parent(pid: int) -> int:
-    """Return the parent of a process; -pid when it is nobody's that could be another's, too."""
-    parent = parent_of(pid)
-    try:
-        shim = parent and Path(f"/proc/{parent}/comm").read_text().startswith("trainshed-shim")
-    except OSError:
-        return -pid
-    return parent if parent and shim else -pid
-
-
-async def _reached(watcher: Watcher, revision: int) -> bool:
-    return watcher.at >= revision
 
 
 def crash(points: int, seed: int) -> str:

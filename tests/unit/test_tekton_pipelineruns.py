@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import times
-from tests.unit.tekton_world import START, PipelineWorld, pipeline_run, reason, stored, task
+from tests.unit.tekton_world import PipelineWorld, pipeline_run, reason, stored, task
 
 
 def world(*tasks: Any, spec: Any = None, **pipeline: Any) -> PipelineWorld:
@@ -173,76 +173,6 @@ def test_a_matrix_is_a_run_for_each_combination_and_its_results_are_arrays() -> 
     assert it.children["run-b"]["spec"]["params"][0]["value"] == ["0", "1", "2", "3"]
 
 
-INNER = {
-    "params": [{"name": "greeting"}],
-    "tasks": [task("say"), task("again", params=[{"name": "p", "value": "$(tasks.say.results.said)"}])],
-}
-
-
-def test_a_pipeline_in_a_pipeline_is_a_run_of_its_own() -> None:
-    it = world(
-        task("a"),
-        {
-            "name": "child",
-            "runAfter": ["a"],
-            "timeout": "5m",
-            "pipelineSpec": INNER,
-            "params": [{"name": "greeting", "value": "$(params.word) $(tasks.a.results.name)"}],
-            "workspaces": [{"name": "source", "workspace": "all"}],
-        },
-        task("b", params=[{"name": "p", "value": "$(tasks.child.results.said)"}]),
-        spec={
-            "params": [{"name": "word", "value": "hello"}],
-            "workspaces": [{"name": "all", "emptyDir": {}}],
-            "taskRunTemplate": {"serviceAccountName": "builder", "podTemplate": {"hostNetwork": True}},
-        },
-        params=[{"name": "word"}],
-        workspaces=[{"name": "all"}],
-    )
-    it.settle()
-    it.end("a", results={"name": "you"})
-    it.settle()
-    child = it.children["run-child"]
-    assert (child["apiVersion"], child["kind"]) == ("tekton.dev/v1", "PipelineRun")
-    assert child["spec"] == {
-        "pipelineSpec": INNER,
-        "params": [{"name": "greeting", "value": "hello you"}],
-        "workspaces": [{"name": "source", "emptyDir": {}}],
-        "taskRunTemplate": {"serviceAccountName": "builder", "podTemplate": {"hostNetwork": True}},
-        "timeouts": {"pipeline": "5m"},
-    }
-    assert child["metadata"]["labels"]["tekton.dev/pipelineTask"] == "child"
-    assert it.status["childReferences"][-1]["kind"] == "PipelineRun"
-    it.end("child", results={"said": "so"})
-    it.settle()
-    assert it.children["run-b"]["spec"]["params"][0]["value"] == "so"
-
-
-def test_a_pipeline_in_a_pipeline_is_cancelled_with_it() -> None:
-    it = world({"name": "child", "pipelineRef": {"name": "p"}})
-    it.settle()
-    assert it.children["run-child"]["spec"]["pipelineRef"] == {"name": "p"}
-    it.run["spec"]["status"] = "Cancelled"
-    it.step()
-    assert it.children["run-child"]["spec"]["status"] == "Cancelled"
-    assert "statusMessage" not in it.children["run-child"]["spec"]
-    it.end("child", "False", why="Cancelled")
-    it.settle()
-    assert reason(it.run) == ("False", "Cancelled")
-
-
-def test_a_pipeline_may_not_be_within_itself() -> None:
-    above = {"trainshed.dev/pipelines-above": "p q"}
-    it = PipelineWorld(
-        pipeline_run(
-            {"pipelineSpec": {"tasks": [{"name": "child", "pipelineRef": {"name": "p"}}]}}, annotations=above
-        )
-    )
-    it.step()
-    assert reason(it.run) == ("False", "PipelineValidationFailed")
-    assert "the pipeline is within itself: p -> q -> run -> p" in it.status["conditions"][0]["message"]
-
-
 def test_a_task_is_one_thing_only() -> None:
     it = world({"name": "child", "pipelineRef": {"name": "p"}, "taskRef": {"name": "t"}})
     it.step()
@@ -260,88 +190,6 @@ def test_include_adds_to_what_fits_and_else_is_a_run_of_its_own() -> None:
     it.settle()
     given = [{p["name"]: p["value"] for p in c["spec"]["params"]} for c in it.children.values()]
     assert given == [{"os": "l", "f": "-x"}, {"os": "m"}, {"os": "w"}]
-
-
-def test_cancelling_asks_the_children_first_and_ends_the_run_only_then() -> None:
-    it = world(task("a"), task("b", "a"), **{"finally": [task("last")]})
-    it.settle()
-    it.run["spec"]["status"] = "Cancelled"
-    plan = it.step()
-    assert plan.status is None
-    assert it.children["run-a"]["spec"]["status"] == "TaskRunCancelled"
-    it.settle()
-    assert reason(it.run) == ("False", "Cancelled")
-    assert it.started() == ["a"]
-
-
-def test_a_graceful_cancel_still_runs_finally() -> None:
-    it = world(task("a"), task("b", "a"), **{"finally": [task("last")]})
-    it.settle()
-    it.run["spec"]["status"] = "CancelledRunFinally"
-    it.settle()
-    assert reason(it.run) == ("Unknown", "CancelledRunningFinally")
-    it.end("a", "False", why="TaskRunCancelled")
-    it.settle()
-    assert it.started() == ["a", "last"]
-    it.end("last")
-    it.settle()
-    assert reason(it.run) == ("False", "Cancelled")
-
-
-def test_a_graceful_stop_lets_what_runs_end() -> None:
-    it = world(task("a"), task("b", "a"), **{"finally": [task("last")]})
-    it.settle()
-    it.run["spec"]["status"] = "StoppedRunFinally"
-    it.settle()
-    assert "status" not in it.children["run-a"]["spec"]
-    it.end("a")
-    it.settle()
-    assert it.started() == ["a", "last"]
-    assert it.skipped()["b"] == "PipelineRun was gracefully stopped"
-
-
-def test_out_of_time_ends_everything() -> None:
-    it = world(task("a"), spec={"timeouts": {"pipeline": "1h"}})
-    plan = it.step()
-    assert plan.requeue_after == 3600
-    it.now = START + 3600
-    it.settle()
-    assert "timed out" in it.children["run-a"]["spec"]["statusMessage"]
-    assert reason(it.run) == ("False", "PipelineRunTimeout")
-    assert it.status["conditions"][0]["message"] == 'PipelineRun "run" failed to finish within "1h0m0s"'
-
-
-def test_the_time_of_the_tasks_leaves_time_for_finally() -> None:
-    it = world(
-        task("a"), spec={"timeouts": {"pipeline": "1h", "tasks": "10m"}}, **{"finally": [task("last")]}
-    )
-    it.settle()
-    it.now = START + 600
-    it.settle()
-    assert reason(it.run) == ("Unknown", "PipelineRunTimeoutRunningFinally")
-    it.end("a", "False", why="TaskRunCancelled")
-    it.settle()
-    assert it.started() == ["a", "last"]
-    it.end("last")
-    it.settle()
-    assert reason(it.run) == ("False", "PipelineRunTimeout")
-
-
-def test_finally_has_a_limit_of_its_own() -> None:
-    limits = {"pipeline": "1h", "finally": "10m"}
-    it = world(task("a"), spec={"timeouts": limits}, **{"finally": [task("last"), task("other")]})
-    it.settle()
-    it.end("a")
-    it.settle()
-    it.now = START + 60
-    it.end("other")
-    it.settle()
-    it.now = START + 600
-    it.settle()
-    assert it.children["run-last"]["spec"]["status"] == "TaskRunCancelled"
-    it.end("last", "False", why="TaskRunCancelled")
-    it.settle()
-    assert reason(it.run)[0] == "False"
 
 
 def test_what_a_run_says_of_one_task_is_laid_over_what_it_says_of_all() -> None:
@@ -382,23 +230,6 @@ def test_child_references_say_what_a_task_is_called_and_when_it_was_wanted() -> 
             "whenExpressions": [{**when[0], "input": "1"}],
         }
     ]
-
-
-def test_without_a_limit_no_child_has_one() -> None:
-    it = world(task("a"), spec={"timeouts": {"pipeline": "0"}})
-    assert it.step().requeue_after is None
-    assert it.children["run-a"]["spec"]["timeout"] == "0s"
-
-
-def test_a_pending_run_waits() -> None:
-    it = world(task("a"), spec={"status": "PipelineRunPending"})
-    it.settle()
-    assert reason(it.run) == ("Unknown", "PipelineRunPending")
-    assert not it.children
-    assert "startTime" not in it.status
-    del it.run["spec"]["status"]
-    it.settle()
-    assert it.started() == ["a"]
 
 
 def test_parameters_reach_inline_tasks_unless_those_have_one_of_that_name() -> None:
