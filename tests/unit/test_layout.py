@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
+SRC = ROOT / "src/trainshed"
 UNIT = sorted((TESTS / "unit").rglob("*.py"))
 PLAIN = [*UNIT, *sorted((TESTS / "histories").rglob("*.py"))]
 
@@ -198,3 +199,19 @@ def test_every_room_of_the_tests_is_described() -> None:
         for p in (*TESTS.rglob("test_*.py"), *TESTS.rglob("*.output.yaml"))
     }
     assert {row.partition("/")[0] for row in rows} == present
+
+
+LONGEST = {SRC: 400, TESTS: 500}
+"""How many lines a file may have: what needs more holds two ideas."""
+TABLES = {
+    "tests/conformance/recorded/sequences.py",  # a row for each request that is recorded, and no more code than that
+}
+
+
+@pytest.mark.parametrize("tree", LONGEST, ids=lambda tree: tree.name)
+def test_no_file_is_long(tree: Path) -> None:
+    lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in tree.rglob("*.py")}
+    assert len(lines) > 300, "nothing was looked at"
+    long = {name: count for name, count in lines.items() if count > LONGEST[tree]}
+    assert long.keys() - TABLES == set(), f"more than {LONGEST[tree]} lines: split it along its ideas"
+    assert {name for name in TABLES if name.startswith(str(tree.relative_to(ROOT)))} <= long.keys()

@@ -21,7 +21,7 @@ from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.kube.meta.duration import elapsed
 from trainshed.sdk import contexts, local
 from trainshed.sdk.errors import REFUSED, UserError
-from trainshed.sdk.local import ApiFiles, ClusterStatus, Started
+from trainshed.sdk.local import AS_LAST_TIME, ApiFiles, ClusterStatus, Started, StartOptions
 
 if TYPE_CHECKING:
     from trainshed.cluster.node.fake.kept import Fakes
@@ -171,17 +171,16 @@ def up(
             encryption_provider_config=encryption_provider_config,
             encrypt_secrets=encrypt_secrets,
         )
-        started = ensure_up(
+        options = StartOptions(
             nodes=nodes,
             port=port,
             allow_privileged=allow_privileged,
             gang_scheduler=gang_scheduler_name,
             images=images or "",
             api=api,
-            fakes=_fakes(fake_nodes, fake_lifecycles),
         )
-        asked = nodes or allow_privileged or gang_scheduler_name or images or api.arguments()
-        asked = asked or fake_nodes is not None or pod_max_pids is not None
+        started = ensure_up(options, _fakes(fake_nodes, fake_lifecycles))
+        asked = options.says_anything or fake_nodes is not None or pod_max_pids is not None
         if started.already and (asked or port not in (0, started.info.port)):
             note("the cluster runs already: options are for the next start, after trainshed down")
         if merge:
@@ -200,16 +199,7 @@ def _fakes(count: int | None, lifecycles: Path | None) -> Fakes | None:
     return Fakes(count, "" if lifecycles is None else lifecycles.read_text())
 
 
-def ensure_up(
-    *,
-    nodes: int = 0,
-    port: int = 0,
-    allow_privileged: bool = False,
-    gang_scheduler: str = "",
-    images: str = "",
-    api: ApiFiles | None = None,
-    fakes: Fakes | None = None,
-) -> Started:
+def ensure_up(options: StartOptions = AS_LAST_TIME, fakes: Fakes | None = None) -> Started:
     """Return the running cluster, starting it if need be. Raises StartFailed or StateError."""
     paths = StatePaths.default()
     if local.running(paths) is not None:
@@ -221,14 +211,7 @@ def ensure_up(
             keep_fakes(paths.prepare(), fakes)
         with err.status("starting the cluster") as spinner:
             started = local.start(
-                paths,
-                nodes=nodes,
-                port=port,
-                allow_privileged=allow_privileged,
-                gang_scheduler=gang_scheduler,
-                images=images,
-                api=api,
-                progress=lambda step: spinner.update(f"starting the cluster: {step}"),
+                paths, options, progress=lambda step: spinner.update(f"starting the cluster: {step}")
             )
     if started.mended:
         note(f"{escape(str(paths.kubeconfig))} was damaged: written again")

@@ -241,6 +241,7 @@ def run(
     is replaced. Exit code 0: succeeded; 1: refused or failed. Ctrl-C detaches: the run goes on.
     """
     from trainshed.pipelines.devices import without_devices
+    from trainshed.pipelines.emit.options import Options
     from trainshed.sdk import notebook as notebooks
 
     with _notebook_errors(notebook):
@@ -255,19 +256,17 @@ def run(
         if step is not None:
             code = notebookrun.debug(pipeline, notebook, target, step, run_name, parameters)
         else:
-            code = notebookrun.run_pipeline(
-                pipeline,
-                notebook,
-                target,
-                parameters=parameters,
-                run_name=run_name,
+            options = Options(
+                run_name=run_name or pipeline.name,
                 image=image,
-                start_at=start_at,
+                parameters=parameters,
                 at_once=at_once,
                 prepare=prepare,
                 workers_as_tasks=workers_as_tasks,
-                detach=detach,
-                as_json=output == Format.JSON,
+            )
+            as_json = output == Format.JSON
+            code = notebookrun.run_pipeline(
+                pipeline, notebook, target, options, start_at=start_at, detach=detach, as_json=as_json
             )
     raise typer.Exit(code)
 

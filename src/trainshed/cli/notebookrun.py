@@ -20,6 +20,7 @@ from trainshed.sdk.errors import REFUSED
 
 if TYPE_CHECKING:
     from trainshed.kube.meta.objects import Object
+    from trainshed.pipelines.emit.options import Options
     from trainshed.pipelines.ir import Pipeline
     from trainshed.sdk.connection import Target
     from trainshed.sdk.pipelineruns.ended import PipelineOutcome
@@ -80,31 +81,15 @@ def run_pipeline(
     pipeline: Pipeline,
     notebook: Path,
     target: Target,
+    options: Options,
     *,
-    parameters: dict[str, str],
-    run_name: str | None = None,
-    image: str | None = None,
     start_at: str | None = None,
-    at_once: int | None = None,
-    prepare: bool = True,
     detach: bool = False,
     as_json: bool = False,
-    service_account: str | None = None,
-    workers_as_tasks: bool = False,
 ) -> int:
     """Run a pipeline and return the exit code. Raises what `user_errors` explains."""
-    from trainshed.pipelines.emit.options import Options
     from trainshed.sdk.pipelineruns.start import emitted
 
-    options = Options(
-        run_name=run_name or pipeline.name,
-        image=image,
-        service_account=service_account,
-        parameters=parameters,
-        at_once=at_once,
-        prepare=prepare,
-        workers_as_tasks=workers_as_tasks,
-    )
     objects = emitted(pipeline, target, options, notebook)
     if target.is_local:
         ensure_up()

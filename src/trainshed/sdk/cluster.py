@@ -89,7 +89,9 @@ class AsyncCluster:
             UserError: this is not the local cluster.
         """
         self._require_local("up")
-        started = await asyncio.to_thread(local.start, self._target.paths, nodes=nodes, port=port)
+        started = await asyncio.to_thread(
+            local.start, self._target.paths, local.StartOptions(nodes=nodes, port=port)
+        )
         if not started.already:
             await self.close()  # what was connected before is another server
         return await self.status()

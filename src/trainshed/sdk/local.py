@@ -110,24 +110,49 @@ class ApiFiles(msgspec.Struct, frozen=True, kw_only=True):
         return [*out, "--encrypt-secrets"] if self.encrypt_secrets else out
 
 
+class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a cluster is to be started. All but `nodes`, `port` and `gang_scheduler` hold for as long as it is up.
+
+    Attributes:
+        nodes: how many virtual nodes to show; 0 for as many as last time.
+        port: where on 127.0.0.1 to listen; 0 for the port of last time.
+        allow_privileged: pods of a cluster of root's may have privileged containers.
+        gang_scheduler: the value of the operator's `gang-scheduler-name`, or `auto`; empty for that of last time.
+        images: `strict` where containers run in images of the store only, `pull` where others are pulled.
+        api: what the API server reads and writes besides.
+    """
+
+    nodes: int = 0
+    port: int = 0
+    allow_privileged: bool = False
+    gang_scheduler: str = ""
+    images: str = ""
+    api: ApiFiles = ApiFiles()
+
+    def arguments(self) -> list[str]:
+        """Return them as the control plane takes them."""
+        out = ["--nodes", str(self.nodes), "--port", str(self.port)]
+        out += ["--allow-privileged"] if self.allow_privileged else []
+        out += [f"--gang-scheduler-name={self.gang_scheduler}"] if self.gang_scheduler else []
+        out += ["--images", self.images] if self.images else []
+        return out + self.api.arguments()
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether anything but the port is other than it was last time."""
+        return msgspec.structs.replace(self, port=0) != AS_LAST_TIME
+
+
+AS_LAST_TIME = StartOptions()
+
+
 def start(
     paths: StatePaths,
+    options: StartOptions = AS_LAST_TIME,
     *,
-    nodes: int = 0,
-    port: int = 0,
-    allow_privileged: bool = False,
-    gang_scheduler: str = "",
-    images: str = "",
-    api: ApiFiles | None = None,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Started:
     """Return the cluster, started if need be; `progress` is told each step. Blocks until it serves.
-
-    `nodes` is how many virtual nodes to show and `port` where on 127.0.0.1 to listen; 0 keeps those of last time.
-    `allow_privileged` lets pods of a cluster of root's have privileged containers, for as long as it is up.
-    `gang_scheduler` is the value of the operator's `gang-scheduler-name`, or `auto`; empty keeps that of last time.
-    `api` is what the API server reads and writes besides, for as long as it is up.
-    `images` is `strict` where containers run in images of the store only, for as long as it is up.
 
     Raises:
         StateError: the state directory cannot be used.
@@ -140,12 +165,7 @@ def start(
     with launcher.starting(paths):
         if (info := launcher.running(paths)) is not None:  # another process has started it meanwhile
             return Started(paths, info, already=True)
-        arguments = ["--nodes", str(nodes), "--port", str(port)]
-        arguments += ["--allow-privileged"] if allow_privileged else []
-        arguments += [f"--gang-scheduler-name={gang_scheduler}"] if gang_scheduler else []
-        arguments += ["--images", images] if images else []
-        arguments += api.arguments() if api is not None else []
-        info = launcher.start(paths, CONTROL_PLANE, arguments, progress)
+        info = launcher.start(paths, CONTROL_PLANE, options.arguments(), progress)
     return Started(paths, info, seconds=time.monotonic() - began)
 
 
