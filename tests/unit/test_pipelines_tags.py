@@ -16,7 +16,7 @@ from trainshed.pipelines.notebook.cells import Notebook, read
 from trainshed.pipelines.notebook.literals import metrics, parameters
 from trainshed.pipelines.notebook.settings import settings_of
 from trainshed.pipelines.notebook.steps import draft
-from trainshed.pipelines.notebook.tags import Kind, tagged, understand
+from trainshed.pipelines.notebook.tags import CellKind, tagged, understand
 
 
 def parts(*cells: Cell) -> Any:
@@ -30,21 +30,21 @@ def sources(cells: tuple[CodeCell, ...]) -> list[str]:
 @pytest.mark.parametrize(
     ("tags", "kind", "name"),
     [
-        ("", Kind.NONE, None),
-        ("imports", Kind.IMPORTS, None),
-        ("functions", Kind.FUNCTIONS, None),
-        ("pipeline-parameters", Kind.PARAMETERS, None),
-        ("pipeline-metrics", Kind.METRICS, None),
-        ("skip", Kind.SKIP, None),
-        ("skip block:other", Kind.SKIP, None),
-        ("imports prev:other", Kind.IMPORTS, None),
-        ("block:step1", Kind.STEP, "step1"),
-        ("step:step1 prev:step0", Kind.STEP, "step1"),
-        ("step:", Kind.NONE, None),
-        ("notebook:other", Kind.NOTEBOOK, "other"),
+        ("", CellKind.NONE, None),
+        ("imports", CellKind.IMPORTS, None),
+        ("functions", CellKind.FUNCTIONS, None),
+        ("pipeline-parameters", CellKind.PARAMETERS, None),
+        ("pipeline-metrics", CellKind.METRICS, None),
+        ("skip", CellKind.SKIP, None),
+        ("skip block:other", CellKind.SKIP, None),
+        ("imports prev:other", CellKind.IMPORTS, None),
+        ("block:step1", CellKind.STEP, "step1"),
+        ("step:step1 prev:step0", CellKind.STEP, "step1"),
+        ("step:", CellKind.NONE, None),
+        ("notebook:other", CellKind.NOTEBOOK, "other"),
     ],
 )
-def test_a_cell_is_what_its_tags_say(tags: str, kind: Kind, name: str | None) -> None:
+def test_a_cell_is_what_its_tags_say(tags: str, kind: CellKind, name: str | None) -> None:
     found, _ = tagged(notebook((tags, "x = 1")).cells[0])
     assert (found.kind, found.name) == (kind, name)
 

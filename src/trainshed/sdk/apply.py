@@ -35,7 +35,7 @@ class Applied(msgspec.Struct, frozen=True):
         return spoken(self.resource, name_of(self.obj))
 
 
-class Kinds:
+class RestMapper:
     """Resolves apiVersion and kind to a resource through the server's discovery."""
 
     def __init__(self, client: Client) -> None:
@@ -105,7 +105,7 @@ async def try_all(client: Client, objects: Sequence[Object], namespace: str) -> 
     An object in a namespace that the same manifests create cannot be tried before the namespace is there; it is
     validated by its own apply.
     """
-    kinds = Kinds(client)
+    kinds = RestMapper(client)
     resources = [await kinds.resource(obj) for obj in objects]
     homed = [(resource, _in_namespace(resource, obj, namespace)) for resource, obj in zip(resources, objects)]
     created_here = {obj["metadata"]["name"] for resource, obj in homed if resource == NAMESPACES}

@@ -72,11 +72,11 @@ async def examine(
 
     `images` are those that are registered on this machine.
     """
-    from trainshed.sdk.apply import Kinds, try_one
+    from trainshed.sdk.apply import RestMapper, try_one
     from trainshed.sdk.foresight.gather import of_cluster
 
     world = (await of_cluster(client, objects, (images or {}) if local else None)).with_objects(objects)
-    kinds = Kinds(client)
+    kinds = RestMapper(client)
     verdicts = []
     for obj in objects:
         try:

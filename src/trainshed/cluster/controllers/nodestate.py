@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainshed.kube.meta.objects import Object, condition, name_of, spec_of, status_of
-from trainshed.kube.meta.plan import Event
+from trainshed.kube.meta.plan import Event, PlanOf
 from trainshed.kube.meta.times import format_time
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -29,12 +29,14 @@ class Observed(msgspec.Struct, frozen=True):
     now: float
 
 
-class NodePlan(msgspec.Struct, frozen=True):
-    """The conditions and taints to write, None where those that are there are right, and what is told."""
+class SetTaints(msgspec.Struct, frozen=True):
+    """Give the node these taints, and no others."""
 
-    conditions: list[Object] | None = None
-    taints: list[Object] | None = None
-    events: tuple[Event, ...] = ()
+    taints: list[Object]
+
+
+class NodePlan(PlanOf[SetTaints], frozen=True, kw_only=True):
+    """The status has conditions only: the rest is the kubelet's."""
 
 
 def decide(observed: Observed) -> NodePlan:
@@ -47,7 +49,11 @@ def decide(observed: Observed) -> NodePlan:
     if conditions is not None:
         text = f"Node {name_of(node)} status is now: NodeNotReady"
         events = (Event("Normal", "NodeNotReady", text),)
-    return NodePlan(conditions, taints, events)
+    return NodePlan(
+        actions=() if taints is None else (SetTaints(taints),),
+        status=None if conditions is None else {"conditions": conditions},
+        events=events,
+    )
 
 
 def is_silent_condition(node: Object) -> bool:

@@ -62,16 +62,16 @@ class NodeStateController(Controller[str]):
             return None
         silent, look_again = self._listen(node)
         plan = decide(Observed(node, silent, self._now()))
-        if plan.conditions is not None:
-            patch = {"metadata": {"uid": uid_of(node)}, "status": {"conditions": plan.conditions}}
+        if plan.status is not None:
+            patch = {"metadata": {"uid": uid_of(node)}, "status": plan.status}
             node = await self._client.patch(
                 NODES, key, None, patch, patch_type=STRATEGIC, subresource="status"
             )
-        if plan.taints is not None:
+        for action in plan.actions:
             # With the version: taints are a list that others write, too.
             metadata = {"resourceVersion": node["metadata"]["resourceVersion"]}
             await self._client.patch(
-                NODES, key, None, {"metadata": metadata, "spec": {"taints": plan.taints or None}}
+                NODES, key, None, {"metadata": metadata, "spec": {"taints": action.taints or None}}
             )
         for event in plan.events:
             self._recorder.event(node, event.type, event.reason, event.message)

@@ -8,8 +8,9 @@ parameters, `$(workspaces.NAME.claim)` by the claim of its workspace, `$(context
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trainshed.kube.meta.objects import Object
 from trainshed.pipelines.emit import shared
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, container, placement, pod_volumes
@@ -26,8 +27,6 @@ API_VERSION = "trainshed.dev/v1alpha1"
 KIND = "DistributedStep"
 DATA = "data"
 DATA_PATH = "/trainshed/data"
-
-Object = dict[str, Any]
 
 
 def distributed_step(pipeline: Pipeline, step: Step, options: Options, exposed: Sequence[str]) -> Object:

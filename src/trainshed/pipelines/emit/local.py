@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from trainshed.kube.meta.objects import Object
 from trainshed.pipelines.emit import tekton
 from trainshed.pipelines.emit.options import Options
 from trainshed.pipelines.emit.pod import PROGRAM_PATH
-from trainshed.pipelines.emit.tekton import Object
 from trainshed.pipelines.ir import Pipeline
 
 AT_ONCE_ANNOTATION = "trainshed.dev/tasks-at-once"

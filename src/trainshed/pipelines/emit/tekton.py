@@ -8,8 +8,8 @@ distributed step is a custom task of our kind `DistributedStep`, which carries a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from trainshed.kube.meta.objects import Object
 from trainshed.pipelines.emit import shared
 from trainshed.pipelines.emit.job import DATA, DATA_PATH, distributed_step
 from trainshed.pipelines.emit.options import Options
@@ -17,8 +17,6 @@ from trainshed.pipelines.emit.pod import PROGRAM_ANNOTATION, arguments, containe
 from trainshed.pipelines.emit.program import RUNNER, is_exposed, parameter_text, program_text
 from trainshed.pipelines.ir import Pipeline, Step
 from trainshed.pipelines.notebook.stepnames import resource_name
-
-Object = dict[str, Any]
 
 _POD_TEMPLATE = {"v1": "podTemplate", "v1beta1": "taskPodTemplate"}
 RUN_PARAMETER = "trainshed-run"

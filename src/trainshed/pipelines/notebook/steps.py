@@ -11,7 +11,7 @@ from trainshed.pipelines.notebook.cells import Cell
 from trainshed.pipelines.notebook.nearest import nearest
 from trainshed.pipelines.notebook.stepnames import NamedStep, wrong_names
 from trainshed.pipelines.notebook.stepsettings import Distribution, StepSettings, distribution, step_settings
-from trainshed.pipelines.notebook.tags import Kind, Said, TaggedCell, understand
+from trainshed.pipelines.notebook.tags import CellKind, Said, TaggedCell, understand
 
 _DEFAULTS = (
     "annotation",
@@ -68,18 +68,18 @@ class _Building(msgspec.Struct):
     said: list[tuple[int, Said]]
 
 
-_PRELUDE = (Kind.IMPORTS, Kind.FUNCTIONS, Kind.PARAMETERS, Kind.METRICS)
+_PRELUDE = (CellKind.IMPORTS, CellKind.FUNCTIONS, CellKind.PARAMETERS, CellKind.METRICS)
 
 
 def draft(cells: Sequence[TaggedCell], defaults: Sequence[str] = ()) -> tuple[Draft, list[Diagnostic]]:
     """Return the parts of a notebook. `defaults` are the tags of `steps_defaults`; a step's own tags win."""
     found: list[Diagnostic] = []
-    parts: dict[Kind, list[Cell]] = {kind: [] for kind in _PRELUDE}
+    parts: dict[CellKind, list[Cell]] = {kind: [] for kind in _PRELUDE}
     steps: dict[str, _Building] = {}
     references: list[Reference] = []
-    if not any(c.kind != Kind.NONE for c in cells):
+    if not any(c.kind != CellKind.NONE for c in cells):
         return _untagged(cells)
-    active: Kind | str | None = None
+    active: CellKind | str | None = None
     leading: list[int] = []
     pending: list[Cell] = []
     for number, tagged in enumerate(cells):
@@ -87,25 +87,25 @@ def draft(cells: Sequence[TaggedCell], defaults: Sequence[str] = ()) -> tuple[Dr
         if tagged.kind in _PRELUDE:
             parts[tagged.kind].append(cell)
             active = tagged.kind
-        elif tagged.kind == Kind.STEP and tagged.name is not None:
-            if active == Kind.METRICS:
-                found.append(_misplaced_metrics(parts[Kind.METRICS][-1]))
+        elif tagged.kind == CellKind.STEP and tagged.name is not None:
+            if active == CellKind.METRICS:
+                found.append(_misplaced_metrics(parts[CellKind.METRICS][-1]))
             step = steps.setdefault(tagged.name, _Building(number, [], []))
             step.cells += [*pending, cell]
             pending = []
             step.said += [(cell.number, said) for said in tagged.said]
             active = tagged.name
-        elif tagged.kind == Kind.NOTEBOOK and tagged.name is not None:
+        elif tagged.kind == CellKind.NOTEBOOK and tagged.name is not None:
             reference = _reference(tagged, number, found)
             if reference is not None:
                 references.append(reference)
-            active = Kind.NOTEBOOK
-        elif tagged.kind == Kind.NONE:
+            active = CellKind.NOTEBOOK
+        elif tagged.kind == CellKind.NONE:
             if active is None:
                 leading += [cell.number] if cell.source.strip() else []
-            elif active == Kind.NOTEBOOK:
+            elif active == CellKind.NOTEBOOK:
                 pending += [cell] if cell.source.strip() else []
-            elif isinstance(active, Kind):
+            elif isinstance(active, CellKind):
                 parts[active].append(cell)
             else:
                 steps[active].cells.append(cell)
@@ -138,10 +138,10 @@ def draft(cells: Sequence[TaggedCell], defaults: Sequence[str] = ()) -> tuple[Dr
     found += _default_tags(defaults)
     return (
         Draft(
-            tuple(parts[Kind.IMPORTS]),
-            tuple(parts[Kind.FUNCTIONS]),
-            tuple(parts[Kind.PARAMETERS]),
-            tuple(parts[Kind.METRICS]),
+            tuple(parts[CellKind.IMPORTS]),
+            tuple(parts[CellKind.FUNCTIONS]),
+            tuple(parts[CellKind.PARAMETERS]),
+            tuple(parts[CellKind.METRICS]),
             made,
             tuple(references),
         ),

@@ -23,7 +23,7 @@ _KEY = rf"{_SEGMENT}(?:/{_SEGMENT})?"
 _DNS = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 
 
-class Kind(StrEnum):
+class CellKind(StrEnum):
     """What a cell is for. Cells of a step are STEP; NONE means untagged."""
 
     NONE = "none"
@@ -163,7 +163,9 @@ TAGS: tuple[Tag, ...] = (
 )
 """Every form of tag. The reference page is made of this table."""
 
-_SPECIAL = {k.value: k for k in (Kind.SKIP, Kind.IMPORTS, Kind.FUNCTIONS, Kind.PARAMETERS, Kind.METRICS)}
+_SPECIAL = {
+    kind.value: kind for kind in CellKind if kind not in (CellKind.NONE, CellKind.STEP, CellKind.NOTEBOOK)
+}
 _LEGACY_DISTRIBUTE = "distribute"
 _LEGACY_WORKERS = re.compile(r"workers:([1-9][0-9]*)")
 
@@ -179,7 +181,7 @@ class TaggedCell(msgspec.Struct, frozen=True):
     """A cell and what its tags say. `name` is that of the step or of the other notebook."""
 
     cell: Cell
-    kind: Kind
+    kind: CellKind
     name: str | None = None
     said: tuple[Said, ...] = ()
 
@@ -201,7 +203,7 @@ def tagged(cell: Cell) -> tuple[TaggedCell, list[Diagnostic]]:
     """Return the cell with its tags understood. Wrong tags are named, and left out."""
     found: list[Diagnostic] = []
     said: list[Said] = []
-    special: Kind | None = None
+    special: CellKind | None = None
     for text in _without_legacy(cell, found):
         if not isinstance(text, str):
             found.append(
@@ -250,9 +252,9 @@ def _of_step(cell: Cell, said: list[Said], found: list[Diagnostic]) -> TaggedCel
             )
         )
     if others:
-        return TaggedCell(cell, Kind.NOTEBOOK, others[0], rest)
+        return TaggedCell(cell, CellKind.NOTEBOOK, others[0], rest)
     if names:
-        return TaggedCell(cell, Kind.STEP, names[0], rest)
+        return TaggedCell(cell, CellKind.STEP, names[0], rest)
     for name in dict.fromkeys(s.name for s in rest):
         found.append(
             diagnostic(
@@ -262,7 +264,7 @@ def _of_step(cell: Cell, said: list[Said], found: list[Diagnostic]) -> TaggedCel
                 fix="add step:NAME",
             )
         )
-    return TaggedCell(cell, Kind.NONE)
+    return TaggedCell(cell, CellKind.NONE)
 
 
 def _without_legacy(cell: Cell, found: list[Diagnostic]) -> list[object]:

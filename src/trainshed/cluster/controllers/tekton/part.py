@@ -8,6 +8,7 @@ import logging
 import sys
 from pathlib import Path
 
+import trainshed
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.transport import TransportError
@@ -19,7 +20,7 @@ from trainshed.tekton.resources import CUSTOMRUNS, PIPELINERUNS, PIPELINES, STEP
 
 log = logging.getLogger(__name__)
 
-_RUNNER = Path(__file__).parents[3] / "pipelines" / "runner"
+_RUNNER = Path(trainshed.__file__).parent / "pipelines" / "runner"
 
 _LOOK_AGAIN_SECONDS = 0.1
 _LONGEST_SECONDS = 5.0
