@@ -48,6 +48,14 @@ class Sandboxes:
         """Return what the pod's container printed, without the log format."""
         return log_text(self.log(uid))
 
+    async def printed(self, uid: str, text: str) -> None:
+        """Wait until the pod's container has printed this, and nothing else."""
+
+        async def is_there() -> bool:
+            return self.output(uid) == text
+
+        await until(f"{uid} to print {text!r}", is_there)
+
     async def pod(self, uid: str, /, **fields: Any) -> SandboxState:
         """Make a sandbox."""
         fields = {"namespace": "default", "name": uid, "hostname": uid, **fields}

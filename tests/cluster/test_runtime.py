@@ -268,6 +268,11 @@ async def test_containers_that_share_processes(boxes: Sandboxes) -> None:
     )
     assert code and b"sleep 1001" in output and b"sleep 1002" in output
     assert b"'/proc/1/root': Permission denied" in output and b"/proc/1/environ: Permission denied" in output
+
+    async def has_told_its_number() -> bool:
+        return boxes.output("shared").endswith("\n")
+
+    await until("the shell's number", has_told_its_number)
     assert int(boxes.output("shared")) > 1
     await boxes.exec("shared", "pkill", "-f", "sleep 1002")
     assert (await boxes.end("shared", "other")).exit_code == 143

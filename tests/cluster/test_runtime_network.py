@@ -22,12 +22,8 @@ async def test_two_pods_listen_on_the_same_port_and_reach_each_other(boxes: Sand
     assert one.ip != two.ip
     for uid in ("one", "two"):
         await boxes.start(uid, "python3", "-c", SERVER, uid)
-
-    async def is_up(uid: str) -> bool:
-        return boxes.output(uid) == "up\n"
-
     for uid in ("one", "two"):
-        await until(f"the server of {uid}", lambda uid=uid: is_up(uid))  # type: ignore[misc]
+        await boxes.printed(uid, "up\n")
     assert await boxes.exec("one", "python3", "-c", CLIENT, two.ip, "23456") == (0, b"two\n")
     assert await boxes.exec("two", "python3", "-c", CLIENT, one.ip, "23456") == (0, b"one\n")
     stream = await boxes.runtime.dial("one", 23456)

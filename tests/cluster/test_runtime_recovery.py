@@ -111,6 +111,7 @@ async def test_a_killed_sandboxd_is_replaced_and_pods_live_on(
 ) -> None:
     old = await boxes.pod("old")
     await boxes.start("old", "python3", "-c", SERVER, "survived")
+    await boxes.printed("old", "up\n")
     connection = Connection(str(boxes.home / "run" / "sandboxd.sock"))
     os.kill(connection.peer_pid, signal.SIGKILL)
     await connection.receive()

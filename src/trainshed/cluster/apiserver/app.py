@@ -16,7 +16,7 @@ from trainshed.cluster.apiserver.audit import AuditLog, Trail
 from trainshed.cluster.apiserver.core import AdmissionCheck, Call, Core
 from trainshed.cluster.apiserver.definitions import Definitions
 from trainshed.cluster.apiserver.dispatch import Dispatcher
-from trainshed.cluster.apiserver.expiry import expire_events
+from trainshed.cluster.apiserver.eventttl import expire_events
 from trainshed.cluster.apiserver.forwarding import (
     Forwarded,
     Unreachable,
