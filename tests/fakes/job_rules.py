@@ -18,33 +18,33 @@ from trainshed.testing.builders import JOB_KINDS
 Said: TypeAlias = str | tuple[str, str]
 """A problem as it is printed, path first; with its path where the sentence does not begin with it.
 
-`{M}` is the map of replicas, `{C}` the containers of the type that is changed.
+`{M}` is the map of replicas, `{C}` the containers of the type that is changed, `{leader}` that type, `{name}` of the
+container that trains; `{types}` are those of the kind, and `{unknown}` is nearly one.
 """
 
-WEBHOOKS = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MXJob")
+WEBHOOKS = tuple(name for name in JOB_KINDS if name != "MPIJob")
 """Kinds whose rules are worded alike; MPIJob has its own sentences."""
-CHANGED = {
-    "PyTorchJob": "Master",
-    "TFJob": "Worker",
-    "MPIJob": "Launcher",
-    "XGBoostJob": "Master",
-    "PaddleJob": "Worker",
-    "JAXJob": "Worker",
-    "MXJob": "Worker",
+LED = {
+    name: type_.name for name, kind in JOB_KINDS.items() for type_ in kind.replica_types if type_.exactly == 1
 }
+"""The type of which a kind has exactly one."""
+LEAST = tuple(name for name, kind in JOB_KINDS.items() if kind.least_replicas == 1)
+"""Kinds that let no type have none."""
+CHANGED = dict.fromkeys(JOB_KINDS, "Worker") | LED | {"MPIJob": "Launcher"}
 """The replica type that is changed."""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What is done to a valid job, what the kinds say that have the rule, and which `accept` such a job.
+    """What is done to a valid job, and what the kinds say that have the rule; all others accept such a job.
 
-    `update` says that the valid job is stored when the other is sent.
+    `only` names the kinds to which it can be done, where that is not all. `update` says that the valid job is stored
+    when the other is sent.
     """
 
     name: str
     change: Callable[[Object, JobKind], None]
     said: Mapping[str, tuple[Said, ...]]
-    accept: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     update: bool = False
 
     def case(self, kind: JobKind) -> tuple[Object, Object | None, list[tuple[str, str]]]:
@@ -52,7 +52,14 @@ class Rule(msgspec.Struct, frozen=True):
         valid, job = whole(kind.name), whole(kind.name)
         self.change(job, kind)
         map_ = f"spec.{kind.replica_specs_field}"
-        places = {"M": map_, "C": f"{map_}[{CHANGED[kind.name]}].template.spec.containers"}
+        places = {
+            "M": map_,
+            "C": f"{map_}[{CHANGED[kind.name]}].template.spec.containers",
+            "name": CONTAINERS[kind.name],
+            "leader": CHANGED[kind.name],
+            "unknown": unknown(kind.name),
+            "types": ", ".join(f'"{type_}"' for type_ in kind.type_names),
+        }
         problems = []
         for said in self.said.get(kind.name, ()):
             path, text = said if isinstance(said, tuple) else ("", said)
@@ -81,10 +88,14 @@ def _no_map(job: Object, kind: JobKind) -> None:
     del job["spec"][kind.replica_specs_field]
 
 
+def unknown(kind: str) -> str:
+    """Return a word that is nearly a replica type of the kind, but none."""
+    return "Tuners" if kind == "MXJob" else CHANGED[kind].lower()
+
+
 def _unknown_type(job: Object, kind: JobKind) -> None:
     specs = replicas(job, kind)
-    type_ = "Tuners" if kind.name == "MXJob" else CHANGED[kind.name].lower()
-    specs[type_] = next(iter(specs.values()))
+    specs[unknown(kind.name)] = next(iter(specs.values()))
 
 
 def _no_containers(job: Object, kind: JobKind) -> None:
@@ -169,12 +180,8 @@ MANAGER = "spec.runPolicy.managedBy"
 
 
 def alike(kinds: tuple[str, ...], *said: str) -> dict[str, tuple[str, ...]]:
-    """Return the same of each kind, `{c}` being its container; MXJob has words of its own before it."""
-    found = {}
-    for name in kinds:
-        texts = [text.replace("{c}", CONTAINERS[name]) for text in said]
-        found[name] = tuple((MX_SPEC if name == "MXJob" else "") + text for text in texts)
-    return found
+    """Return the same of each kind; MXJob has words of its own before it."""
+    return {name: tuple((MX_SPEC if name == "MXJob" else "") + text for text in said) for name in kinds}
 
 
 MX_NAME, MX_SPEC, MX_SCHEDULER = SENTENCES = (
@@ -182,26 +189,19 @@ MX_NAME, MX_SPEC, MX_SCHEDULER = SENTENCES = (
     "MXJobSpec is not valid: ",
     "more than 1 scheduler found: ",
 )
-CONTAINERS = {
-    "PyTorchJob": "pytorch",
-    "TFJob": "tensorflow",
-    "XGBoostJob": "xgboost",
-    "PaddleJob": '"paddle"',
-    "JAXJob": "jax",
-    "MXJob": "mxnet",
-}
+CONTAINERS = {name: kind.container_name for name, kind in JOB_KINDS.items()} | {"PaddleJob": '"paddle"'}
 NAME = (
     'metadata.name: Invalid value: "0.A": should match: a DNS-1035 label must consist of lower case alphanumeric '
     "characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  "
     "or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
-MISSING = "{C}: Required value: must have at least one container with name {c}"
+MISSING = "{C}: Required value: must have at least one container with name {name}"
 IMAGE = "{C}[0].image: Required value: must be required"
 NO_MASTER = "{M}[Master]: Required value: must be present"
 NO_WORKER = "{M}[Worker]: Required value: must be configured if elastic policy is used"
 MANAGERS = 'supported values: "kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"'
 MPI_IMAGE = ("{C}[0].image", "MPIReplicaSpec is not valid: Image is undefined in the container of Launcher")
-ALL = (*WEBHOOKS, "MPIJob")
+ALL = tuple(JOB_KINDS)
 
 RULES = (
     Rule(
@@ -223,19 +223,13 @@ RULES = (
     Rule(
         "3 replica types are known",
         _unknown_type,
-        {
-            "PyTorchJob": ('{M}[master]: Unsupported value: "master": supported values: "Master", "Worker"',),
-            "XGBoostJob": ('{M}[master]: Unsupported value: "master": supported values: "Master", "Worker"',),
-            "PaddleJob": ('{M}[worker]: Unsupported value: "worker": supported values: "Master", "Worker"',),
-            "JAXJob": ('{M}[worker]: Unsupported value: "worker": supported values: "Worker"',),
-            "MXJob": (
-                MX_SPEC
-                + '{M}[Tuners]: Unsupported value: "Tuners": supported values: "Scheduler", "Server", '
-                '"Worker", "TunerTracker", "TunerServer", "Tuner"',
-            ),
+        alike(
+            tuple(name for name in WEBHOOKS if not JOB_KINDS[name].other_types),
+            '{M}[{unknown}]: Unsupported value: "{unknown}": supported values: {types}',
+        )
+        | {
             "MPIJob": (("{M}[launcher]", "MPIReplicaType is launcher but must be one of [Launcher Worker]"),),
         },
-        accept=("TFJob",),
     ),
     Rule(
         "4 there is a container",
@@ -246,7 +240,9 @@ RULES = (
     Rule("5 every container has an image", _no_image, alike(WEBHOOKS, IMAGE) | {"MPIJob": (MPI_IMAGE,)}),
     Rule("5 an empty image is none", _empty_image, alike(WEBHOOKS, IMAGE) | {"MPIJob": (MPI_IMAGE,)}),
     Rule(
-        "6 one container has the kind's name", _other_container, alike(WEBHOOKS, MISSING), accept=("MPIJob",)
+        "6 one container has the kind's name",
+        _other_container,
+        alike(WEBHOOKS, MISSING),
     ),
     Rule(
         "6 a container has a name",
@@ -264,7 +260,7 @@ RULES = (
     Rule(
         "7 there is one leader",
         _two_leaders,
-        alike(("PyTorchJob", "XGBoostJob"), "{M}[Master].replicas: Forbidden: must be 1")
+        alike(tuple(LED), "{M}[{leader}].replicas: Forbidden: must be 1")
         | {
             "MXJob": (MX_SCHEDULER + "{M}[Scheduler].replicas: Forbidden: must not be more than 1",),
             "MPIJob": (
@@ -274,21 +270,18 @@ RULES = (
                 ),
             ),
         },
-        accept=("TFJob", "PaddleJob", "JAXJob"),
     ),
     Rule(
         "7 a master says that it is one",
         _uncounted_leader,
-        alike(("PyTorchJob", "XGBoostJob"), "{M}[Master].replicas: Forbidden: must be 1"),
-        accept=("TFJob", "PaddleJob", "JAXJob", "MXJob", "MPIJob"),
+        alike(tuple(LED), "{M}[{leader}].replicas: Forbidden: must be 1"),
     ),
     Rule(
         "8 others are at least one",
         _no_workers,
-        alike(("PyTorchJob",), "{M}[Worker].replicas: Forbidden: must be at least 1"),
-        accept=("TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MXJob", "MPIJob"),
+        alike(LEAST, "{M}[Worker].replicas: Forbidden: must be at least 1"),
     ),
-    Rule("8 or left out", _uncounted_workers, {}, accept=ALL),
+    Rule("8 or left out", _uncounted_workers, {}),
     Rule(
         "8 and not absurdly many",
         _too_many,
@@ -302,15 +295,18 @@ RULES = (
             "XGBoostJob": (NO_MASTER,),
             "MPIJob": (("{M}[Launcher]", "MPIReplicaSpec is not valid: Master ReplicaSpec must be present"),),
         },
-        accept=("PyTorchJob", "TFJob", "PaddleJob", "JAXJob", "MXJob"),
     ),
     Rule(
         "10 chief or master",
         _chief_and_master,
         {"TFJob": ("{M}: Forbidden: must not have more than 1 Chief or Master role",)},
+        only=("TFJob",),
     ),
     Rule(
-        "11 an elastic job has workers", _without_workers, {"PyTorchJob": (NO_WORKER,)}, accept=("PaddleJob",)
+        "11 an elastic job has workers",
+        _without_workers,
+        {"PyTorchJob": (NO_WORKER,)},
+        only=("PyTorchJob", "PaddleJob"),
     ),
     Rule(
         "12 processes are counted once",
@@ -320,6 +316,7 @@ RULES = (
                 "spec.elasticPolicy.nProcPerNode: Forbidden: must not be used with spec.nprocPerNode",
             )
         },
+        only=("PyTorchJob",),
     ),
     Rule(
         "13 the manager is known",
@@ -331,7 +328,7 @@ RULES = (
         _no_manager,
         dict.fromkeys(ALL, (f'{MANAGER}: Unsupported value: "": {MANAGERS}',)),
     ),
-    Rule("13 the other one is", _kueue, {}, accept=ALL),
+    Rule("13 the other one is", _kueue, {}),
     Rule(
         "14 the manager stays",
         _kueue,
@@ -344,12 +341,9 @@ RULES = (
         dict.fromkeys(ALL, (f'{MANAGER}: Invalid value: "null": field is immutable',)),
         update=True,
     ),
-    Rule("restart policies are not looked at", _odd_policies, {}, accept=ALL),
+    Rule("restart policies are not looked at", _odd_policies, {}),
 )
 CASES = [
-    (kind, rule)
-    for rule in RULES
-    for name, kind in JOB_KINDS.items()
-    if name in rule.said or name in rule.accept
+    (kind, rule) for rule in RULES for name, kind in JOB_KINDS.items() if name in (rule.only or JOB_KINDS)
 ]
 """Every kind with every rule about which there is something to say of it."""

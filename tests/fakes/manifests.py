@@ -75,14 +75,11 @@ RENDEZVOUS = {
     "standalone": False,
 }
 REPLICAS = {
-    "PyTorchJob": {"Master": 1, "Worker": 2},
     "TFJob": {"Chief": 1, "PS": 1, "Worker": 2, "Evaluator": 1},
     "MPIJob": {"Launcher": 1, "Worker": 2},
-    "XGBoostJob": {"Master": 1, "Worker": 2},
-    "PaddleJob": {"Master": 1, "Worker": 2},
-    "JAXJob": {"Worker": 2},
     "MXJob": {"Scheduler": 1, "Server": 1, "Worker": 2},
 }
+"""Of kinds that do not simply have one pod of each type, and two workers."""
 SPECS: dict[str, Object] = {
     "PyTorchJob": {"nprocPerNode": "2", "elasticPolicy": ELASTIC | RENDEZVOUS},
     "TFJob": {"successPolicy": "AllWorkers", "enableDynamicWorker": True},
@@ -90,6 +87,12 @@ SPECS: dict[str, Object] = {
     "PaddleJob": {"elasticPolicy": ELASTIC},
     "MXJob": {"jobMode": "MXTrain"},
 }
+
+
+def replicas_of(kind: str) -> dict[str, int]:
+    """Return the counts of a job of the kind as people write it."""
+    types = JOB_KINDS[kind].type_names
+    return REPLICAS.get(kind) or {type_: 2 if type_ == "Worker" else 1 for type_ in types}
 
 
 def whole(kind: str) -> Object:
@@ -111,7 +114,7 @@ def whole(kind: str) -> Object:
         },
         "spec": {
             "runPolicy": _read(RUN_POLICY),
-            declared.replica_specs_field: {type_: replica(n) for type_, n in REPLICAS[kind].items()},
+            declared.replica_specs_field: {type_: replica(n) for type_, n in replicas_of(kind).items()},
             **copy.deepcopy(SPECS.get(kind, {})),
         },
     }

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from tests.fakes.manifests import replicas_of
 from tests.fakes.operator_world import World
 from tests.fakes.training import conditions
 from trainshed.api.replicated import JobKind
@@ -73,8 +74,7 @@ _METRICS = [
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
     }
 ]
-SHAPES = (
-    Shape(kind="PyTorchJob", counts={"Master": 1, "Worker": 2}),
+_FORMS = (
     Shape(
         kind="PyTorchJob",
         form="elastic",
@@ -84,10 +84,7 @@ SHAPES = (
     Shape(kind="TFJob", counts={"PS": 1, "Worker": 2}, endless=("ps",)),
     Shape(kind="TFJob", form="chief", counts={"Chief": 1, "Worker": 1, "Evaluator": 1}),
     Shape(kind="MPIJob", counts={"Launcher": 1, "Worker": 2}, endless=("worker",)),
-    Shape(kind="XGBoostJob", counts={"Master": 1, "Worker": 2}),
-    Shape(kind="PaddleJob", counts={"Master": 1, "Worker": 2}),
     Shape(kind="PaddleJob", form="collective", counts={"Worker": 2}),
-    Shape(kind="JAXJob", counts={"Worker": 2}),
     Shape(
         kind="MXJob",
         counts={"Scheduler": 1, "Server": 1, "Worker": 2},
@@ -104,6 +101,12 @@ SHAPES = (
     ),
     Shape(kind="JAXJob", form="plugins", counts={"Worker": 2}, gang=COSCHEDULING_SCHEDULER),
 )
+_PLAIN = {shape.kind for shape in _FORMS if not shape.form}
+SHAPES = (
+    *(Shape(kind=kind, counts=replicas_of(kind)) for kind in JOB_KINDS if kind not in _PLAIN),
+    *_FORMS,
+)
+"""Every kind as people write it, and the forms beside that."""
 
 Steps: TypeAlias = Callable[[World, Shape], Awaitable[None]]
 

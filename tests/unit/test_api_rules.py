@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.job_rules import CASES, CHANGED, RULES, Rule, replicas
+from tests.fakes.job_rules import CASES, Rule, replicas
 from tests.fakes.manifests import whole
 from trainshed.api.replicated import JobKind
 from trainshed.jobs.engine.model import Observed
@@ -21,10 +21,6 @@ def test_rule(kind: JobKind, rule: Rule) -> None:
     assert kind.validate(whole(kind.name), None).errors == ()
     found = [(error.path, str(error)) for error in kind.validate(job, old).errors]
     assert found == problems
-
-
-def test_every_kind_has_its_rules() -> None:
-    assert {name for rule in RULES for name in rule.said} == set(JOB_KINDS) == set(CHANGED)
 
 
 @pytest.mark.parametrize("kind", JOB_KINDS.values(), ids=list(JOB_KINDS))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.manifests import replicas_of
 from tests.unit.jobs_builders import NOW
 from tests.unit.kind_builders import States, make_job_of, make_pod_of
 from trainshed.api.crd import crd
@@ -28,7 +29,7 @@ from trainshed.testing.builders import JOB_KINDS
 
 WORDS = Path(__file__).parents[1] / "golden" / "words.txt"
 
-SHAPES: tuple[tuple[str, Mapping[str, int | None]], ...] = (
+_SHAPES: tuple[tuple[str, Mapping[str, int | None]], ...] = (
     ("PyTorchJob", {"Master": 1, "Worker": 2}),
     ("PyTorchJob", {"Worker": 2}),
     ("TFJob", {"Chief": 1, "PS": 1, "Worker": 2}),
@@ -40,6 +41,8 @@ SHAPES: tuple[tuple[str, Mapping[str, int | None]], ...] = (
     ("JAXJob", {"Worker": 2}),
     ("MXJob", {"Scheduler": 1, "Server": 1, "Worker": 2}),
 )
+SHAPES = (*_SHAPES, *((name, replicas_of(name)) for name in JOB_KINDS if name not in dict(_SHAPES)))
+"""Every kind, some in two shapes; a new one in that of its manifests."""
 
 
 class Turns:

@@ -21,6 +21,7 @@ from trainshed.sdk.foresight.findings import RULES, Finding
 from trainshed.sdk.foresight.foresee import foresee
 from trainshed.sdk.foresight.gather import of_cluster
 from trainshed.sdk.foresight.world import World
+from trainshed.testing.builders import JOB_KINDS
 
 NODE = {
     "metadata": {"name": "vm", "labels": {"zone": "a"}},
@@ -45,14 +46,11 @@ LOCAL = World(
     capabilities=Capabilities(),
 )
 ELSEWHERE = World(found=LOCAL.found, nodes=[NODE])
+NEEDED = {"MPIJob": "Launcher", "XGBoostJob": "Master"}
+"""Types without which there is no job."""
 KINDS = {
-    "PyTorchJob": ("pytorchReplicaSpecs", "pytorch", "Worker"),
-    "TFJob": ("tfReplicaSpecs", "tensorflow", "Worker"),
-    "MPIJob": ("mpiReplicaSpecs", "mpi", "Launcher"),
-    "XGBoostJob": ("xgbReplicaSpecs", "xgboost", "Master"),
-    "PaddleJob": ("paddleReplicaSpecs", "paddle", "Worker"),
-    "JAXJob": ("jaxReplicaSpecs", "jax", "Worker"),
-    "MXJob": ("mxReplicaSpecs", "mxnet", "Worker"),
+    name: (kind.replica_specs_field, kind.container_name, NEEDED.get(name, "Worker"))
+    for name, kind in JOB_KINDS.items()
 }
 
 
