@@ -13,30 +13,10 @@ import pytest
 
 from tests.e2e.cluster_fixture import Cluster
 from tests.e2e.terminal import on_a_terminal
+from trainshed.cli import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples/fashion-mnist/pytorchjob.yaml"
-COMMANDS = (
-    "run",
-    "follow",
-    "list",
-    "logs",
-    "suspend",
-    "resume",
-    "delete",
-    "check",
-    "render",
-    "up",
-    "down",
-    "status",
-    "doctor",
-    "backup",
-    "restore",
-    "kubeconfig",
-    "node",
-    "image",
-    "notebook",
-    "completion",
-)
+COMMANDS = [entry.name for entry in main.COMMANDS]
 
 
 @pytest.fixture
@@ -49,7 +29,7 @@ def test_help_lists_every_command_in_a_line(idle: Cluster) -> None:
     text = idle.trainshed("--help").ok()
     assert text == idle.trainshed("-h").ok()
     listed = re.findall(r"^  (\w+)  +(\S.*)$", text[text.index("Commands:") :], re.MULTILINE)
-    assert [name for name, _ in listed] == list(COMMANDS)
+    assert [name for name, _ in listed] == COMMANDS
     for name, summary in listed:
         assert summary.endswith("."), (name, summary)
         assert not summary.endswith("..."), f"{name}: the first sentence is too long for the list"
