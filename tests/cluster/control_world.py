@@ -23,23 +23,12 @@ from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
 from trainshed.cluster.controllers.autoscaling.metrics import Use
-from trainshed.cluster.controllers.disruptions import DisruptionController
-from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.nodestates import GRACE_SECONDS, NodeStateController
 from trainshed.cluster.controllers.quotas import QuotaController
-from trainshed.cluster.controllers.taintevictions import TaintEvictionController
+from trainshed.cluster.controllers.registry import controllers
 from trainshed.cluster.controllers.tokensecrets import TokenController
-from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
-from trainshed.cluster.controllers.workloads.daemonsets import DaemonSetController
-from trainshed.cluster.controllers.workloads.deployments import DeploymentController
-from trainshed.cluster.controllers.workloads.jobs import JobController
-from trainshed.cluster.controllers.workloads.replicasets import (
-    ReplicaSetController,
-    ReplicationControllerController,
-)
-from trainshed.cluster.controllers.workloads.statefulsets import StatefulSetController
 from trainshed.cluster.sandbox import files
 from trainshed.cluster.scheduler.install import install
 from trainshed.cluster.scheduler.scheduler import Scheduler
@@ -184,17 +173,8 @@ class World:
             GarbageCollector(client, self.store),
             NamespaceController(client, informers, self.store, CA),
             TokenController(client, informers, self.api.core.authenticator.issuer, CA),
-            EndpointsController(client, informers),
-            DeploymentController(client, informers),
-            ReplicaSetController(client, informers),
-            ReplicationControllerController(client, informers),
-            DaemonSetController(client, informers),
-            JobController(client, informers),
-            StatefulSetController(client, informers),
-            CronJobController(client, informers),
-            DisruptionController(client, informers),
+            *controllers(client, informers),
             NodeStateController(client, informers, grace=self.node_grace),
-            TaintEvictionController(client, informers),
             AutoscalerController(client, informers, metrics=self._measure),
             QuotaController(client, self.api.core),
             StorageController(client, informers, self.volumes, remove_tree),

@@ -45,24 +45,13 @@ from trainshed.cluster.control.listening import listen
 from trainshed.cluster.control.memory import MemoryKeeper, keep_one_heap
 from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
 from trainshed.cluster.controllers.certificaterequests import CertificateController
-from trainshed.cluster.controllers.disruptions import DisruptionController
-from trainshed.cluster.controllers.endpoints import EndpointsController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.nodestates import NodeStateController
 from trainshed.cluster.controllers.quotas import QuotaController
-from trainshed.cluster.controllers.taintevictions import TaintEvictionController
+from trainshed.cluster.controllers.registry import controllers
 from trainshed.cluster.controllers.tekton.part import Tekton
 from trainshed.cluster.controllers.tokensecrets import TokenController
-from trainshed.cluster.controllers.workloads.cronjobs import CronJobController
-from trainshed.cluster.controllers.workloads.daemonsets import DaemonSetController
-from trainshed.cluster.controllers.workloads.deployments import DeploymentController
-from trainshed.cluster.controllers.workloads.jobs import JobController
-from trainshed.cluster.controllers.workloads.replicasets import (
-    ReplicaSetController,
-    ReplicationControllerController,
-)
-from trainshed.cluster.controllers.workloads.statefulsets import StatefulSetController
 from trainshed.cluster.images.directories import ImageRegistry
 from trainshed.cluster.images.lookup import Lookup
 from trainshed.cluster.images.store.store import ImageStore
@@ -265,20 +254,11 @@ async def _serve(
         Scheduler(client, informers, names=options.scheduler_names),
         StorageController(client, informers, paths.volumes, runtime.remove_tree),
         EphemeralController(client, informers),
-        EndpointsController(client, informers),
+        *controllers(client, informers),
         NamespaceController(client, informers, store, pki.ca_pem),
         TokenController(client, informers, api.core.authenticator.issuer, pki.ca_pem),
-        ReplicaSetController(client, informers),
-        ReplicationControllerController(client, informers),
-        DaemonSetController(client, informers),
-        DeploymentController(client, informers),
-        JobController(client, informers),
         Tekton(client, informers, Lookup(ImageRegistry(paths.images_file), ImageStore(paths.image_store))),
-        StatefulSetController(client, informers),
-        CronJobController(client, informers),
-        DisruptionController(client, informers),
         NodeStateController(client, informers),
-        TaintEvictionController(client, informers),
         AutoscalerController(client, informers),
         QuotaController(client, api.core),
         CertificateController(client, informers, lambda: pki.authority),
