@@ -85,6 +85,7 @@ AB = [pod("a"), pod("b")]
             "too old",
         ),
         ([pod("a"), pod("b", since=NOW - 10)], {"a": use("0.16"), "b": use("0.16")}, 4, "b has settled"),
+        ([pod("a"), pod("b", ready=False)], {"a": use("0.16"), "b": use("0.5")}, 2, "b was never ready"),
         ([pod("a"), pod("b", phase="Pending")], {"a": use("0.16")}, 2, "b waits"),
         (
             [pod("a"), pod("b", phase="Failed")],

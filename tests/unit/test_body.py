@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.wire import body
-from trainshed.kube.wire.body import MAX_CONTAINERS, MAX_DEPTH, decode_body, decode_value, json_duplicates
+from trainshed.kube.wire.body import (
+    MAX_CONTAINERS,
+    MAX_DEPTH,
+    decode_body,
+    decode_value,
+    json_duplicates,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from trainshed.kube.cel.types import escape
+from trainshed.kube.cel.functions import has_order
+from trainshed.kube.cel.types import Type, escape
 from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.nodes import from_crd
 
@@ -49,6 +50,10 @@ TEXT = {"type": "string"}
         ("self.a == (self.b ? {'k': [1]}['k'][0] : 2)", {"a": 1, "b": True}, {"a": 1, "b": False}),
         ("self.startsWith('a') && self.endsWith('z') && self.contains('m')", "amz", "az"),
         ("self.split(',').join('-') == 'a-b' && 'A'.lowerAscii() == 'a'", "a,b", "a"),
+        ("bytes(self) == b'ab'", "ab", "b"),
+        ("quantity(self).isInteger()", "1.5k", "1.0"),
+        ("isIP(self)", "1.2.3.4", "1..2.3"),
+        ("string(double(self)) == '0.0015'", "0.0015", "0.015"),
         ("self.find('[0-9]+') == '12' && self.substring(1, 2) == '1'", "x12", "y"),
         (
             "self.sum() == 6 && self.isSorted() && self.max() == 3 && self.indexOf(2) == 1",
@@ -193,3 +198,18 @@ def test_lists_that_are_sets_or_maps_are_equal_in_any_order():
     node = widget(keyed, rule="oldSelf == self && (oldSelf + [{'k': 'a', 'v': 9}]).exists(i, i.v == 9)")
     a, b = {"k": "a", "v": 1}, {"k": "b", "v": 2}
     assert evaluate_rules({"spec": [a, b]}, {"spec": [b, a]}, node) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "has"),
+    [
+        ("isSorted", "string", True),
+        ("isSorted", "map", False),
+        ("sum", "int", True),
+        ("sum", "string", False),
+        ("indexOf", "map", True),
+        ("max", "dyn", True),
+    ],
+)
+def test_what_a_list_can_do_by_its_items(name, kind, has):
+    assert has_order(name, Type("list", elem=Type(kind))) is has

@@ -13,6 +13,7 @@ from trainshed.kube.meta.resources import CRDS, Resource
 from trainshed.kube.schema.crd import crd_defaults, validate_crd
 from trainshed.kube.schema.crd_schema import schema_causes
 from trainshed.kube.schema.crd_serving import established, infos, is_established
+from trainshed.kube.schema.crdconversion import review
 from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.nodes import from_crd
 from trainshed.kube.schema.structural import apply_defaults, validate
@@ -414,3 +415,16 @@ def test_any_json_is_a_schema_or_refused(schema):
 def test_keywords_of_a_wrong_type():
     (text,) = texts(build({"type": "object", "properties": []}))
     assert text == f"{ROOT}.properties: Invalid value: []: must be object"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "spoken"), [(["v9", "v1beta1", "v1"], "v1beta1"), (["v9"], "v1"), (None, "v1")]
+)
+def test_a_conversion_is_asked_for_in_the_first_version_that_the_webhook_takes(accepted, spoken):
+    asked = review({"conversionReviewVersions": accepted}, [{"kind": "Widget"}], "example.com/v2", "u")
+    assert asked["apiVersion"] == f"apiextensions.k8s.io/{spoken}"
+    assert asked["request"] == {
+        "uid": "u",
+        "desiredAPIVersion": "example.com/v2",
+        "objects": [{"kind": "Widget"}],
+    }

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.fakes.api import FakeApi
 from tests.fakes.virtual_time import run_virtual
+from trainshed.client import events as client_events
 from trainshed.client.client import Client
 from trainshed.client.events import EventRecorder
 from trainshed.kube.meta.errors import forbidden
@@ -173,4 +176,35 @@ def test_without_permission_to_look_events_are_still_written() -> None:
         await recorder.close()
         assert events(api) == [("Created", "pod a", 1)]
 
+    run_virtual(main())
+
+
+def test_events_that_are_dropped_are_warned_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        recorder = EventRecorder(Client(FakeApi()), "controller")
+        for number in range(5):
+            recorder.event(JOB, "Normal", "A", str(number))
+        assert recorder.dropped == 3
+        await recorder.close()
+
+    monkeypatch.setattr(client_events, "REMEMBERED", 2)
+    run_virtual(main())
+    assert [record.message for record in caplog.records] == ["events dropped: too many wait"]
+
+
+def test_what_earlier_processes_told_is_forgotten_of_the_oldest_object_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        api = FakeApi()
+        recorder = EventRecorder(Client(api), "controller")
+        for number in range(2):
+            job = {**JOB, "metadata": {**JOB["metadata"], "uid": f"u{number}"}}
+            recorder.event(job, "Normal", "A", str(number))
+            await eventually([("A", str(each), 1) for each in range(number + 1)], api)
+        await recorder.close()
+
+    monkeypatch.setattr(client_events, "REMEMBERED", 1)
     run_virtual(main())

@@ -9,6 +9,7 @@ from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta import resources
 from trainshed.kube.meta.resourceinfo import ALL_VERBS, ResourceInfo
 from trainshed.kube.meta.resources import Resource
+from trainshed.kube.served.ledger import upstream
 from trainshed.kube.served.registry import Registry, version_priority
 
 
@@ -107,3 +108,21 @@ ORDERED = ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v
 @given(st.permutations(ORDERED))
 def test_version_priority_of_the_documentation(shuffled: list[str]) -> None:
     assert sorted(shuffled, key=version_priority) == ORDERED
+
+
+def test_kinds_have_the_name_and_the_scope_of_upstream() -> None:
+    known = {(one.group, one.version, one.plural): (one.kind, one.namespaced) for one in upstream()}
+    for resource in (info.resource for info in RESOURCES):
+        kind = known.get((resource.group, resource.version, resource.plural))
+        assert kind in (None, (resource.kind, resource.namespaced)), resource
+    same = {info.resource.kind: info.resource.namespaced for info in RESOURCES}
+    assert all(info.resource.namespaced is same[info.resource.kind] for info in RESOURCES), "in every version"
+
+
+def test_what_a_put_creates_that_is_not_there() -> None:
+    """Upstream's `AllowCreateOnUpdate`."""
+    made = {info.resource.plural for info in RESOURCES if info.create_on_update}
+    assert made == {
+        *("clusterrolebindings", "clusterroles", "rolebindings", "roles"),
+        *("endpoints", "events", "leases", "limitranges", "runtimeclasses", "services"),
+    }

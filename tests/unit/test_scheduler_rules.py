@@ -344,3 +344,11 @@ def test_neighbours_forget_what_is_gone() -> None:
     for each in (scheduled, copy):
         assert not each.on("a") and not list(each.wished()) and each.lowest_priority() is None
         assert not each.matching(lambda _: True) and not list(each.units())
+
+
+def test_mismatched_label_keys_leave_out_pods_that_are_alike() -> None:
+    """What the pod itself does not have narrows nothing."""
+    anti = required("podAntiAffinity", term(APP, mismatchLabelKeys=["revision", "absent"]))
+    alike, unlike = ((pod("q", {**APP, "revision": each}), "a") for each in "21")
+    assert put(pod("p", {**APP, "revision": "2"}, **anti), THREE[:1], alike).node == "a"
+    assert not put(pod("p", {**APP, "revision": "2"}, **anti), THREE[:1], unlike).node

@@ -63,6 +63,10 @@ def test_a_step_that_is_tried_again_says_which_attempt_it_is() -> None:
     again = child("load-it", "Unknown", "Running", startTime="2026-01-01T00:00:00Z", retriesStatus=[{}])
     first, *_ = states(PIPELINE, {}, [again])
     assert (first.state, first.detail) == ("running", "attempt 2")
+    first, *_ = states(PIPELINE, {}, [child("load-it", "Unknown", "Running")])
+    assert (first.state, first.detail) == ("running", "")
+    first, *_ = states(PIPELINE, {}, [child("load-it", "False", "Failed", retriesStatus=[{}])])
+    assert (first.state, first.detail) == ("failed", "why")
 
 
 def test_what_failed_is_told_as_the_author_knows_it() -> None:
@@ -145,3 +149,19 @@ def test_here_nothing_ends_a_run_but_its_own_limit_and_four_steps_run_at_once() 
     (run,) = local.emit(PIPELINE, Options(run_name="sums"))
     assert run["spec"]["timeouts"] == {"pipeline": "0"}
     assert run["metadata"]["annotations"]["trainshed.dev/tasks-at-once"] == "4"
+
+
+def test_a_run_that_goes_on_has_the_results_of_its_own_steps() -> None:
+    before = stored(local.emit(PIPELINE, Options(run_name="sums"))[-1], "u1")
+    made = local.emit(PIPELINE, Options(run_name="sums"))
+    mine, other, plain = (
+        {"name": name, "value": value}
+        for name, value in (
+            ("a", "$(tasks.total.results.x)"),
+            ("b", "$(tasks.load-it.results.x)"),
+            ("c", "plain"),
+        )
+    )
+    made[-1]["spec"]["pipelineSpec"]["results"] = [mine, other, plain]
+    (run,) = with_data_of(made, before, {"total": True}, "claim")
+    assert run["spec"]["pipelineSpec"]["results"] == [mine]

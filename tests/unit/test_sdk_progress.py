@@ -166,3 +166,8 @@ def test_any_log_text_is_survived_and_never_a_wrong_figure(lines: list[str], epo
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=200), st.integers(0, 60))
 def test_a_sparkline_never_exceeds_its_width(values: list[float], width: int) -> None:
     assert len(sparkline(tuple(values), width)) <= max(width, 0)
+
+
+@pytest.mark.parametrize(("printed", "accuracy"), [("1", 1.0), ("1.5", 0.015), ("100", 1.0), ("101", None)])
+def test_a_bare_accuracy_above_one_is_a_percentage(printed: str, accuracy: float | None) -> None:
+    assert feed((0, f"accuracy={printed}")).accuracy == accuracy

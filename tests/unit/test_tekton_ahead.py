@@ -389,3 +389,46 @@ def test_what_starts_in_the_same_turn_has_its_place_before_what_lacks_one() -> N
     it.end("a")
     it.step()
     assert (sorted(it.on()), it.prepared(), it.prepared(going=True)) == (["p", "x"], [], ["q"])
+
+
+def test_what_is_as_near_is_prepared_in_the_order_of_the_pipeline() -> None:
+    """`far` waits for a task that has begun, `near` for one that waited: both are one task from their turn."""
+    it = Ahead(
+        task("over"), task("root"), task("later", "over"), *(waiting(n, "root") for n in "zyx"), at_once=4
+    )
+    it.settle()
+    it.running("root")
+    it.end("over")
+    it.settle()
+    it.running()
+    it.settle()
+    assert (it.on(), it.prepared()) == (["root", "later"], ["z", "y"])
+
+
+@pytest.mark.parametrize("first", ["of-root", "of-later"])
+def test_a_task_that_has_begun_is_as_far_whatever_ended_before_it(first: str) -> None:
+    behind = {"of-root": "root", "of-later": "later"}
+    waits = sorted(
+        (waiting(name, parent) for name, parent in behind.items()), key=lambda t: t["name"] != first
+    )
+    it = Ahead(task("over"), task("root"), task("later", "over"), *waits, at_once=3)
+    it.settle()
+    it.end("over")
+    it.settle()
+    it.running()
+    it.settle()
+    assert (it.on(), it.prepared()) == (["root", "later"], [first])
+
+
+def test_patience_lasts_to_its_last_moment_and_is_had_only_with_what_gives_way() -> None:
+    it = Ahead(*chain(3))
+    it.settle()
+    assert (it.step().requeue_after or 0) > ahead.PATIENCE_SECONDS, "nothing is prepared that could give way"
+    it.running()
+    it.settle()
+    it.end("t0")
+    it.settle()
+    it.child("t1")["status"] = {"startTime": format_time(it.now)}
+    it.now += ahead.PATIENCE_SECONDS - 0.5
+    plan = it.step()
+    assert (it.prepared(), plan.requeue_after) == (["t2"], pytest.approx(0.5))

@@ -31,6 +31,13 @@ def texts(resource, obj, old=None, **more):
 
 VALID = [
     (r.DEPLOYMENTS, {"spec": {"selector": SELECTOR, "template": TEMPLATE}}),
+    *(
+        (
+            r.DEPLOYMENTS,
+            {"spec": {"selector": SELECTOR, "template": TEMPLATE, "strategy": {"rollingUpdate": one}}},
+        )
+        for one in ({"maxUnavailable": 0, "maxSurge": 1}, {"maxUnavailable": "1%", "maxSurge": "0%"})
+    ),
     (r.REPLICASETS, {"spec": {"selector": SELECTOR, "template": TEMPLATE}}),
     (r.STATEFULSETS, {"spec": {"selector": SELECTOR, "template": TEMPLATE, "serviceName": "s"}}),
     (

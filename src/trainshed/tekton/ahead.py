@@ -72,8 +72,8 @@ class Places(msgspec.Struct, frozen=True):
     """Children whose turn has come, and which are not over."""
     prepared: Mapping[str, Object]
     """What waits for its turn, by task, without those whose turn comes now."""
-    starting: int = 0
-    lacking: int = 0
+    starting: int
+    lacking: int
 
     @property
     def free(self) -> int:
@@ -82,7 +82,7 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """What to prepare, in this order and as far as it may be, and what goes."""
+    """What to prepare, in this order, as far as it may be and there are places, and what goes."""
 
     make: tuple[Node, ...] = ()
     drop: tuple[Object, ...] = ()
@@ -93,7 +93,7 @@ class Ahead(msgspec.Struct, frozen=True):
 def plan(facts: Facts, places: Places, now: float) -> Ahead:
     """Return what to prepare and what to let go."""
     distances = _distances(facts)
-    wanted = {node.name for node in facts.ordinary if _is_to_come(facts, node)}
+    wanted = [node.name for node in facts.ordinary if _is_to_come(facts, node)]
     there = {name: run for name, run in places.prepared.items() if not is_terminating(run)}
     kept = sorted((name for name in there if name in wanted), key=lambda name: distances[name])
     drop = [run for name, run in there.items() if name not in wanted]
@@ -107,7 +107,7 @@ def plan(facts: Facts, places: Places, now: float) -> Ahead:
     if idle or places.starting or places.lacking:
         return Ahead(drop=tuple(drop), look_again=patience if idle and kept else None)
     new = sorted((name for name in wanted if name not in places.prepared), key=lambda name: distances[name])
-    return Ahead(tuple(facts.nodes[name] for name in new) if places.free > 0 else (), tuple(drop))
+    return Ahead(tuple(facts.nodes[name] for name in new), tuple(drop))
 
 
 def by_task(runs: Sequence[Object]) -> dict[str, Object]:

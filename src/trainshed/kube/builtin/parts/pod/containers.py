@@ -128,7 +128,7 @@ def _env_source(source: Object, path: str) -> Iterator[Cause]:
     if len(given) > 1:
         yield causes.invalid(path, "", "may not have more than one field specified at a time")
     if "fieldRef" in source:
-        yield from field_ref_causes(source["fieldRef"], f"{path}.fieldRef", _ENV_FIELDS, subscripts=True)
+        yield from field_ref_causes(source["fieldRef"], f"{path}.fieldRef", _ENV_FIELDS)
     if "resourceFieldRef" in source:
         yield from resource_ref_causes(source["resourceFieldRef"], f"{path}.resourceFieldRef")
     for key in ("configMapKeyRef", "secretKeyRef"):
@@ -144,9 +144,7 @@ def _env_source(source: Object, path: str) -> Iterator[Cause]:
                 yield causes.invalid(f"{path}.{key}.key", reference["key"], why)
 
 
-def field_ref_causes(
-    reference: Object, path: str, fields: Iterable[str], *, subscripts: bool = False
-) -> Iterator[Cause]:
+def field_ref_causes(reference: Object, path: str, fields: Iterable[str]) -> Iterator[Cause]:
     """Yield what is wrong with a reference to a field of the pod, such as `metadata.labels['app']`."""
     wanted = reference.get("fieldPath")
     if not wanted:
@@ -155,7 +153,7 @@ def field_ref_causes(
     base, bracket, _ = wanted.partition("[")
     if bracket and wanted.endswith("']") and base in ("metadata.labels", "metadata.annotations"):
         return
-    if wanted not in fields and not (subscripts and wanted in fields):
+    if wanted not in fields:
         if wanted in _DOWNWARD or wanted in _ENV_FIELDS:
             yield causes.unsupported(f"{path}.fieldPath", wanted, sorted(fields))
         else:
