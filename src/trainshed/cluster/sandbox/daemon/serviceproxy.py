@@ -87,6 +87,11 @@ class MachineSockets:
         return socket.socket(fileno=number)
 
 
+def end_with_parent() -> None:
+    """Have the kernel end this process with the one that started it; it forgets that where the user changes."""
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _make_sockets(asked: int, answering: int) -> None:
     while kind := os.read(asked, 1):
         try:
@@ -114,11 +119,16 @@ class Forwarder:
 
     def run(self) -> None:
         """Forward until netd is gone."""
+        end_with_parent()
         logfile.keep(self._loop)
         gc.collect()
         self._loop.run()
 
     def _hear(self, events: int) -> None:
+        """Take one message. What goes wrong with it ends the process: netd, if it lives, starts another.
+
+        To go on without the channel would be to forward for ever, by routes of nobody.
+        """
         try:
             data, descriptors = wire.receive(self._channel)
         except BlockingIOError:
@@ -128,7 +138,14 @@ class Forwarder:
         if not data:
             self._loop.stop()
             return
-        message: Message = json.loads(data)
+        try:
+            self._take(json.loads(data), descriptors)
+        except Exception as error:
+            self._loop.stop()
+            if not isinstance(error, ConnectionError):  # or netd is gone
+                record_crash()
+
+    def _take(self, message: Message, descriptors: list[int]) -> None:
         if descriptors:
             key = (True, message["protocol"], message["ip"], message["port"])
             old = self._passed.pop(key, None)
