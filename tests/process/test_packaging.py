@@ -54,6 +54,7 @@ def test_every_file_of_the_package_is_in_the_wheel(unpacked: Path) -> None:
         "py.typed",
         "kube/data/protobuf.txt",
         "operator/manifests/crds/kubeflow.org_pytorchjobs.yaml",
+        "operator/manifests/crds/definitions.jsonl",
     ):
         assert f"trainshed/{name}" in packed
 

@@ -339,6 +339,23 @@ def test_status():
     assert established(two, LATER)["status"]["storedVersions"] == ["v1", "v2"]
 
 
+def test_what_is_established_shares_nothing_that_is_written_to_with_what_it_was_made_of():
+    crd = build()
+    crd["spec"]["conversion"] = {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": {"service": {"name": "s"}}},
+    }
+    crd["spec"]["versions"].append({"name": "v2"})
+    before = copy.deepcopy(crd)
+    made = established(crd, NOW)
+    assert crd == before
+    assert made["spec"]["versions"][1] == {"name": "v2", "served": False, "storage": False}
+    assert made["spec"]["conversion"]["webhook"]["clientConfig"]["service"] == {"name": "s", "port": 443}
+    made["metadata"]["managedFields"] = []
+    made["status"]["conditions"].clear()
+    assert crd == before
+
+
 def test_names_in_use():
     crd = established(build(), NOW, names_conflict='"wd" is already in use')
     assert not is_established(crd)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
@@ -44,14 +46,20 @@ def test_on_kubernetes_it_meets_the_restricted_pod_security_standard() -> None:
     assert "volumes" not in pod and "hostNetwork" not in pod
 
 
-def test_definitions_are_made_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_definitions_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each takes MiB while it is a tree, and what is taken at once is not given back."""
-    made: list[str] = []
-    monkeypatch.setattr(objects, "crd", lambda kind: {"kind": made.append(kind.name) or kind.name})
     found = install.embedded_objects()
-    assert next(found)["kind"] == "Namespace" and made == []
-    for number, kind in enumerate(KINDS, 1):
-        assert next(found) == {"kind": kind} and len(made) == number
+    assert next(found)["kind"] == "Namespace"
+    assert [next(found) for _ in KINDS] == [*objects.crds()]
+
+    (tmp_path / "crds").mkdir()
+    (tmp_path / install.DEFINITIONS).write_text('{"kind": "first"}\nno JSON\n')
+    monkeypatch.setattr(install, "MANIFESTS", tmp_path)
+    found = install.embedded_objects()
+    next(found)
+    assert next(found) == {"kind": "first"}
+    with pytest.raises(msgspec.DecodeError):
+        next(found)
 
 
 def test_on_kubernetes_and_embedded_only_the_command_the_user_the_place_and_the_first_probes_differ() -> None:

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainshed import __version__
-from trainshed.api.crd import crd
 from trainshed.api.registry import KINDS
 from trainshed.jobs.engine.model import DEFAULTS, OperatorOptions
 from trainshed.jobs.registry import all_grants, all_verbs
@@ -189,6 +188,8 @@ def deployment(*, image: str = IMAGE, command: Sequence[str] = COMMAND, args: Se
 
 def crds() -> Iterator[Object]:
     """Yield the CustomResourceDefinition of every kind; each is several MiB in memory."""
+    from trainshed.api.crd import crd  # who installs them has them written out
+
     return (crd(kind) for kind in KINDS.values())
 
 

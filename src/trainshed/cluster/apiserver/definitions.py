@@ -152,8 +152,8 @@ def names_conflict(core: Core, obj: Object) -> str:
     names = section(spec, "names")
     own = obj["metadata"].get("name", "")
     wanted = {names.get("plural", ""), names.get("singular", ""), *(names.get("shortNames") or ())}
-    for info in core.kinds.registry:
-        if info.resource.group != spec.get("group") or info.crd_name == own:
+    for info in core.kinds.registry.in_group(spec.get("group", "")):
+        if info.crd_name == own:
             continue
         held = {info.resource.plural, info.singular, *info.short_names}
         for name in sorted(wanted & held):

@@ -213,7 +213,6 @@ def _load(path: Path) -> Object:
 
 
 def _dump(config: Object) -> bytes:
-    import yaml
+    from trainshed.kube.wire import yamltext
 
-    text: str = yaml.safe_dump(config, sort_keys=False, default_flow_style=False)
-    return text.encode()
+    return yamltext.dump(config).encode()

@@ -51,8 +51,10 @@ def _last_port(paths: StatePaths) -> int:
 
     import yaml
 
+    from trainshed.kube.wire import yamltext
+
     try:
-        config = yaml.safe_load(paths.kubeconfig.read_text())
+        config = yamltext.load(paths.kubeconfig.read_text())
         return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
     except (OSError, yaml.YAMLError, LookupError, TypeError, ValueError):
         return 0

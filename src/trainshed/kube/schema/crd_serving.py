@@ -32,10 +32,9 @@ def established(obj: Object, now: str, *, names_conflict: str = "") -> Object:
         now: RFC 3339 time of conditions that change.
         names_conflict: why its names cannot be accepted, e.g. `"wd" is already in use`; then it is not served.
     """
-    out: Object = copy_tree(obj)
+    out = _own_but_schemas(obj)
     crd_defaults(out)
-    spec = out["spec"]
-    status = out.setdefault("status", {})
+    spec, status = out["spec"], out["status"]
     accepted = not names_conflict
     served_before = any(
         condition.get("type") == "Established" and condition.get("status") == "True"
@@ -69,6 +68,16 @@ def established(obj: Object, now: str, *, names_conflict: str = "") -> Object:
         if version.get("storage") and version["name"] not in stored:
             stored.append(version["name"])
     return out
+
+
+def _own_but_schemas(obj: Object) -> Object:
+    """Return a copy that shares only the versions' schemas and columns with `obj`: they are nearly all of it."""
+    spec = obj["spec"]
+    own = {
+        key: [{**version} for version in value] if key == "versions" else copy_tree(value)
+        for key, value in spec.items()
+    }
+    return {**obj, "metadata": {**obj["metadata"]}, "spec": own, "status": copy_tree(obj.get("status") or {})}
 
 
 def _schema_of(version: Object) -> bytes:

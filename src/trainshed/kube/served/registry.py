@@ -56,7 +56,8 @@ class Registry:
     """The served resources. Mutated only by `add`, `remove` and `delegate`; `revision` grows with every change."""
 
     def __init__(self, builtins: Iterable[ResourceInfo] = RESOURCES) -> None:
-        self._infos: dict[tuple[str, str, str], ResourceInfo] = {}
+        self._infos: dict[str, dict[str, dict[str, ResourceInfo]]] = {}
+        """By group, version and plural. A group or version of which nothing is left is not there."""
         self._crds: dict[str, tuple[ResourceInfo, ...]] = {}
         self._builtin_groups: dict[str, dict[str, None]] = {}
         self._external: Mapping[tuple[str, str], External] = {}
@@ -68,7 +69,7 @@ class Registry:
 
     def _insert(self, info: ResourceInfo) -> None:
         resource = info.resource
-        self._infos[(resource.group, resource.version, resource.plural)] = info
+        self._infos.setdefault(resource.group, {}).setdefault(resource.version, {})[resource.plural] = info
 
     def add(self, crd_name: str, infos: Iterable[ResourceInfo]) -> None:
         """Serve the resources of a CRD, replacing what the same CRD served before. Built-ins stay."""
@@ -96,23 +97,31 @@ class Registry:
         return self._external.get((group, version))
 
     def _is_builtin(self, resource: Resource) -> bool:
-        held = self._infos.get((resource.group, resource.version, resource.plural))
+        held = self._found(resource.group, resource.version, resource.plural)
         return held is not None and not held.crd
+
+    def _found(self, group: str, version: str, plural: str) -> ResourceInfo | None:
+        return self._infos.get(group, {}).get(version, {}).get(plural)
 
     def _drop(self, crd_name: str) -> bool:
         dropped = self._crds.pop(crd_name, ())
         for info in dropped:
-            resource = info.resource
-            self._infos.pop((resource.group, resource.version, resource.plural), None)
+            group, version, plural = info.resource.group, info.resource.version, info.resource.plural
+            versions = self._infos.get(group, {})
+            versions.get(version, {}).pop(plural, None)
+            if not versions.get(version):
+                versions.pop(version, None)
+            if not versions:
+                self._infos.pop(group, None)
         return bool(dropped)
 
     def get(self, group: str, version: str, plural: str) -> ResourceInfo | None:
         """Return the resource at a path, or None."""
-        return None if (group, version) in self._external else self._infos.get((group, version, plural))
+        return None if (group, version) in self._external else self._found(group, version, plural)
 
     def has_group(self, group: str) -> bool:
         """Return whether any resource of the group is served."""
-        return any(key[0] == group for key in self._infos) or any(key[0] == group for key in self._external)
+        return group in self._infos or any(key[0] == group for key in self._external)
 
     def builtin_groups(self) -> list[str]:
         """Return the groups of built-in kinds, as listed."""
@@ -130,20 +139,24 @@ class Registry:
         """Return the served versions of a group, preferred first."""
         builtin = list(self._builtin_groups.get(group, {}))
         outside = {key[1]: one.version_priority for key, one in self._external.items() if key[0] == group}
-        extra = ({key[1] for key in self._infos if key[0] == group} | outside.keys()) - set(builtin)
+        extra = (self._infos.get(group, {}).keys() | outside.keys()) - set(builtin)
         return [*builtin, *sorted(extra, key=lambda one: (-outside.get(one, 100), version_priority(one)))]
 
     def resources(self, group: str, version: str) -> list[ResourceInfo]:
         """Return the resources of a group and version that are served here: built-in ones, then CRDs by plural."""
         if (group, version) in self._external:
             return []
-        found = [info for info in self._infos.values() if info.group_version == (group, version)]
+        found = self._infos.get(group, {}).get(version, {}).values()
         return sorted(found, key=lambda info: (info.crd, info.resource.plural if info.crd else ""))
+
+    def in_group(self, group: str) -> Iterator[ResourceInfo]:
+        """Yield the resources of all versions of a group that are served here."""
+        for version in self.versions(group):
+            yield from self.resources(group, version)
 
     def __iter__(self) -> Iterator[ResourceInfo]:
         for group in self.groups():
-            for version in self.versions(group):
-                yield from self.resources(group, version)
+            yield from self.in_group(group)
 
     def stored(self) -> list[ResourceInfo]:
         """Return one resource per kind of stored object: views left out, CRs in their storage version."""

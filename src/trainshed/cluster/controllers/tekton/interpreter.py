@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import stat
 import sys
 import sysconfig
@@ -60,8 +61,12 @@ def carried() -> Carried | None:
     )
 
 
+@functools.cache
 def entrypoint() -> Entrypoint:
-    """Return how steps are started: by what a step of any user may read, where there is such a thing."""
+    """Return how steps are started: by what a step of any user may read, where there is such a thing.
+
+    Looked up once, for the first step.
+    """
     python = sys.executable
     if not _is_open(Path(python)) and Path(_SYSTEM_PYTHON).exists():
         python = _SYSTEM_PYTHON

@@ -45,7 +45,6 @@ class TaskRunController(Controller[Key]):
         super().__init__("taskruns", informers, workers=4)
         self._now = now
         self._images = images
-        self._entrypoint = entrypoint()
         self._runs = self.watch(informers.of(TASKRUNS), lambda run: [key_of(run)])
         self._tasks = informers.of(TASKS)
         self._actions = informers.of(STEPACTIONS)
@@ -88,7 +87,7 @@ class TaskRunController(Controller[Key]):
             actions=actions,
             claims=frozenset(name_of(claim) for claim in self._by_namespace.get(namespace)),
             images=commands,
-            entrypoint=msgspec.structs.replace(self._entrypoint, roots=roots),
+            entrypoint=msgspec.structs.replace(entrypoint(), roots=roots),
             now=self._now(),
         )
 
