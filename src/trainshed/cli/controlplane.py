@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -18,7 +18,6 @@ from trainshed.api.kind import Kind
 from trainshed.api.registry import KINDS
 from trainshed.cluster import encryption
 from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
-from trainshed.cluster.apiserver.oidc import configuration as oidc
 from trainshed.cluster.control.controlplane import Options, run
 from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.control.launcher import Report
@@ -41,6 +40,9 @@ from trainshed.kube.wire import yamltext
 from trainshed.kube.wire.body import decode_value
 from trainshed.operator.install import AUTO, embedded_objects, embedded_options
 from trainshed.tekton import crds
+
+if TYPE_CHECKING:
+    from trainshed.cluster.apiserver.oidc.configuration import Configuration
 
 T = TypeVar("T")
 
@@ -116,10 +118,12 @@ def _audit(policy: Path | None, log: Path) -> tuple[Policy, Path] | None:
     return _read(policy, "audit policy", audit.read, "docs/how-to/audit.md has an example"), log
 
 
-def _authentication(file: Path | None) -> oidc.Configuration | None:
+def _authentication(file: Path | None) -> Configuration | None:
     """Return the configuration in a file. Raises CannotStart for one that cannot be read."""
     if file is None:
         return None
+    from trainshed.cluster.apiserver.oidc import configuration as oidc
+
     return _read(
         file,
         "authentication configuration",

@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -35,8 +35,6 @@ from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.audit import AuditLog
 from trainshed.cluster.apiserver.bootstrap import bootstrap, publish_authentication
 from trainshed.cluster.apiserver.core import AdmissionCheck
-from trainshed.cluster.apiserver.oidc.configuration import Configuration
-from trainshed.cluster.apiserver.oidc.providers import Providers
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.errors import CannotStart
@@ -84,6 +82,9 @@ from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.kube.policy.audit import Policy
 from trainshed.tekton.crds import STAND_IN
 from trainshed.tekton.versions import CONVERSIONS
+
+if TYPE_CHECKING:
+    from trainshed.cluster.apiserver.oidc.configuration import Configuration
 
 log = logging.getLogger("trainshed.cluster")
 
@@ -160,6 +161,8 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 store, pki, nodes=nodes, admission=options.admission, conversions=CONVERSIONS
             )
             if options.authentication is not None:
+                from trainshed.cluster.apiserver.oidc.providers import Providers
+
                 api.core.authenticator.providers = Providers(options.authentication, time.monotonic)
             if options.audit is not None:
                 api.audit_log = _audit_log(*options.audit)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.kube.cel.types import Type
 from trainshed.kube.meta.objects import Object, section, spec_of
-from trainshed.kube.policy.typechecking import KindType, named_kinds, warnings
-from trainshed.kube.schema.celtypes import type_of
+
+if TYPE_CHECKING:
+    from trainshed.kube.cel.types import Type
 
 
 async def admit(core: Core, call: Call, obj: Object) -> Object:
@@ -22,6 +24,13 @@ def admit_update(core: Core, call: Call, old: Object, new: Object) -> Object:
 
 
 def _checked(core: Core, obj: Object, generation: int) -> Object:
+    from trainshed.kube.policy.typechecking import (  # the language is loaded with the first policy
+        KindType,
+        named_kinds,
+        warnings,
+    )
+    from trainshed.kube.schema.celtypes import type_of
+
     kinds = []
     for group, version, plural in sorted(named_kinds(obj)):
         served = core.kinds.get(group, version, plural)
@@ -37,6 +46,8 @@ def _checked(core: Core, obj: Object, generation: int) -> Object:
 
 
 def _params(core: Core, policy: Object) -> Type | None:
+    from trainshed.kube.schema.celtypes import type_of
+
     kind = section(spec_of(policy), "paramKind")
     for info in core.kinds.registry:
         if info.resource.api_version == kind.get("apiVersion") and info.resource.kind == kind.get("kind"):
