@@ -211,21 +211,52 @@ async def test_routes_come_back_when_a_daemon_was_killed(boxes: Sandboxes, victi
     for pid in processes(boxes, victim):
         os.kill(pid, signal.SIGKILL)
 
-    async def is_another() -> bool:
+    async def is_answered() -> bool:
         try:
             await boxes.runtime.start()  # as the node does every two seconds
         except (OSError, RuntimeLost):
             return False
-        return processes(boxes, "daemon.serviceproxy") not in ([], [before])
+        return before not in processes(boxes, "daemon.serviceproxy") and await visits(boxes) == ["b 3"]
 
-    async def is_answered() -> bool:
-        return await visits(boxes) == ["b 3"]
-
-    await until("a new process", is_another)
     await until("the route", is_answered)
+    assert processes(boxes, "daemon.serviceproxy") not in ([], [before])
     assert await ask(port) == "b 4"
     await boxes.runtime.stop_all()
     assert processes(boxes, "sandbox") == []
+
+
+async def test_the_process_is_there_from_the_first_connection_on(boxes: Sandboxes) -> None:
+    """Or when many may be asked for. Until then what was asked for once may also go, or lead elsewhere."""
+    ip, port = await addresses(boxes), free_port()
+    host = tcp(ip["a"], ip="127.0.0.1", port=port, host=True)
+    udp = Route(protocol="udp", ip=WEB, port=53, endpoints=((ip["a"], 5353),))
+
+    async def routed(*routes: Route) -> None:
+        assert await boxes.runtime.set_routes(list(routes)) == {}
+        assert processes(boxes, "daemon.serviceproxy") == []
+
+    await routed(tcp(ip["a"]), tcp(ip["a"], port=81), udp, host)
+    await routed(tcp(ip["b"]), udp)
+    assert await visits(boxes, 81) == ["ConnectionRefusedError"]
+    with pytest.raises(ConnectionRefusedError):
+        await ask(port)
+    assert processes(boxes, "daemon.serviceproxy") == []
+    assert await visits(boxes, times=3) == ["b 3"] * 3
+    assert len(processes(boxes, "daemon.serviceproxy")) == 1
+    code, output = await boxes.exec("a", "python3", "-c", UDP_CLIENT, WEB, "53")
+    assert (code, output) == (0, b"a one\na two\n")
+
+    await boxes.runtime.set_routes([])
+    await routed(host)
+    assert await ask(port) == "a 4"
+    await boxes.runtime.set_routes([])
+    await routed(udp)
+    code, output = await boxes.exec("a", "python3", "-c", UDP_CLIENT, WEB, "53")
+    assert (code, output) == (0, b"a one\na two\n")
+
+    await boxes.runtime.set_routes([])
+    assert await boxes.runtime.set_routes([tcp(ip["a"], port=number) for number in range(100, 105)]) == {}
+    assert len(processes(boxes, "daemon.serviceproxy")) == 1
 
 
 SINK = """

@@ -2,7 +2,8 @@
 
     10.88.0.1:53      DNS, `nameserver`
     10.88.0.1:3128    the way out for pods, `proxy`; where it can be had, also a route, `egress`
-    Services          forwarded by a process of its own, `servicenet`: bytes do not wait for names
+    Services          forwarded by a process of its own, `servicenet`: bytes do not wait for names; held here until
+                      somebody connects
     any other         listeners that the control plane asked for; kept here, so that a restarted one finds
                       its clients' connections waiting in the same socket
 
@@ -35,6 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from trainshed.cluster.sandbox.daemon.servicenet import Failed
     from trainshed.cluster.sandbox.wire import Message
 
 NAME = "netd.sock"
@@ -97,7 +99,7 @@ class Daemon:
         self._load(files.read_state(f"{run}/{RECORDS}") or {})
         self._route = False
         self._start_egress()
-        self._services = ServiceNet(self._loop, run, self._namespaces)
+        self._services = ServiceNet(self._loop, run, self._namespaces, self._open)
         self._server = Server(self._loop, f"{run}/{NAME}", self._request)
 
     def run(self) -> None:
@@ -190,19 +192,17 @@ class Daemon:
 
     def _set_routes(self, peer: Peer, routes: list[Message]) -> None:
         """Answer when the routes are in force: whoever is told that a pod is ready reaches it by its Service."""
-        failed: list[Message] = []
 
-        def done(in_force: bool) -> None:
-            peer.answer(
-                {"failed": failed} if in_force else {"failure": "the process that forwards has ended"}
-            )
+        def done(failed: Failed | None) -> None:
+            if failed is None:
+                peer.answer({"failure": "the process that forwards has ended"})
+            else:
+                peer.answer({"failed": [{"place": place, "why": why} for place, why in failed]})
 
         try:
-            found = self._services.set_routes(routes, done)
+            self._services.set_routes(routes, done)
         except OSError as error:
             peer.answer({"failure": f"cannot route Services: {error}"})
-            return
-        failed += [{"place": place, "why": why} for place, why in found]
 
     def _listen(self, peer: Peer, ip: str, port: int) -> None:
         try:

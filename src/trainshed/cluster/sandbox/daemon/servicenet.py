@@ -1,4 +1,8 @@
-"""netd's side of Services: the process that forwards (`serviceproxy`), its routes, and listeners of the machine."""
+"""netd's side of Services: the process that forwards (`serviceproxy`), its routes, and listeners of the machine.
+
+The process is there from the first connection on. Until then netd holds the listeners, so that a cluster in which
+nobody asks for a Service has a process less; many are a sign that somebody will.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +29,31 @@ if TYPE_CHECKING:
 
     Place: TypeAlias = tuple[str, str, int]
     """Protocol, IP address, port."""
-    Done: TypeAlias = Callable[[bool], None]
-    """Called with whether the routes are in force; otherwise the process has ended meanwhile."""
+    Listen: TypeAlias = Callable[[str, int, str], int]
+    """From (IP address, port, protocol) to a descriptor of the cluster's network. Raises OSError."""
+    Failed: TypeAlias = list[tuple[Place, str]]
+    """The machine's ports that cannot be had, and why each."""
+    Done: TypeAlias = Callable[[Failed | None], None]
+    """Called with what could not be had when the routes are in force; None: the process has ended meanwhile."""
 
+MOST_HELD = 4
+"""Listeners of the cluster's network that are held: each costs sandboxd a fork."""
 _RESTART_SECONDS = 1.0
 _LOG = "services.log"
 
 
 class ServiceNet:
-    """Keeps the process while there are routes. `namespaces`: the sandboxes' user namespace, the cluster's network."""
+    """Keeps listeners or the process while there are routes.
 
-    def __init__(self, loop: Loop, run: str, namespaces: Sequence[int]) -> None:
+    `namespaces`: the sandboxes' user namespace, the cluster's network, in which `listen` opens listeners.
+    """
+
+    def __init__(self, loop: Loop, run: str, namespaces: Sequence[int], listen: Listen) -> None:
         self._loop = loop
         self._run = run
         self._namespaces = namespaces
+        self._listen = listen
+        self._held: dict[serviceproxy.Key, socket.socket] = {}
         self._routes: list[Message] = (files.read_state(f"{run}/{serviceproxy.ROUTES}") or {}).get(
             "routes", []
         )
@@ -47,11 +62,11 @@ class ServiceNet:
         self._pid = 0
         self._pidfd = -1
         self._number = 0
-        self._waiting: list[tuple[int, Done]] = []
+        self._waiting: list[tuple[int, Failed, Done]] = []
         self._restart()
 
-    def set_routes(self, routes: list[Message], done: Done) -> list[tuple[Place, str]]:
-        """Forward by these, and say when that is so; return the machine's ports that cannot be had, and why each.
+    def set_routes(self, routes: list[Message], done: Done) -> None:
+        """Forward by these, and say when that is so.
 
         Raises OSError when the routes cannot be kept, or the process not be started; `done` is not called then.
         """
@@ -59,35 +74,79 @@ class ServiceNet:
         self._routes = routes
         failed = self._update()
         if self._channel is None:
-            done(not routes)
+            done(failed)
         else:
-            self._waiting.append((self._number, done))
-        return failed
+            self._waiting.append((self._number, failed, done))
 
     def close(self) -> None:
-        """End the process and wait for that."""
+        """Let go of the listeners; end the process and wait for that."""
+        self._let_go(list(self._held))
         if self._channel is None:
             return
         self._loop.forget(self._pidfd)
         os.kill(self._pid, signal.SIGKILL)
         self._reap()
 
-    def _update(self) -> list[tuple[Place, str]]:
+    def _update(self, *, asked: bool = False) -> Failed:
+        """Have the routes in force, by the process if there is one or somebody has `asked` for it."""
         if not self._routes:
             self.close()
             return []
+        outside = self._places(host=True)
         if self._channel is None:
+            if not asked and self._hold_all(self._places(host=False)):
+                return self._open_ports(outside)
             self._start()
-        failed = self._open_ports(
-            (route["protocol"], route["ip"], int(route["port"])) for route in self._routes if route["host"]
-        )
+        failed = self._open_ports(outside)
         self._number += 1
         self._tell({"number": self._number})
         return failed
 
-    def _open_ports(self, wanted: Iterable[Place]) -> list[tuple[Place, str]]:
+    def _places(self, *, host: bool) -> set[Place]:
+        """Return where the routes begin: on the machine, or in the cluster's network."""
+        found = (route for route in self._routes if bool(route["host"]) is host)
+        return {(route["protocol"], route["ip"], int(route["port"])) for route in found}
+
+    def _hold_all(self, places: set[Place]) -> bool:
+        """Hold the listeners of these places in the cluster's network; return whether they can be had."""
+        self._let_go([key for key in self._held if not key[0] and key[1:] not in places])
+        if len(places) > MOST_HELD:
+            return False
+        for protocol, ip, port in places:
+            if (False, protocol, ip, port) not in self._held:
+                try:
+                    listener = wire.adopt(self._listen(ip, port, protocol))
+                except OSError:
+                    return False  # the process says why, if it cannot have it either
+                self._hold((False, protocol, ip, port), listener)
+        return True
+
+    def _hold(self, key: serviceproxy.Key, listener: socket.socket) -> None:
+        self._held[key] = listener
+        self._loop.watch(listener.fileno(), READ, self._asked)
+
+    def _asked(self, events: int) -> None:
+        """Start the process, for somebody waits."""
+        for listener in self._held.values():
+            self._loop.forget(listener.fileno())  # or it would be ready again and again
+        try:
+            self._update(asked=True)
+        except OSError as error:
+            os.write(2, f"Services are not forwarded: {error}\n".encode())
+            self._let_go(list(self._held))
+            self._opened.clear()
+            self._loop.later(_RESTART_SECONDS, self._restart)
+
+    def _let_go(self, keys: Iterable[serviceproxy.Key]) -> None:
+        for key in keys:
+            listener = self._held.pop(key)
+            self._loop.forget(listener.fileno())
+            listener.close()
+
+    def _open_ports(self, places: set[Place]) -> Failed:
+        """Open those of the machine's ports that are not; return the others, and why each."""
         failed = []
-        places = set(wanted)
+        self._let_go([key for key in self._held if key[0] and key[1:] not in places])
         self._opened &= places
         for place in sorted(places - self._opened):
             protocol, ip, port = place
@@ -98,10 +157,18 @@ class ServiceNet:
             except OSError as error:
                 failed.append((place, error.strerror or str(error)))
                 continue
-            with listener:
-                self._tell({"protocol": protocol, "ip": ip, "port": port}, [listener.fileno()])
             self._opened.add(place)
+            if self._channel is None:
+                self._hold((True, *place), listener)
+            else:
+                self._hand_over((True, *place), listener)
         return failed
+
+    def _hand_over(self, key: serviceproxy.Key, listener: socket.socket) -> None:
+        """Give a listener to the process."""
+        host, protocol, ip, port = key
+        with listener:
+            self._tell({"host": host, "protocol": protocol, "ip": ip, "port": port}, [listener.fileno()])
 
     def _tell(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send a message. A process that does not take it any more is ended, and started again."""
@@ -137,9 +204,12 @@ class ServiceNet:
         self._pidfd = os.pidfd_open(self._pid)
         ours.setblocking(False)
         self._channel = ours
-        self._opened.clear()
         self._loop.watch(self._pidfd, READ, self._ended)
         self._loop.watch(ours.fileno(), READ, self._hear)
+        held, self._held = self._held, {}
+        for key, listener in held.items():
+            self._loop.forget(listener.fileno())
+            self._hand_over(key, listener)
 
     def _hear(self, events: int) -> None:
         """Take the number of what is in force."""
@@ -155,9 +225,9 @@ class ServiceNet:
             return
         number, waiting = int(data), self._waiting
         self._waiting = [one for one in waiting if one[0] > number]
-        for asked, done in waiting:
+        for asked, failed, done in waiting:
             if asked <= number:
-                done(True)
+                done(failed)
 
     def _ended(self, events: int) -> None:
         self._loop.forget(self._pidfd)
@@ -183,8 +253,8 @@ class ServiceNet:
         self._channel = None
         self._opened.clear()
         waiting, self._waiting = self._waiting, []
-        for _, done in waiting:
-            done(False)
+        for _, _, done in waiting:
+            done(None)
 
 
 def _above(least: int, number: int) -> int:

@@ -5,11 +5,12 @@ Started by netd, with which it ends. Its threads are in two networks, for a sock
     main       the cluster's: listeners on the addresses of Services, connections to pods
     machine    the machine's: connections to endpoints outside the cluster
 
-Listeners on the machine's loopback come from netd, which may be root there. Over one socket, message by message:
+Listeners on the machine's loopback come from netd, which may be root there, and so do those that it held before this
+process was needed. Over one socket, message by message:
 
-    netd ▸ {"protocol", "ip", "port"} with a descriptor     a listener of the machine
-    netd ▸ {"number"}                                       the file of routes has changed
-    netd ◂ number                                           what it says is in force
+    netd ▸ {"host", "protocol", "ip", "port"} with a descriptor     a listener, of the machine if `host`
+    netd ▸ {"number"}                                               the file of routes has changed
+    netd ◂ number                                                   what it says is in force
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class Forwarder:
 
     def _take(self, message: Message, descriptors: list[int]) -> None:
         if descriptors:
-            key = (True, message["protocol"], message["ip"], message["port"])
+            key = (message["host"], message["protocol"], message["ip"], message["port"])
             old = self._passed.pop(key, None)
             if old is not None:
                 old.close()
@@ -177,11 +178,10 @@ class Forwarder:
 
     def _open(self, key: Key, endpoints: Endpoints) -> None:
         host, protocol, ip, number = key
-        if host:
-            sock = self._passed.pop(key, None)
-            if sock is None:
+        sock = self._passed.pop(key, None)
+        if sock is None:
+            if host:
                 return  # another program has the port
-        else:
             try:
                 sock = clusternet.open_listener(ip, number, protocol)
             except OSError as error:
