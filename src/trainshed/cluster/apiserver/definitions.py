@@ -81,9 +81,7 @@ class Definitions:
         store = self._core.store
         while True:
             revision = store.revision
-            terminating = [
-                stored for stored in store.list(_PREFIX)[0] if stored.obj["metadata"].get("deletionTimestamp")
-            ]
+            terminating = [stored for stored in store.list(_PREFIX)[0] if _is_ending(stored)]
             for stored in terminating:
                 await self._clean(stored, remove)
             watch = store.watch(_PREFIX, revision)
@@ -119,6 +117,13 @@ class Definitions:
             pass  # looked at again on the event that this came from
 
 
+def _is_ending(definition: Stored) -> bool:
+    """Return whether a definition is being deleted. Those that are not are long, and not decoded for it."""
+    if b'"deletionTimestamp"' not in definition.encoded:
+        return False
+    return bool(definition.obj["metadata"].get("deletionTimestamp"))
+
+
 def _digest(spec: Object) -> bytes:
     return hashlib.blake2b(_encode(spec), digest_size=16).digest()
 
@@ -141,8 +146,7 @@ def _is_terminating(core: Core, definition: Stored) -> bool:
     name = keys.place(definition.key).name
     known = core.kinds.terminating.get(name)
     if known is None or known[0] != definition.revision:
-        is_ending = bool(definition.obj["metadata"].get("deletionTimestamp"))
-        core.kinds.terminating[name] = known = (definition.revision, is_ending)
+        core.kinds.terminating[name] = known = (definition.revision, _is_ending(definition))
     return known[1]
 
 

@@ -18,8 +18,6 @@ import sys
 import zlib
 
 from trainshed.cluster.sandbox import bootstrap, wire
-from trainshed.cluster.sandbox.daemon.shim import SOCKET
-from trainshed.cluster.sandbox.daemon.zygote import Zygote
 from trainshed.cluster.sandbox.linux import (
     cgroups,
     interpreter,
@@ -121,6 +119,9 @@ def _run_read_only(run: str, pods: str, held: list[int]) -> NoReturn:
 
 
 def _serve(run: str, pods: str, held: list[int]) -> NoReturn:
+    # Most of the program: not for the launcher, and before there are other rights to files.
+    from trainshed.cluster.sandbox.daemon.zygote import Zygote
+
     mapped, report, keeper = held
     status = 1
     try:
@@ -188,6 +189,8 @@ def adopt(run: str, pods: str) -> tuple[int, int] | None:
 
     The kernel allows it: the user who made a user namespace has every capability in it from outside.
     """
+    from trainshed.cluster.sandbox.daemon.shim import SOCKET
+
     paths = [f"{run}/netd.sock"]
     if os.path.isdir(pods):
         paths += [f"{pods}/{uid}/sandbox/{SOCKET}" for uid in os.listdir(pods)]
