@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.virtual_time import run_virtual
 from trainshed.cluster.store import (
+    ADDED,
     Compacted,
     FutureRevision,
     KeyExists,
@@ -21,6 +23,7 @@ from trainshed.cluster.store import (
     StoreEvent,
 )
 from trainshed.cluster.store.model import KEPT_DECODED_BYTES
+from trainshed.cluster.store.window import Window
 
 
 def make_object(name: str, **fields: object) -> dict[str, object]:
@@ -160,6 +163,28 @@ async def test_a_watcher_sees_only_its_prefix(tmp_path: Path) -> None:
     await store.create("/core/things/a/2", make_object("2"))
     assert [e.key for e in await collect(watch, 1)] == ["/core/things/a/2"]
     await store.close()
+
+
+def test_a_watch_is_waited_for_until_a_time() -> None:
+    """It is told at that time, whether or not something came before; what waits is handed out first."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        window = Window(10, 1)
+        watch = window.watch("/", 1, 10)
+        end = loop.time() + 5
+        for number in (2, 3):
+            loop.call_later(number, window.publish, StoreEvent(ADDED, Stored("/a", number, 2, b"{}"), None))
+            assert [event.revision for event in await watch.batch(end)] == [number]
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await watch.batch(end)
+            assert loop.time() == end
+        loop.call_later(1, watch.close)
+        assert await watch.batch(end + 5) == []
+        assert loop.time() == end + 1
+
+    run_virtual(main())
 
 
 async def test_a_watcher_that_falls_behind_is_told_to_list_again(tmp_path: Path) -> None:

@@ -110,6 +110,9 @@ class Watch:
         self._waiter: asyncio.Future[None] | None = None
         self._overrun = False
         self._closed = False
+        self._until: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._late = False
 
     def offer(self, event: StoreEvent) -> None:
         """Queue an event; called by the window."""
@@ -127,13 +130,21 @@ class Watch:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def batch(self) -> list[StoreEvent]:
-        """Return all pending events, waiting for the first; empty when the watch was closed."""
+    async def batch(self, until: float | None = None) -> list[StoreEvent]:
+        """Return all pending events, waiting for the first; empty when the watch was closed.
+
+        Raises TimeoutError at `until`, a time of the loop. One timer serves all calls that name the same: a
+        watch waits thousands of times for its next event, and once for its end.
+        """
+        self._set_timer(until)
         while not self._pending:
             if self._overrun:
                 raise Compacted(self._since, self._window.floor)
             if self._closed:
                 return []
+            if self._late:
+                self._set_timer(None)
+                raise TimeoutError
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -143,6 +154,19 @@ class Watch:
         self._pending.clear()
         self._since = out[-1].revision
         return out
+
+    def _set_timer(self, until: float | None) -> None:
+        if until == self._until:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._until, self._timer, self._late = until, None, False
+        if until is not None:
+            self._timer = asyncio.get_running_loop().call_at(until, self._ring)
+
+    def _ring(self) -> None:
+        self._late = True
+        self._wake()
 
     def drain(self) -> list[StoreEvent]:
         """Return what is pending without waiting. Raises `Compacted` when events were lost."""
@@ -176,4 +200,6 @@ class Watch:
         """Stop. Safe to call twice."""
         self._closed = True
         self._window.remove(self)
+        if self._timer is not None:
+            self._timer.cancel()
         self._wake()

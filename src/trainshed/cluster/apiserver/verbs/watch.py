@@ -178,8 +178,7 @@ class _Stream:
         yield b""
         while True:
             try:
-                async with asyncio.timeout_at(min(deadline, bookmark_at)):
-                    events = await watch.batch()
+                events = await watch.batch(min(deadline, bookmark_at))
             except TimeoutError:
                 if self._bookmarks:
                     yield self._bookmark(watch.position)
