@@ -12,6 +12,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.fakes.chores import Chores
 from tests.fakes.training import LaggingTransport
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
@@ -58,7 +59,7 @@ class Kubelet:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._addresses = (f"10.88.0.{n}" for n in itertools.count(2))
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._chores = Chores()
         self._seen: set[tuple[str, str]] = set()
         self.started: list[str] = []
         self.ready: Callable[[Object], bool] = lambda pod: True
@@ -83,16 +84,7 @@ class Kubelet:
             work.close()
             return
         self._seen.add((what, pod["metadata"]["uid"]))
-
-        async def quietly() -> None:
-            try:
-                await work
-            except ApiError as error:
-                assert error.code in (404, 409), error
-
-        task = asyncio.create_task(quietly())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._chores.do(work)
 
     async def _start(self, pod: Object) -> None:
         self.started.append(pod["metadata"]["name"])
@@ -136,9 +128,7 @@ class Kubelet:
         )
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._chores.end()
 
 
 class World:

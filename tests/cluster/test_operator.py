@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.fakes.chores import Chores
 from tests.fakes.training import KillingTransport, conditions, make_job
 from trainshed.api.registry import KINDS
 from trainshed.api.v1.pytorch import PYTORCHJOB
@@ -55,29 +55,18 @@ class Kubelet:
         self.runs: list[str] = []
         self.pods = Informer(client, PODS, namespace="ns")
         self.pods.add_handler(self._changed)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._chores = Chores()
         self._started: set[str] = set()
 
     def _changed(self, kind: str, old: Object | None, pod: Object) -> None:
         if kind == "DELETED":
             return
         if "deletionTimestamp" in pod["metadata"]:
-            self._do(self._client.delete(PODS, pod["metadata"]["name"], "ns", grace_period_seconds=0))
+            self._chores.do(self._client.delete(PODS, pod["metadata"]["name"], "ns", grace_period_seconds=0))
         elif pod["metadata"]["uid"] not in self._started:
             self._started.add(pod["metadata"]["uid"])
             self.runs.append(pod["metadata"]["name"])
-            self._do(self._start(pod["metadata"]["name"]))
-
-    def _do(self, work: Any) -> None:
-        async def quietly() -> None:
-            try:
-                await work
-            except ApiError as error:
-                assert error.code in (404, 409), error
-
-        task = asyncio.create_task(quietly())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._chores.do(self._start(pod["metadata"]["name"]))
 
     async def _start(self, name: str) -> None:
         await self._client.bind(name, "ns", "node")

@@ -26,11 +26,6 @@ def make_pod(requests: Object | None = None, limits: Object | None = None, **spe
     }
 
 
-def by_priority(operator: str, values: list[str]) -> Object:
-    rule = {"scopeName": "PriorityClass", "operator": operator, "values": values}
-    return {"scopeSelector": {"matchExpressions": [rule]}}
-
-
 def used(plural: str, obj: Object, group: str = "") -> dict[str, str]:
     return {name: str(amount) for name, amount in quota.usage(group, plural, obj, NOW).items()}
 

@@ -148,6 +148,28 @@ def _changes(meta: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]
             )
 
 
+def requirement_causes(requirement: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Yield what is wrong with one of the `matchExpressions` of a selector."""
+    operator, values = requirement.get("operator"), requirement.get("values")
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield causes.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield causes.forbidden(f"{path}.values", text)
+    else:
+        yield causes.invalid(f"{path}.operator", operator, "not a valid selector operator")
+    yield from key_causes(requirement, path)
+
+
+def key_causes(requirement: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the key of one of the `matchExpressions` of a selector."""
+    key = requirement.get("key") or ""
+    for why in names.qualified_name(key):
+        yield causes.invalid(f"{path}.key", key, why)
+
+
 def selector_causes(selector: Mapping[str, Any] | None, path: str) -> Iterator[Cause]:
     """Yield what is wrong with a LabelSelector object."""
     for key, value in section(selector or {}, "matchLabels").items():
@@ -157,15 +179,4 @@ def selector_causes(selector: Mapping[str, Any] | None, path: str) -> Iterator[C
             yield causes.invalid(f"{path}.matchLabels", value, why)
     for index, term in enumerate((selector or {}).get("matchExpressions") or ()):
         at = f"{path}.matchExpressions[{index}]"
-        operator, values = term.get("operator"), term.get("values")
-        if operator in ("In", "NotIn"):
-            if not values:
-                yield causes.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield causes.forbidden(f"{at}.values", text)
-        else:
-            yield causes.invalid(f"{at}.operator", operator, "not a valid selector operator")
-        for why in names.qualified_name(term.get("key") or ""):
-            yield causes.invalid(f"{at}.key", term.get("key"), why)
+        yield from requirement_causes(term, at)

@@ -9,7 +9,7 @@ from trainshed.cluster.apiserver.conversion import viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
-from trainshed.cluster.apiserver.verbs.write import Patch, check_patch_options
+from trainshed.cluster.apiserver.verbs.write import Patch, read_patch
 from trainshed.cluster.apiserver.writing import Change, modify
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.jsonpath import field_names
@@ -19,7 +19,7 @@ from trainshed.kube.patch.apply import apply
 from trainshed.kube.patch.managedfields import entries_of, track_update, with_entries
 from trainshed.kube.patch.scalefields import seen_by_scale, written_by_scale
 from trainshed.kube.patch.typed import refusal
-from trainshed.kube.patch.types import APPLY, check_patch_type
+from trainshed.kube.patch.types import APPLY
 from trainshed.kube.schema.nodes import definition
 from trainshed.kube.wire import scale
 from trainshed.kube.wire.options import PatchOptions, UpdateOptions, WriteOptions
@@ -45,11 +45,7 @@ async def update(core: Core, call: Call) -> Answer:
 
 async def patch(core: Core, call: Call) -> Answer:
     """Patch the Scale of an object, or apply one."""
-    content_type = check_patch_type(call.request.headers.get("content-type", ""), custom=call.kind.info.crd)
-    options = PatchOptions.decode(call.request.query)
-    check_patch_options(content_type, options)
-    options = managed(options, call.request)
-    data = await call.request.body()
+    content_type, options, data = await read_patch(call)
     if content_type == APPLY:
         applied, _ = await decoded(call.request, data, "application/yaml", "Scale")
         misfit = refusal(applied, definition(_SCALE))

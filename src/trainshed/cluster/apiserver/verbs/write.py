@@ -84,13 +84,17 @@ def check_name(call: Call, obj: Object, name: str) -> None:
         )
 
 
-async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
-    """Change an object by one of the four kinds of patch."""
+async def read_patch(call: Call) -> tuple[str, PatchOptions, bytes]:
+    """Return the kind of patch, the options and the body of a request. Raises `ApiError` 415 or 422."""
     content_type = check_patch_type(call.request.headers.get("content-type", ""), custom=call.kind.info.crd)
     options = PatchOptions.decode(call.request.query)
-    check_patch_options(content_type, options)
-    options = managed(options, call.request)
-    data = await call.request.body()
+    _check_patch_options(content_type, options)
+    return content_type, managed(options, call.request), await call.request.body()
+
+
+async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
+    """Change an object by one of the four kinds of patch."""
+    content_type, options, data = await read_patch(call)
     if content_type == APPLY:
         return await _apply(core, call, data, options, subresource)
     change = await call.request.apart(partial(Patch, content_type, data))
@@ -153,7 +157,7 @@ def _quoted(obj: Object) -> str:
     return encode_json(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "...").decode()
 
 
-def check_patch_options(content_type: str, options: PatchOptions) -> None:
+def _check_patch_options(content_type: str, options: PatchOptions) -> None:
     """Raise `ApiError` 422 for an apply without a manager, or another patch with `force`."""
     found: list[Cause] = []
     if content_type == APPLY:

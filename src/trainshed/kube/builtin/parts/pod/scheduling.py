@@ -11,7 +11,7 @@ from typing import Any
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, section
-from trainshed.kube.schema.metadata import labels_causes, selector_causes
+from trainshed.kube.schema.metadata import key_causes, labels_causes, requirement_causes, selector_causes
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -92,23 +92,13 @@ def node_selector_causes(selector: Object, path: str) -> Iterator[Cause]:
 def _node_term(term: Object, path: str) -> Iterator[Cause]:
     for index, rule in enumerate(term.get("matchExpressions") or ()):
         at = f"{path}.matchExpressions[{index}]"
-        operator, values = rule.get("operator"), rule.get("values") or ()
-        if operator in ("In", "NotIn"):
-            if not values:
-                yield causes.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield causes.forbidden(f"{at}.values", text)
-        elif operator in ("Gt", "Lt"):
-            if len(values) != 1:
-                yield causes.required(
-                    f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                )
-        else:
-            yield causes.invalid(f"{at}.operator", operator, "not a valid selector operator")
-        for why in names.qualified_name(rule.get("key") or ""):
-            yield causes.invalid(f"{at}.key", rule.get("key") or "", why)
+        if rule.get("operator") not in ("Gt", "Lt"):
+            yield from requirement_causes(rule, at)
+            continue
+        if len(rule.get("values") or ()) != 1:
+            text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            yield causes.required(f"{at}.values", text)
+        yield from key_causes(rule, at)
     for index, rule in enumerate(term.get("matchFields") or ()):
         at = f"{path}.matchFields[{index}]"
         if rule.get("key") != "metadata.name":
