@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.cluster.controllers.autoscaling.decision import (
-    Decision,
     Observed,
+    ScalingPlan,
+    SetReplicas,
     Target,
     decide,
+    done,
     refused,
-    set_replicas,
 )
 from trainshed.cluster.controllers.autoscaling.limits import Change, Memory, limit, scaled
 from trainshed.cluster.controllers.autoscaling.metrics import Cluster, Unmeasured, Use, propose
@@ -232,23 +233,21 @@ def observed(held: Object, wanted: int, uses: dict[str, Use], **more: Any) -> Ob
     return Observed(held, target, pods, uses, more.get("memory", Memory()), NOW)
 
 
-def conditions(decision: Decision) -> dict[str, tuple[str, str]]:
-    return {c["type"]: (c["status"], c["reason"]) for c in decision.status["conditions"]}
+def conditions(plan: ScalingPlan) -> dict[str, tuple[str, str]]:
+    return {c["type"]: (c["status"], c["reason"]) for c in plan.status["conditions"]}
 
 
 def test_more_replicas_for_what_is_used() -> None:
     found = decide(observed(autoscaler(), 2, {"a": use("0.12"), "b": use("0.12")}))
-    assert (found.replicas, found.reason) == (
-        3,
-        "cpu resource utilization (percentage of request) above target",
-    )
-    done = set_replicas(observed(autoscaler(), 2, {}), found)
-    assert conditions(done) == {
+    (action,) = found.actions
+    assert action == SetReplicas(3, "cpu resource utilization (percentage of request) above target")
+    after = done(observed(autoscaler(), 2, {}), found, action)
+    assert conditions(after) == {
         "AbleToScale": ("True", "SucceededRescale"),
         "ScalingActive": ("True", "ValidMetricFound"),
         "ScalingLimited": ("False", "DesiredWithinRange"),
     }
-    shown = {key: value for key, value in done.status.items() if key != "conditions"}
+    shown = {key: value for key, value in after.status.items() if key != "conditions"}
     assert shown == {
         "observedGeneration": 3,
         "currentReplicas": 2,
@@ -261,7 +260,7 @@ def test_more_replicas_for_what_is_used() -> None:
             }
         ],
     }
-    assert [(e.reason, e.message) for e in done.events] == [
+    assert [(e.reason, e.message) for e in after.events] == [
         (
             "SuccessfulRescale",
             "New size: 3; reason: cpu resource utilization (percentage of request) above target",
@@ -271,7 +270,8 @@ def test_more_replicas_for_what_is_used() -> None:
 
 def test_a_refused_scale_is_said() -> None:
     world = observed(autoscaler(), 2, {"a": use("0.12"), "b": use("0.12")})
-    found = refused(world, decide(world), "no")
+    plan = decide(world)
+    found = refused(world, plan, plan.actions[0], "no")
     assert conditions(found)["AbleToScale"] == ("False", "FailedUpdateScale")
     assert found.status["desiredReplicas"] == 2
     assert [(e.reason, e.message[-9:]) for e in found.events] == [("FailedRescale", "error: no")]
@@ -288,7 +288,7 @@ def test_a_refused_scale_is_said() -> None:
 )
 def test_bounds_hold_without_metrics(held: Object, wanted: int, replicas: int | None, words: str) -> None:
     found = decide(observed(held, wanted, {}))
-    assert (found.replicas, found.reason) == (replicas, words)
+    assert found.actions == (() if replicas is None else (SetReplicas(replicas, words),))
 
 
 def test_a_target_at_zero_is_left_alone() -> None:
@@ -305,9 +305,9 @@ def test_a_target_that_is_none_is_said() -> None:
 def test_a_metric_that_fails_keeps_from_fewer_not_from_more() -> None:
     held = autoscaler(metrics=[cpu(), CUSTOM])
     more = decide(observed(held, 2, {"a": use("0.2"), "b": use("0.2")}))
-    assert more.replicas == 4 and conditions(more)["ScalingActive"] == ("True", "ValidMetricFound")
+    assert more.actions[0].replicas == 4 and conditions(more)["ScalingActive"] == ("True", "ValidMetricFound")
     fewer = decide(observed(held, 2, {"a": use("0.01"), "b": use("0.01")}))
-    assert fewer.replicas is None and conditions(fewer)["ScalingActive"] == ("False", "FailedGetPodsMetric")
+    assert not fewer.actions and conditions(fewer)["ScalingActive"] == ("False", "FailedGetPodsMetric")
     assert fewer.events[-1].message.startswith("invalid metrics (1 invalid out of 2), first error is: unable")
 
 

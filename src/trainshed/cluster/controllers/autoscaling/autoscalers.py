@@ -14,14 +14,15 @@ from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
 from trainshed.cluster.controllers.autoscaling.decision import (
     SYNC_SECONDS,
-    Decision,
     Observed,
+    ScalingPlan,
+    SetReplicas,
     Target,
     decide,
+    done,
     refused,
-    set_replicas,
 )
-from trainshed.cluster.controllers.autoscaling.limits import Memory, scaled
+from trainshed.cluster.controllers.autoscaling.limits import Memory
 from trainshed.cluster.controllers.autoscaling.metrics import Use
 from trainshed.cluster.controllers.scales import scalable, scale_of
 from trainshed.kube.meta.errors import ApiError
@@ -95,11 +96,12 @@ class AutoscalerController(Controller[Key]):
             return None
         uid = autoscaler["metadata"]["uid"]
         resource, observed = await self._observe(autoscaler, self._memories.get(uid, Memory()))
-        decision = decide(observed)
-        if decision.replicas is not None and isinstance(resource, Resource):
-            decision = await self._scale(resource, observed, decision)
-        self._memories[uid] = decision.memory
-        await self._executor.execute(key, autoscaler, Plan(status=decision.status, events=decision.events))
+        plan = decide(observed)
+        for action in plan.actions:
+            assert isinstance(resource, Resource), "what cannot be read is not scaled"
+            plan = await self._scale(resource, observed, plan, action)
+        self._memories[uid] = plan.memory
+        await self._executor.execute(key, autoscaler, Plan(status=plan.status, events=plan.events))
         return SYNC_SECONDS
 
     def _forget(self) -> None:
@@ -131,18 +133,17 @@ class AutoscalerController(Controller[Key]):
             uses = {name: use for name, use in (await self._measure(namespace)).items() if name in names}
         return resource, Observed(autoscaler, target, pods, uses, memory, self._now())
 
-    async def _scale(self, resource: Resource, observed: Observed, decision: Decision) -> Decision:
-        autoscaler, target = observed.autoscaler, observed.target
-        assert decision.replicas is not None and isinstance(target, Target)
-        name = section(spec_of(autoscaler), "scaleTargetRef")["name"]
-        patch = {"spec": {"replicas": decision.replicas}}
+    async def _scale(
+        self, resource: Resource, observed: Observed, plan: ScalingPlan, action: SetReplicas
+    ) -> ScalingPlan:
+        name = section(spec_of(observed.autoscaler), "scaleTargetRef")["name"]
+        namespace = namespace_of(observed.autoscaler)
+        patch = {"spec": {"replicas": action.replicas}}
         try:
-            await self._client.patch(resource, name, namespace_of(autoscaler), patch, subresource="scale")
+            await self._client.patch(resource, name, namespace, patch, subresource="scale")
         except ApiError as error:
-            return refused(observed, decision, error.message)
-        done = set_replicas(observed, decision)
-        memory = scaled(done.memory, autoscaler, target.wanted, decision.replicas, observed.now)
-        return Decision(done.status, done.events, done.replicas, done.reason, memory)
+            return refused(observed, plan, action, error.message)
+        return done(observed, plan, action)
 
 
 def _target(scale: Object) -> Target:

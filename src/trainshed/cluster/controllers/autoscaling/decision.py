@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainshed.cluster.controllers.autoscaling.limits import Change, Memory, bounds, limit
+from trainshed.cluster.controllers.autoscaling.limits import Change, Memory, bounds, limit, scaled
 from trainshed.cluster.controllers.autoscaling.metrics import Cluster, Proposal, Unmeasured, Use, propose
 from trainshed.kube.meta.objects import Object, objects, spec_of, status_of, unchanged_since
-from trainshed.kube.meta.plan import Event
+from trainshed.kube.meta.plan import Event, PlanOf
 from trainshed.kube.meta.times import format_time
 
 SYNC_SECONDS = 15.0
@@ -38,23 +38,29 @@ class Observed(msgspec.Struct, frozen=True):
     now: float
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """The status to write, its events, the replicas to set (None: leave them) and why, and what to remember."""
+class SetReplicas(msgspec.Struct, frozen=True):
+    """Give the target so many replicas; the reason is told."""
+
+    replicas: int
+    reason: str
+
+
+class ScalingPlan(PlanOf[SetReplicas], frozen=True, kw_only=True):
+    """Of one action at most. `memory` is what the next decision is to know; the status is always written."""
 
     status: Object
-    events: tuple[Event, ...] = ()
-    replicas: int | None = None
-    reason: str = ""
     memory: Memory = Memory()
 
 
-def decide(observed: Observed) -> Decision:
+def decide(observed: Observed) -> ScalingPlan:
     """Return what to do about an autoscaler."""
     target = observed.target
     if isinstance(target, str):
         text = f"the HPA controller was unable to get the target's current scale: {target}"
         status = _with(observed, _stored(observed), ("AbleToScale", "False", "FailedGetScale", text))
-        return Decision(status, (Event("Warning", "FailedGetScale", target),), memory=observed.memory)
+        return ScalingPlan(
+            status=status, events=(Event("Warning", "FailedGetScale", target),), memory=observed.memory
+        )
     memory = observed.memory
     if not memory.recommended:
         first = Change(observed.now, target.wanted)
@@ -65,7 +71,7 @@ def decide(observed: Observed) -> Decision:
     if target.wanted == 0 and least != 0:
         text = "scaling is disabled since the replica count of the target is zero"
         status = _with(observed, status, ("ScalingActive", "False", "ScalingDisabled", text))
-        return Decision({**status, "desiredReplicas": 0}, memory=memory)
+        return ScalingPlan(status={**status, "desiredReplicas": 0}, memory=memory)
     if target.wanted > most:
         return _rescaled(status, most, "Current number of replicas above Spec.MaxReplicas", memory)
     if target.wanted < least:
@@ -73,11 +79,12 @@ def decide(observed: Observed) -> Decision:
     return _by_metrics(observed, target, status, memory)
 
 
-def _rescaled(status: Object, replicas: int, reason: str, memory: Memory) -> Decision:
-    return Decision({**status, "desiredReplicas": replicas}, (), replicas, reason, memory)
+def _rescaled(status: Object, replicas: int, reason: str, memory: Memory) -> ScalingPlan:
+    status = {**status, "desiredReplicas": replicas}
+    return ScalingPlan(actions=(SetReplicas(replicas, reason),), status=status, memory=memory)
 
 
-def _by_metrics(observed: Observed, target: Target, status: Object, memory: Memory) -> Decision:
+def _by_metrics(observed: Observed, target: Target, status: Object, memory: Memory) -> ScalingPlan:
     metrics = objects(spec_of(observed.autoscaler), "metrics")
     cluster = Cluster(observed.pods, observed.uses, observed.now)
     proposals: list[Proposal] = []
@@ -102,46 +109,53 @@ def _by_metrics(observed: Observed, target: Target, status: Object, memory: Memo
     )
     events = tuple(Event("Warning", failure.reason, str(failure)) for failure in failures)
     if limited.replicas == target.wanted:
-        return Decision({**status, "desiredReplicas": target.wanted}, events, memory=limited.memory)
+        status = {**status, "desiredReplicas": target.wanted}
+        return ScalingPlan(status=status, events=events, memory=limited.memory)
     above = f"{best.name} above target" if best.replicas > target.wanted else "All metrics below target"
-    status = {**status, "desiredReplicas": limited.replicas}
-    return Decision(status, events, limited.replicas, above, limited.memory)
+    return ScalingPlan(
+        actions=(SetReplicas(limited.replicas, above),),
+        status={**status, "desiredReplicas": limited.replicas},
+        events=events,
+        memory=limited.memory,
+    )
 
 
 def _unmeasured(
     observed: Observed, status: Object, failures: Sequence[Unmeasured], metrics: int, memory: Memory
-) -> Decision:
+) -> ScalingPlan:
     first = failures[0]
     text = f"the HPA was unable to compute the replica count: {first}"
     status = _with(observed, status, ("ScalingActive", "False", first.reason, text))
     whole = f"invalid metrics ({len(failures)} invalid out of {metrics}), first error is: {first}"
     events = [Event("Warning", failure.reason, str(failure)) for failure in failures]
     events.append(Event("Warning", "FailedComputeMetricsReplicas", whole))
-    return Decision(status, tuple(events), memory=memory)
+    return ScalingPlan(status=status, events=tuple(events), memory=memory)
 
 
-def set_replicas(observed: Observed, decision: Decision) -> Decision:
-    """Return the decision after its replicas were set."""
-    text = f"the HPA controller was able to update the target scale to {decision.replicas}"
-    status = _with(observed, decision.status, ("AbleToScale", "True", "SucceededRescale", text))
+def done(observed: Observed, plan: ScalingPlan, action: SetReplicas) -> ScalingPlan:
+    """Return what is left of the plan after its replicas were set."""
+    text = f"the HPA controller was able to update the target scale to {action.replicas}"
+    status = _with(observed, plan.status, ("AbleToScale", "True", "SucceededRescale", text))
     status["lastScaleTime"] = format_time(observed.now)
-    told = Event("Normal", "SuccessfulRescale", f"New size: {decision.replicas}; reason: {decision.reason}")
-    return msgspec.structs.replace(decision, status=status, events=(*decision.events, told))
+    told = Event("Normal", "SuccessfulRescale", f"New size: {action.replicas}; reason: {action.reason}")
+    memory = plan.memory
+    if isinstance(observed.target, Target):
+        memory = scaled(memory, observed.autoscaler, observed.target.wanted, action.replicas, observed.now)
+    return _carried_out(plan, status, told, memory)
 
 
-def refused(observed: Observed, decision: Decision, error: str) -> Decision:
-    """Return the decision after its replicas were refused."""
+def refused(observed: Observed, plan: ScalingPlan, action: SetReplicas, error: str) -> ScalingPlan:
+    """Return what is left of the plan after its replicas were refused."""
     text = f"the HPA controller was unable to update the target scale: {error}"
-    status = _with(observed, decision.status, ("AbleToScale", "False", "FailedUpdateScale", text))
-    target = observed.target
-    if isinstance(target, Target):
-        status["desiredReplicas"] = target.wanted
-    told = Event(
-        "Warning",
-        "FailedRescale",
-        f"New size: {decision.replicas}; reason: {decision.reason}; error: {error}",
-    )
-    return msgspec.structs.replace(decision, status=status, events=(*decision.events, told))
+    status = _with(observed, plan.status, ("AbleToScale", "False", "FailedUpdateScale", text))
+    if isinstance(observed.target, Target):
+        status["desiredReplicas"] = observed.target.wanted
+    why = f"New size: {action.replicas}; reason: {action.reason}; error: {error}"
+    return _carried_out(plan, status, Event("Warning", "FailedRescale", why), plan.memory)
+
+
+def _carried_out(plan: ScalingPlan, status: Object, told: Event, memory: Memory) -> ScalingPlan:
+    return ScalingPlan(status=status, events=(*plan.events, told), memory=memory)
 
 
 def _stored(observed: Observed, target: Target | None = None) -> Object:
