@@ -15,10 +15,10 @@ from tests.examples import times
 from tests.unit.test_scheduler_placement import make_node
 from trainshed.cluster.scheduler.activequeue import ActiveQueue
 from trainshed.cluster.scheduler.gangs import coscheduling, volcano
-from trainshed.cluster.scheduler.gangs.decision import Decision, Observed, Queue, decide
 from trainshed.cluster.scheduler.gangs.definitions import definitions
 from trainshed.cluster.scheduler.gangs.fitting import fit_all
 from trainshed.cluster.scheduler.gangs.group import Counts, Group, unit_of
+from trainshed.cluster.scheduler.gangs.placement import GroupPlacement, Observed, Queue, place_group
 from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.cluster.scheduler.snapshot import Snapshot
@@ -46,9 +46,9 @@ def make_pods(*cpus: str, **spec: Any) -> list[Object]:
 
 def judged(
     group: Group, pods: Sequence[Object], nodes: Sequence[Object], placed: int = 0, **more: Any
-) -> Decision:
+) -> GroupPlacement:
     snapshot = Snapshot(nodes, more.pop("used", {}))
-    return decide(Observed(group=group, placed=placed, waiting=pods, snapshot=snapshot, **more))
+    return place_group(Observed(group=group, placed=placed, waiting=pods, snapshot=snapshot, **more))
 
 
 # Together or not at all.

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.test_scheduler_placement import make_node
 from tests.unit.test_scheduler_rules import APP, constraint, required, spread, term
-from trainshed.cluster.scheduler.gangs.decision import Observed as Gang
 from trainshed.cluster.scheduler.gangs.group import Group, Unit
+from trainshed.cluster.scheduler.gangs.placement import Observed as Gang
 from trainshed.cluster.scheduler.gangs.preemption import Clearing, clear
 from trainshed.cluster.scheduler.ledger import Ledger
 from trainshed.cluster.scheduler.placement import Bind, Observed, decide, place

@@ -10,9 +10,9 @@ import pytest
 
 from tests.unit.test_scheduler_placement import make_node
 from trainshed.cluster.scheduler.feasibility import is_helped_by
-from trainshed.cluster.scheduler.gangs.decision import Observed as Gang
-from trainshed.cluster.scheduler.gangs.decision import decide as decide_gang
 from trainshed.cluster.scheduler.gangs.group import Group
+from trainshed.cluster.scheduler.gangs.placement import Observed as Gang
+from trainshed.cluster.scheduler.gangs.placement import place_group
 from trainshed.cluster.scheduler.placement import Placement, place
 from trainshed.cluster.scheduler.scheduledpods import ScheduledPod, ScheduledPods
 from trainshed.cluster.scheduler.snapshot import Snapshot
@@ -299,9 +299,9 @@ def test_rules_hold_among_the_pods_of_a_group() -> None:
     group = Group(resource=VOLCANO_PODGROUPS, namespace="default", name="g", min_member=3)
     apart = required("podAntiAffinity", term(APP))
     pods = [pod(f"p{n}", APP, **apart) for n in range(3)]
-    decision = decide_gang(Gang(group=group, placed=0, waiting=pods, snapshot=snapshot(THREE)))
+    decision = place_group(Gang(group=group, placed=0, waiting=pods, snapshot=snapshot(THREE)))
     assert sorted(map(str, decision.nodes)) == ["a", "b", "c"]
-    decision = decide_gang(Gang(group=group, placed=0, waiting=pods, snapshot=snapshot(THREE[:2])))
+    decision = place_group(Gang(group=group, placed=0, waiting=pods, snapshot=snapshot(THREE[:2])))
     assert decision.nodes == (None,) * 3
     assert decision.why == (
         "2 of 3 pods fit, at least 3 must: 0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
@@ -312,7 +312,7 @@ def test_a_group_keeps_away_from_pods_that_do_not_want_it() -> None:
     group = Group(resource=VOLCANO_PODGROUPS, namespace="default", name="g", min_member=2)
     alone = pod("alone", **required("podAntiAffinity", term(APP)))
     pods = [pod(f"p{n}", APP) for n in range(2)]
-    decision = decide_gang(
+    decision = place_group(
         Gang(group=group, placed=0, waiting=pods, snapshot=snapshot(THREE[:2], (alone, "a")))
     )
     assert decision.nodes == ("b", "b")

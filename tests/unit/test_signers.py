@@ -20,7 +20,7 @@ from trainshed.cluster.controllers.signers import (
     KUBELET_SERVING,
     Refuse,
     Sign,
-    decide,
+    answer_to,
     ends_at,
     is_due,
 )
@@ -84,13 +84,13 @@ TLS = ("digital signature", "key encipherment")
     ],
 )
 def test_each_signer_has_its_rules(signer: str, asked: Asked, usages: tuple[str, ...], why: str) -> None:
-    decision = decide(request(signer, usages), asked, NOW)
+    decision = answer_to(request(signer, usages), asked, NOW)
     assert decision == (Refuse(why) if why else Sign(usages, NOW - 300, NOW + 365 * DAY))
 
 
 def test_it_lasts_as_long_as_asked_and_a_year_at_most() -> None:
     def lasts(seconds: int) -> float:
-        decision = decide(request(expirationSeconds=seconds), Asked(common_name="a"), NOW)
+        decision = answer_to(request(expirationSeconds=seconds), Asked(common_name="a"), NOW)
         assert isinstance(decision, Sign)
         return decision.ends - NOW
 

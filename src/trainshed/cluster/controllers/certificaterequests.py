@@ -63,7 +63,7 @@ class CertificateController(Controller[str]):
         status, stamp = status_of(request), format_time(now)
         try:
             pem = base64.b64decode(spec_of(request)["request"])
-            decision = signers.decide(request, signing.read(pem), now)
+            decision = signers.answer_to(request, signing.read(pem), now)
         except (ValueError, binascii.Error) as error:
             decision = signers.Refuse(str(error))
         if isinstance(decision, signers.Refuse):

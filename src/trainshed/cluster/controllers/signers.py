@@ -52,7 +52,7 @@ def is_due(obj: Object) -> bool:
     return waits and spec_of(obj).get("signerName") in (CLIENT, KUBELET_CLIENT, KUBELET_SERVING)
 
 
-def decide(obj: Object, asked: Asked, now: float) -> Sign | Refuse:
+def answer_to(obj: Object, asked: Asked, now: float) -> Sign | Refuse:
     """Return what a signer does with an approved request, which asks for `asked`."""
     spec = spec_of(obj)
     usages = tuple(str(one) for one in spec.get("usages") or ())

@@ -14,8 +14,8 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Informer
 from trainshed.cluster.scheduler.gangs import coscheduling, volcano
-from trainshed.cluster.scheduler.gangs.decision import Decision, Queue
 from trainshed.cluster.scheduler.gangs.group import Counts, Group, Unit
+from trainshed.cluster.scheduler.gangs.placement import GroupPlacement, Queue
 from trainshed.cluster.scheduler.requests import pod_requests
 from trainshed.kube.meta.amounts import Amounts, add
 from trainshed.kube.meta.errors import ApiError
@@ -154,7 +154,7 @@ class PodGroups:
         """Return when the next promise ends, on the loop's clock."""
         return min((until for _, until in self._promised.values()), default=None)
 
-    def decided(self, group: Group, decision: Decision) -> bool:
+    def decided(self, group: Group, decision: GroupPlacement) -> bool:
         """Take note of a decision and have it written; return whether what was promised to the group is free again."""
         unit, now = group.unit, asyncio.get_running_loop().time()
         obj = self._object(unit)

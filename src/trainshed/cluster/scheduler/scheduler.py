@@ -1,4 +1,4 @@
-"""The loop around `placement.decide` and `gangs.decision.decide`: which pod goes where, and which waits.
+"""The loop around `placement.decide` and `gangs.placement.place_group`: which pod goes where, and which waits.
 
     pod, PodGroup ──► reconcile: decide whose turn it is (one at a time, no waiting) ──► `binding` (several at a time)
 
@@ -22,7 +22,7 @@ from trainshed.client.informer import Key, key_of
 from trainshed.cluster.scheduler.activequeue import ActiveQueue
 from trainshed.cluster.scheduler.binding import BindingCycle, node_of
 from trainshed.cluster.scheduler.feasibility import is_helped_by
-from trainshed.cluster.scheduler.gangs import decision as gangs
+from trainshed.cluster.scheduler.gangs import placement as gangs
 from trainshed.cluster.scheduler.gangs.group import RESOURCES, Group, Unit, unit_of
 from trainshed.cluster.scheduler.gangs.preemption import Clearing, clear
 from trainshed.cluster.scheduler.ledger import Ledger
@@ -264,7 +264,7 @@ class Scheduler(Controller[Unit]):
             queue=self._groups.queue(group),
             queue_used=self._groups.queue_used(group),
         )
-        decision = gangs.decide(observed)
+        decision = gangs.place_group(observed)
         if decision.why or None in decision.nodes:
             self._waiting.add(unit)
         freed = self._groups.decided(group, decision)
@@ -281,7 +281,7 @@ class Scheduler(Controller[Unit]):
             self._retry_waiting()
 
     def _bind_group(
-        self, group: Group, pods: Sequence[Object], decision: gangs.Decision, snapshot: Snapshot
+        self, group: Group, pods: Sequence[Object], decision: gangs.GroupPlacement, snapshot: Snapshot
     ) -> None:
         """Bind the pods that got a node, all of them in the ledger first; the others say why they wait."""
         for pod, node in zip(pods, decision.nodes, strict=True):

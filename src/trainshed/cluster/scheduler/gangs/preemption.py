@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from trainshed.cluster.scheduler.gangs.decision import Decision, Observed, decide
+from trainshed.cluster.scheduler.gangs.placement import GroupPlacement, Observed, place_group
 from trainshed.cluster.scheduler.preemption import breaking_last, ineligible, less_important, spared
 from trainshed.cluster.scheduler.scheduledpods import ScheduledPod
 
@@ -31,9 +31,9 @@ def clear(observed: Observed, priority: int) -> Clearing | None:
         return None
     units, _ = breaking_last(less_important(snapshot.scheduled.units(), priority), snapshot.budgets)
 
-    def without(gone: Sequence[Sequence[ScheduledPod]]) -> Decision:
+    def without(gone: Sequence[Sequence[ScheduledPod]]) -> GroupPlacement:
         after = snapshot.without(pod for unit in gone for pod in unit)
-        return decide(msgspec.structs.replace(observed, snapshot=after))
+        return place_group(msgspec.structs.replace(observed, snapshot=after))
 
     def fits(gone: Collection[int]) -> bool:
         return not without([units[index] for index in gone]).why

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainshed.cluster.scheduler.gangs.decision import Queue
 from trainshed.cluster.scheduler.gangs.group import Counts, Group
+from trainshed.cluster.scheduler.gangs.placement import Queue
 from trainshed.kube.meta.amounts import numbers
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, spec_of, status_of
 from trainshed.kube.meta.podgroups import DEFAULT_QUEUE, VOLCANO_PODGROUPS

@@ -52,9 +52,10 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     queue_used: Mapping[str, Decimal] = {}
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the group: `nodes` are those of `waiting` by index, None for a pod that waits.
+class GroupPlacement(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the group, whose pods have a plan each.
 
+    `nodes` are those of `waiting` by index, None for a pod that waits.
     `why` is why the group as a whole waits, and empty where it does not. `incomplete`: pods of it are still to come.
     """
 
@@ -64,27 +65,27 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     incomplete: bool = False
 
 
-def decide(observed: Observed) -> Decision:
+def place_group(observed: Observed) -> GroupPlacement:
     """Return what becomes of the group."""
     group, waiting, snapshot = observed.group, observed.waiting, observed.snapshot
     if why := _kept_out(observed):
-        return Decision(let_in=observed.let_in, nodes=(None,) * len(waiting), why=why)
+        return GroupPlacement(let_in=observed.let_in, nodes=(None,) * len(waiting), why=why)
     missing = group.min_member - observed.placed
     if len(waiting) < missing:
         there = observed.placed + len(waiting)
         why = f"{there} of at least {group.min_member} pods are there"
-        return Decision(let_in=True, nodes=(None,) * len(waiting), why=why, incomplete=True)
+        return GroupPlacement(let_in=True, nodes=(None,) * len(waiting), why=why, incomplete=True)
     if not waiting:
-        return Decision(let_in=True)
+        return GroupPlacement(let_in=True)
     everyone = fit_all(waiting, snapshot)
     if everyone is not None:
-        return Decision(let_in=True, nodes=tuple(everyone))
+        return GroupPlacement(let_in=True, nodes=tuple(everyone))
     some = fit_some(waiting, snapshot)
     fitting = sum(node is not None for node in some)
     if fitting >= missing:
-        return Decision(let_in=True, nodes=tuple(some))
+        return GroupPlacement(let_in=True, nodes=tuple(some))
     why = f"{fitting} of {len(waiting)} pods fit, at least {missing} must: {_why_not(observed, some)}"
-    return Decision(let_in=True, nodes=(None,) * len(waiting), why=why)
+    return GroupPlacement(let_in=True, nodes=(None,) * len(waiting), why=why)
 
 
 def shortage(needed: Mapping[str, Decimal], free: Mapping[str, Decimal]) -> str:
