@@ -36,6 +36,7 @@ def _headers(request: Incoming, content_type: str, extra: Sequence[Header]) -> l
 
 
 async def send_answer(request: Incoming, answer: Answer, send: Send) -> None:
+    """Send a whole answer, compressed where that is asked for and worth it, a long one in pieces."""
     body = await answer.encoded(request) if isinstance(answer, LateAnswer) else answer.body
     extra = list(answer.headers)
     if len(body) > _GZIP_FROM_BYTES and "gzip" in request.headers.get("accept-encoding", ""):

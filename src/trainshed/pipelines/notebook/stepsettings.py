@@ -95,6 +95,7 @@ def step_settings(said: Iterable[Said]) -> StepSettings:
 
 
 def distribution(name: str, said: Sequence[tuple[int, Said]], found: list[Diagnostic]) -> Distribution | None:
+    """Return how many workers a step has, None where one is enough; what is wrong with that goes to `found`."""
     values: dict[str, list[str]] = {}
     cells: dict[str, int] = {}
     for cell, one in said:

@@ -29,4 +29,5 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def from_base(base: Base) -> Built:
+    """Return a stage of nothing but its base."""
     return Built(base=base, layers=base.layers, config=base.config, history=base.history)

@@ -318,4 +318,5 @@ def descriptors_allowed() -> int:
 
 
 def dialled(endpoint: Address) -> Address:
+    """Return where an endpoint is dialled."""
     return (_LOOPBACK, endpoint[1]) if endpoint[0] == MACHINE else endpoint
