@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from tests import manifest_fuzz
-from tests.unit.test_sdk_foresight import LOCAL, NODE, job, volume
+from tests.unit.test_sdk_foresight import LOCAL, NODE, foresee, job, volume
 from trainshed.kube.wire import yamltext
 from trainshed.sdk.adapt import Wishes, adapt, diff
 from trainshed.sdk.documents import documents
 from trainshed.sdk.errors import UserError
-from trainshed.sdk.foresight.foresee import foresee
 from trainshed.sdk.foresight.world import World
 from trainshed.sdk.offline import judge
 from trainshed.sdk.script import SCRIPTED, Script, job_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from trainshed.cluster.node.pod.unsupported import Capabilities
 from trainshed.findings import Severity
 from trainshed.operator.install import embedded_objects, embedded_options
 from trainshed.sdk.foresight.findings import RULES, Finding
-from trainshed.sdk.foresight.foresee import foresee
+from trainshed.sdk.foresight.foresee import of_object
 from trainshed.sdk.foresight.gather import of_cluster
 from trainshed.sdk.foresight.world import World
 from trainshed.testing.builders import JOB_KINDS
@@ -70,6 +71,11 @@ def job(
 
 def volume(**source: Any) -> dict[str, Any]:
     return {"volumes": [{"name": "v", **source}]}
+
+
+def foresee(objects: Sequence[Any], world: World) -> tuple[Finding, ...]:
+    whole = world.with_objects(objects)
+    return tuple(finding for obj in objects for finding in of_object(obj, whole))
 
 
 def codes(obj: Any, world: World = LOCAL) -> list[str]:

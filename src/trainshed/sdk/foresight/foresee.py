@@ -33,17 +33,11 @@ OF_JOB: tuple[OfJob, ...] = (placement.not_all_at_once, training.colliding_ports
 """What is asked of all templates of a training job together."""
 
 
-def foresee(objects: Sequence[Object], world: World) -> tuple[Finding, ...]:
-    """Return what is foreseen of the objects, in their order; what they bring along counts as there.
-
-    Objects of any shape are taken: of those that an API server would refuse less is said.
-    """
-    whole = world.with_objects(objects)
-    return tuple(finding for obj in objects for finding in of_object(obj, whole))
-
-
 def of_object(obj: Object, world: World) -> Iterator[Finding]:
-    """Yield what is foreseen of one object."""
+    """Yield what is foreseen of one object, of whatever shape: of one that an API server would refuse less is said.
+
+    What objects bring along counts as there when the world is one `with_objects`.
+    """
     found = templates(obj)
     noted = [*_of_namespace(obj, world), *references.missing_class(obj, world)]
     noted += _of_templates(found, world)
