@@ -155,6 +155,25 @@ async def test_what_a_container_is_given(boxes: Sandboxes) -> None:
     assert state.exit_code == 1
 
 
+async def test_volumes_of_a_read_only_root_can_be_written_wherever_they_are(
+    boxes: Sandboxes, tmp_path: Path
+) -> None:
+    """At a directory that the root has, and below another that is hidden, and read-only, by now."""
+    volumes = [Mount(str(tmp_path / name), f"/{name}") for name in ("opt", "var/tmp", "home")]
+    for volume in volumes:
+        Path(volume.source).mkdir(parents=True)
+    (tmp_path / "layer").mkdir()
+    script = "for each in /opt /var/tmp /home /hidden/deep /usr /; do touch $each/x 2>/dev/null && echo $each; done"
+    _, output = await boxes.run(
+        *("volumes", "sh", "-c", script),
+        mounts=tuple(volumes),
+        layers=(Layer(str(tmp_path / "layer"), "/hidden/deep"),),
+        masked=("/hidden",),
+        read_only_root=True,
+    )
+    assert output == "/opt\n/var/tmp\n/home\n"
+
+
 async def test_capabilities_and_the_kernel_are_out_of_reach(boxes: Sandboxes) -> None:
     script = """
         grep CapEff /proc/self/status

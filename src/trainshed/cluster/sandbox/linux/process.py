@@ -183,6 +183,8 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
         filesystem.enter(_HOST, [*(mount["path"] for _, mount in sources), spec["cwd"]])
         if spec["note_writes"]:
             filesystem.note_writes(f"{_HOST}{private}/{WRITTEN}")
+    of_root = _opened(filesystem.mounted) if spec["read_only_root"] else []
+    if not spec["root"]:
         for path in masked:
             pseudofs.mask(path)
     for fd, mount in sources:
@@ -190,9 +192,14 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
     if not spec["root"]:
         _leave_host()
     _make_cwd(spec["cwd"])  # as container runtimes do; hence before the root becomes read-only
-    if spec["read_only_root"]:
-        for path in filesystem.mounted:
-            syscalls.make_read_only(path, recursive=False)
+    for fd in of_root:
+        syscalls.make_read_only(by_fd(fd), recursive=False)
+        os.close(fd)
+
+
+def _opened(paths: list[str]) -> list[int]:
+    """Return descriptors of what is at these paths now: a volume may cover it soon, and is not meant."""
+    return [os.open(path, os.O_PATH | os.O_CLOEXEC) for path in paths]
 
 
 def _seen_elsewhere(paths: list[str]) -> list[str]:
