@@ -254,6 +254,29 @@ def test_a_finished_pod_is_not_started_again():
         assert actions(make_pod(status={"phase": phase}), seen(None)) == ()
 
 
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_another_image_restarts_the_container_whatever_the_policy(policy):
+    pod = make_pod({**make_container(), "image": "new:1"}, restartPolicy=policy)
+    known = SeenContainer((Attempt(0, NOW - 60, image="old:1"),))
+    plan = next_steps(pod, SeenPod(NOW - 60, "10.0.0.2", containers={"main": known}), NOW)
+    assert plan.actions == (BeginStop("main", 0, 30.0),)
+    assert plan.events == (
+        Event("Normal", "Killing", "Container main definition changed, will be restarted"),
+    )
+    over = Attempt(0, NOW - 60, finished_at=NOW, exit_code=143, image="old:1", outdated=True)
+    again = SeenPod(NOW - 60, "10.0.0.2", containers={"main": SeenContainer((over,))})
+    assert actions(pod, again) == (StartContainer("main", 1),)
+    second = SeenContainer((over, Attempt(1, NOW, image="new:1")))
+    assert actions(pod, SeenPod(NOW - 60, "10.0.0.2", containers={"main": second})) == ()
+
+
+def test_what_ended_by_itself_before_its_image_changed_stays_ended():
+    pod = make_pod({**make_container(), "image": "new:1"}, make_container("other"), restartPolicy="Never")
+    over = SeenContainer((Attempt(0, NOW - 60, finished_at=NOW, exit_code=0, image="old:1"),))
+    known = SeenPod(NOW - 60, "10.0.0.2", containers={"main": over, "other": SeenContainer((running(),))})
+    assert actions(pod, known) == ()
+
+
 def test_a_failed_liveness_probe_stops_the_container_with_its_own_grace():
     container = make_container(livenessProbe={"exec": {}, "terminationGracePeriodSeconds": 5})
     sick = SeenContainer(

@@ -95,6 +95,19 @@ def test_what_happens_while_the_last_job_runs(policy: str, new: int, gone: int) 
     assert [e.reason for e in plan.events] == (["JobAlreadyActive"] if policy == "Forbid" else [])
 
 
+@pytest.mark.parametrize("policy", ["Allow", "Forbid", "Replace"])
+def test_a_job_that_somebody_made_from_it_is_no_run_of_its_own(policy: str) -> None:
+    """As by `kubectl create job --from=cronjob/backup`."""
+    manual = make_job(NOON - 60)
+    manual["metadata"] = {**manual["metadata"], "name": "manual", "annotations": {}}
+    plan = plan_for(make_cron_job(concurrencyPolicy=policy), manual)
+    assert (len(made(plan)), ended(plan)) == (1, [])
+    assert plan.status is not None and "active" not in plan.status
+    (event,) = plan.events
+    text = "Saw a job that the controller did not create or forgot: manual"
+    assert (event.type, event.reason, event.message) == ("Warning", "UnexpectedJob", text)
+
+
 def test_ended_jobs_beyond_the_limits_are_forgotten_oldest_first() -> None:
     good = [make_job(NOON - 600 * n, "Complete") for n in range(5)]
     bad = [make_job(NOON - 600 * n - 60, "Failed") for n in range(3)]

@@ -47,7 +47,7 @@ def decide(observed: Observed) -> Plan:
         return Plan(actions=tuple(actions), status=status, events=tuple(events))
     due = _due(cron_job, status, schedule, now)
     if due is not None:
-        running = [job for job in observed.jobs if finished(job) is None]
+        running = _running(observed)
         policy = spec.get("concurrencyPolicy", "Allow")
         if policy == "Forbid" and running:
             text = "Not starting job because prior execution is running and concurrency policy is Forbid"
@@ -73,6 +73,16 @@ def finished(job: Object) -> str | None:
     return None
 
 
+def _running(observed: Observed) -> list[Object]:
+    """Return the Jobs that were made because they were due and have not ended: not those that somebody else made."""
+    known = {reference["uid"] for reference in status_of(observed.cron_job).get("active") or ()}
+    return [
+        job
+        for job in observed.jobs
+        if finished(job) is None and (_scheduled(job) or job["metadata"]["uid"] in known)
+    ]
+
+
 def _due(cron_job: Object, status: Object, schedule: Schedule, now: float) -> float | None:
     """Return the time for which a Job is still to be made."""
     earliest = parse_time(status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"])
@@ -85,7 +95,7 @@ def _due(cron_job: Object, status: Object, schedule: Schedule, now: float) -> fl
 def _status(observed: Observed) -> Object:
     """Return the status: which Jobs run, when the last one was due, and when one last succeeded."""
     status = dict(status_of(observed.cron_job))
-    running = [job for job in observed.jobs if finished(job) is None]
+    running = _running(observed)
     status["active"] = [_reference(job) for job in sorted(running, key=name_of)]
     if not running:
         del status["active"]
@@ -104,7 +114,7 @@ def _status(observed: Observed) -> Object:
 
 
 def _endings(observed: Observed, status: Object) -> list[Event]:
-    """Return the events of Jobs that ran when the status was written last, and do no more."""
+    """Return the events of Jobs that ran when the status was written last and do no more, and of others' Jobs."""
     left = {reference["uid"] for reference in status.get("active") or ()}
     jobs = {job["metadata"]["uid"]: job for job in observed.jobs}
     out = []
@@ -118,6 +128,10 @@ def _endings(observed: Observed, status: Object) -> list[Event]:
         else:
             text = f"Saw completed job: {name_of(job)}, condition: {finished(job)}"
             out.append(Event("Normal", "SawCompletedJob", text))
+    for job in observed.jobs:
+        if finished(job) is None and job["metadata"]["uid"] not in left:
+            text = f"Saw a job that the controller did not create or forgot: {name_of(job)}"
+            out.append(Event("Warning", "UnexpectedJob", text))
     return out
 
 

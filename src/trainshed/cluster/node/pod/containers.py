@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.cluster.node.pod.handlers import Target, run_hook
-from trainshed.cluster.node.pod.lifecycle import BeginStop, backoff_seconds, should_restart
+from trainshed.cluster.node.pod.lifecycle import BeginStop, backoff_seconds, is_outdated, should_restart
 from trainshed.cluster.node.pod.logs import tail_text
 from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, Health, Stopping
@@ -81,8 +81,9 @@ class Supervisor:
         record.stopping = None
         record.health = Health()
         self._oom_kills[state.name] = oom_kills()
-        self._record.take_container(state)
         container = find_container(self._pod(), state.name) or {"name": state.name}
+        attempt = self._record.take_container(state)
+        record.attempts[state.attempt] = msgspec.structs.replace(attempt, image=container.get("image", ""))
         hook = section(container, "lifecycle").get("postStart")
         if hook:
             self._spawn(self._post_start(state.name, state.attempt, container, hook))
@@ -113,7 +114,9 @@ class Supervisor:
         ):
             path = self._context.paths.log(self._pod()["metadata"]["uid"], state.name, state.attempt)
             state = msgspec.structs.replace(state, message=tail_text(path, FALLBACK_LINES, FALLBACK_BYTES))
-        self._record.take_container(state, reason)
+        attempt = self._record.take_container(state, reason)
+        if record.stopping is not None and is_outdated(container, attempt):
+            record.attempts[state.attempt] = msgspec.structs.replace(attempt, outdated=True)
         record.health = Health()
         self._report_backoff(state.name)
 

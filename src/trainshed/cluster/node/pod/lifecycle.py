@@ -158,10 +158,15 @@ def next_steps(pod: Object, seen: SeenPod, now: float) -> PodPlan:
 
 
 def should_restart(policy: str, attempt: Attempt) -> bool:
-    """Return whether `restartPolicy` wants another run after `attempt`, which has ended."""
-    if policy == "Always":
+    """Return whether `restartPolicy`, or another image, wants another run after `attempt`, which has ended."""
+    if policy == "Always" or attempt.outdated:
         return True
     return policy == "OnFailure" and attempt.failed
+
+
+def is_outdated(container: Object, attempt: Attempt) -> bool:
+    """Return whether a container asks for another image than an attempt was started with: it is to run anew."""
+    return bool(attempt.image) and container.get("image", attempt.image) != attempt.image
 
 
 def backoff_seconds(attempts: Sequence[Attempt]) -> float:
@@ -171,7 +176,7 @@ def backoff_seconds(attempts: Sequence[Attempt]) -> float:
         if attempt.finished_at is None:
             break
         long_run = attempt.finished_at - attempt.started_at > RESET_AFTER_SECONDS
-        if position == 0 or long_run or attempt.earlier:
+        if position == 0 or long_run or attempt.earlier or attempt.outdated:
             delay = 0.0
         else:
             delay = min(MAX_BACKOFF_SECONDS, delay * 2 or INITIAL_BACKOFF_SECONDS)
@@ -267,12 +272,16 @@ def _start_init(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: fl
 def _keep_running(
     draft: _Draft, pod: Object, seen: SeenPod, name: str, policy: str, now: float, grace: float
 ) -> None:
-    """Start the container if it never ran, or when its restart is due; stop it when its probes gave up."""
+    """Start the container if it never ran, or when its restart is due; stop it when its probes gave up or its image
+    is another one."""
     known = seen.container(name)
     newest = known.newest
     if newest is not None and newest.running:
-        if known.health.failure:
-            _stop(draft, pod, seen, name, now, grace, known.health.failure)
+        message = known.health.failure
+        if not message and is_outdated(find_container(pod, name) or {}, newest):
+            message = f"Container {name} definition changed, will be restarted"
+        if message:
+            _stop(draft, pod, seen, name, now, grace, message)
         return
     if newest is not None:
         if not should_restart(policy, newest):

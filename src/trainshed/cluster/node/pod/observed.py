@@ -21,7 +21,8 @@ class Attempt(msgspec.Struct, frozen=True):
 
     `exit_code` is what the shell would say: 128 + signal for a process that a signal ended. `reason` is set
     when more is known than the exit code tells: `StartError`, `OOMKilled`. `earlier`: it ended before this node
-    agent started, perhaps because everything was stopped, and does not count for back-off.
+    agent started, perhaps because everything was stopped, and does not count for back-off. `image`: what its container
+    asked for, empty where nobody knows. `outdated`: it was stopped since its container asks for another image.
     """
 
     number: int
@@ -31,6 +32,8 @@ class Attempt(msgspec.Struct, frozen=True):
     message: str = ""
     reason: str = ""
     earlier: bool = False
+    image: str = ""
+    outdated: bool = False
 
     @property
     def running(self) -> bool:

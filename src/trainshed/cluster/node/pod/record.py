@@ -118,6 +118,8 @@ class PodRecord:
             exit_code=state.exit_code,
             message=state.message if state.finished_at is not None else "",
             reason=reason or (known.reason if known is not None else ""),
+            image=known.image if known is not None else "",
+            outdated=known is not None and known.outdated,
         )
         record.attempts[state.attempt] = attempt
         return attempt
@@ -165,7 +167,9 @@ class PodRecord:
                 running = section(written, "state").get("running")
                 if running:
                     number = int(written.get("restartCount") or 0)
-                    record.attempts[number] = Attempt(number, parse_time(running["startedAt"]))
+                    record.attempts[number] = Attempt(
+                        number, parse_time(running["startedAt"]), image=written.get("image", "")
+                    )
                 for number, terminated in _written_ends(pod, written):
                     known = record.attempts.get(number)
                     reason = terminated.get("reason", "")

@@ -128,10 +128,11 @@ def _container_status(
         ready = newest is not None and not newest.running and not newest.failed
     else:
         ready = running and known.health.ready
+    image = (newest.image if newest is not None else "") or container.get("image", "")
     status: Object = {
         "name": name,
-        "image": container.get("image", ""),
-        "imageID": context.image_id(container.get("image", "")) if newest is not None else "",
+        "image": image,
+        "imageID": context.image_id(image) if newest is not None else "",
         "ready": ready,
         "started": running and (known.health.started or (init and not sidecar)),
         "restartCount": newest.number if newest is not None else 0,
