@@ -157,7 +157,9 @@ def test_backoff_doubles_to_five_minutes_and_resets_after_ten():
         delays.append(backoff_seconds(history))
         clock += 1 + delays[-1]
     assert delays == [0, 10, 20, 40, 80, 160, 300, 300, 300]
-    history.append(Attempt(9, clock, clock + 601, 1))
+    history.append(Attempt(9, clock, clock + 600, 1))
+    assert backoff_seconds(history) == 300
+    history.append(Attempt(10, clock, clock + 601, 1))
     assert backoff_seconds(history) == 0
 
 

@@ -252,6 +252,9 @@ def test_objects_that_cannot_be_saved_are_found_before_a_run(source: str, kind: 
 def test_two_names_of_one_object_are_reported_where_one_is_changed() -> None:
     assert [d.code for d in chain("a = []\nb = a", "a.append(1)\nprint(b)").diagnostics] == ["NB209"]
     assert not chain("a = []\nb = a", "print(a, b)").diagnostics
+    touched = chain("a = []\nb = a", "shuffle(a)\nprint(b)", imports="from random import shuffle")
+    assert [d.code for d in touched.diagnostics] == ["NB209"]
+    assert not chain("a = []\nb = a", "print(a, b)", "a = 1\nprint(b)").diagnostics, "another object"
 
 
 def test_the_order_of_the_notebook_that_is_not_kept_is_reported() -> None:

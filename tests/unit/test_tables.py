@@ -300,6 +300,16 @@ def test_cells(group: str, plural: str, obj: Object, expected: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
+    ("plural", "numbers"),
+    [("deployments", 2), ("replicasets", 3), ("statefulsets", 0), ("daemonsets", 5)],
+)
+def test_a_workload_that_no_controller_has_seen_has_nothing(plural: str, numbers: int) -> None:
+    found = cells(plural, {"spec": {"template": {"spec": {"containers": []}}}}, "apps")
+    assert [value for value in found.values() if isinstance(value, int)] == [0] * numbers
+    assert found.get("Ready", 0) in (0, "0/0")
+
+
+@pytest.mark.parametrize(
     ("spec", "completions"),
     [
         ({"completions": 1, "parallelism": 2}, "0/1"),

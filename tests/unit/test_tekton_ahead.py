@@ -405,6 +405,14 @@ def test_what_is_as_near_is_prepared_in_the_order_of_the_pipeline() -> None:
     assert (it.on(), it.prepared()) == (["root", "later"], ["z", "y"])
 
 
+def test_what_is_nearer_is_prepared_first_wherever_it_stands() -> None:
+    it = Ahead(*reversed(chain(6)))
+    it.settle()
+    it.running()
+    it.settle()
+    assert (it.on(), it.prepared()) == (["t0"], ["t1", "t2", "t3"])
+
+
 @pytest.mark.parametrize("first", ["of-root", "of-later"])
 def test_a_task_that_has_begun_is_as_far_whatever_ended_before_it(first: str) -> None:
     behind = {"of-root": "root", "of-later": "later"}

@@ -21,6 +21,7 @@ from trainshed.cluster.controllers.workloads.rollout import (
 )
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.plan import Adopt, Create, Delete, Patch, Plan
+from trainshed.kube.meta.times import format_time
 
 
 def make_deployment(replicas: int, **spec: Any) -> Any:
@@ -144,8 +145,10 @@ def test_a_rollout_times_out_only_without_progress() -> None:
     assert again == status and timeout == 6.0
     further, timeout = deployment_status(deployment, make_set("new", 2, 1), [], 1009.0)
     assert timeout == 10.0 and progressing(further)["lastUpdateTime"] != progressing(status)["lastUpdateTime"]
+    assert progressing(further)["lastTransitionTime"] == progressing(status)["lastTransitionTime"]
     late, timeout = deployment_status(deployment, make_set("new", 2, 0), [], 1010.0)
     assert (progressing(late)["status"], progressing(late)["reason"]) == ("False", "ProgressDeadlineExceeded")
+    assert progressing(late)["lastTransitionTime"] == format_time(1010.0)
     assert timeout is None
     deployment["status"] = late
     done, _ = deployment_status(deployment, make_set("new", 2, 2), [], 1020.0)

@@ -143,6 +143,8 @@ def test_replacement_waits_longer_after_each_failure() -> None:
     assert backoff([one], NOW) == 0.0
     assert backoff([two], NOW) == 5.0
     assert backoff([one, two], NOW) == 15.0
+    assert backoff([one, {**two, "status": {**two["status"], "phase": "Succeeded"}}], NOW) == 0.0
+    assert backoff([two, {**two, "status": {**two["status"], "phase": "Succeeded"}}], NOW) == 0.0, "no later"
     plan = decide(make_job(completions=3), [one, two], NOW)
     assert created(plan) == [] and plan.requeue_after == 15.0
 

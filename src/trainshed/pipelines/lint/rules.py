@@ -50,7 +50,9 @@ def two_names(subject: Subject) -> Iterator[Diagnostic]:
                 continue
             for reader in subject.steps:
                 mentions = reader.usage.mentions
-                changed = [n for n in (name, other) if Level.TOUCH <= mentions.get(n, -1) < Level.BIND]
+                changed = [
+                    n for n in (name, other) if Level.TOUCH <= mentions.get(n, Level.READ) < Level.BIND
+                ]
                 if changed and reader is not step:
                     yield diagnostic(
                         "NB209",
