@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.node_builders import NOW, ended, make_pod, running, seen
+from trainshed.cluster.node.pod.observed import Attempt
 from trainshed.cluster.node.pod.record import PodRecord, retry_delay
 from trainshed.cluster.node.pod.status import StatusContext, pod_status
 from trainshed.cluster.sandbox.model import ContainerState, SandboxState
@@ -54,3 +57,13 @@ def test_host_network_has_the_hosts_address():
     record = PodRecord(NOW)
     record.take_sandbox(SandboxState("u1", "default", "web", "", 7), "10.88.0.1", NOW)
     assert record.ip == "10.88.0.1"
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds", "failed"),
+    [(127, 0, True), (127, 1, False), (1, 0, False), (126, 0, True), (None, 0, False)],
+)
+def test_a_start_has_failed_that_was_over_at_once_with_the_code_for_it(code, seconds, failed):
+    """A shell ends with 127, too, when it does not find a program: later."""
+    over = NOW + seconds if code is not None else None
+    assert Attempt(0, NOW, over, code).failed_to_start is failed

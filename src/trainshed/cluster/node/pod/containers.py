@@ -15,7 +15,7 @@ from trainshed.cluster.node.pod.handlers import Target, run_hook
 from trainshed.cluster.node.pod.lifecycle import BeginStop, backoff_seconds, is_outdated, should_restart
 from trainshed.cluster.node.pod.logs import tail_text
 from trainshed.cluster.node.pod.nodecontext import NodeContext
-from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Attempt, Health, Stopping
+from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Health, Stopping
 from trainshed.cluster.node.pod.probes import Prober, initial_health
 from trainshed.cluster.node.pod.record import PodRecord
 from trainshed.cluster.sandbox.api import ContainerState
@@ -26,7 +26,6 @@ FALLBACK_LINES, FALLBACK_BYTES = 80, 2048
 """How much of the log becomes the termination message (FallbackToLogsOnError)."""
 KILLED = 128 + SIGKILL
 LOOPBACK = "127.0.0.1"
-START_FAILURES = (126, 127, 128)
 
 Emit = Callable[[str, str, str], None]
 
@@ -70,7 +69,7 @@ class Supervisor:
                     ready=fresh.ready or ready.get(name, False),
                 )
                 self._probe(name, container, health)
-            elif _failed_to_start(newest):
+            elif newest.failed_to_start:
                 record.attempts[newest.number] = msgspec.structs.replace(
                     newest, reason=newest.reason or "StartError"
                 )
@@ -240,7 +239,3 @@ def oom_kills() -> int:
     except OSError:
         pass
     return 0
-
-
-def _failed_to_start(attempt: Attempt) -> bool:
-    return attempt.exit_code in START_FAILURES and attempt.started_at == attempt.finished_at

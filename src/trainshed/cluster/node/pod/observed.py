@@ -14,6 +14,8 @@ from trainshed.kube.meta.objects import Object
 
 SIGTERM = 15
 SIGKILL = 9
+START_FAILURES = (126, 127, 128)
+"""What an attempt ends with whose command cannot be executed, is not there, or cannot be set up."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -42,6 +44,11 @@ class Attempt(msgspec.Struct, frozen=True):
     @property
     def failed(self) -> bool:
         return self.finished_at is not None and self.exit_code != 0
+
+    @property
+    def failed_to_start(self) -> bool:
+        """Whether it was over as it began: its program could not be run."""
+        return self.exit_code in START_FAILURES and self.started_at == self.finished_at
 
 
 class Problem(msgspec.Struct, frozen=True):
