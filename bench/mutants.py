@@ -116,7 +116,14 @@ def _put(parent: ast.AST, field: str, value: object, place: int, node: ast.AST) 
         setattr(parent, field, node)
 
 
-OF_ALL_KINDS = ("test_defaults.py", "test_tables.py", "test_validation.py", "test_validation_pod.py")
+OF_ALL_KINDS = (
+    "test_builtin.py",
+    "test_defaults.py",
+    "test_registry.py",
+    "test_tables.py",
+    "test_validation.py",
+    "test_validation_pod.py",
+)
 """Tests that meet a built-in kind by the registry."""
 
 

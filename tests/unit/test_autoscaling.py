@@ -60,6 +60,13 @@ def replicas(metric: Object, pods: list[Object], uses: dict[str, Use], now: int)
     return propose(metric, now, Cluster(pods, uses, NOW)).replicas
 
 
+def unready(name: str, after: float) -> Object:
+    """Return a pod that started long ago, and has not been ready since so many seconds after that."""
+    out = pod(name, ready=False)
+    out["status"]["conditions"][0]["lastTransitionTime"] = format_time(LONG_AGO + after)
+    return out
+
+
 AB = [pod("a"), pod("b")]
 
 
@@ -87,6 +94,13 @@ AB = [pod("a"), pod("b")]
         ),
         ([pod("a"), pod("b", since=NOW - 10)], {"a": use("0.16"), "b": use("0.16")}, 4, "b has settled"),
         ([pod("a"), pod("b", ready=False)], {"a": use("0.16"), "b": use("0.5")}, 2, "b was never ready"),
+        (
+            [pod("a"), unready("b", 29)],
+            {"a": use("0.16"), "b": use("0.5")},
+            2,
+            "nor for its first half minute",
+        ),
+        ([pod("a"), unready("b", 30)], {"a": use("0.16"), "b": use("0.5")}, 9, "b is counted: it was ready"),
         ([pod("a"), pod("b", phase="Pending")], {"a": use("0.16")}, 2, "b waits"),
         (
             [pod("a"), pod("b", phase="Failed")],

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainshed.kube.cel.functions import has_order
-from trainshed.kube.cel.types import Type, escape
+from trainshed.kube.cel.functions import has_order, quarter
+from trainshed.kube.cel.types import UNBOUNDED, Type, escape
 from trainshed.kube.schema.cel import evaluate_rules
 from trainshed.kube.schema.nodes import from_crd
 
@@ -213,3 +213,10 @@ def test_lists_that_are_sets_or_maps_are_equal_in_any_order():
 )
 def test_what_a_list_can_do_by_its_items(name, kind, has):
     assert has_order(name, Type("list", elem=Type(kind))) is has
+
+
+@pytest.mark.parametrize(
+    ("size", "cost"), [(0, 0), (1, 1), (4, 1), (5, 2), (UNBOUNDED - 1, 2**62), (UNBOUNDED, UNBOUNDED)]
+)
+def test_what_a_pattern_costs_is_rounded_up_and_bounded(size, cost):
+    assert quarter(size) == cost

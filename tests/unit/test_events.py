@@ -186,6 +186,7 @@ def test_events_that_are_dropped_are_warned_of_once(
         recorder = EventRecorder(Client(FakeApi()), "controller")
         for number in range(5):
             recorder.event(JOB, "Normal", "A", str(number))
+            assert len(caplog.records) == (number > 1), "with the first of them"
         assert recorder.dropped == 3
         await recorder.close()
 
