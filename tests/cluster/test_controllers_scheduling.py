@@ -125,7 +125,7 @@ async def test_gates_hold_a_pod_until_they_are_gone(world: World) -> None:
             "type": "PodScheduled",
             "status": "False",
             "lastProbeTime": None,
-            "lastTransitionTime": None,
+            "lastTransitionTime": made["metadata"]["creationTimestamp"],
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }

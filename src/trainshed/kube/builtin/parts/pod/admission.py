@@ -37,16 +37,16 @@ def admit_pod(pod: Object, *, token_volume_suffix: str) -> Object:
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     out["status"] = {"phase": "Pending", **(pod.get("status") or {}), "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
-        out["status"].setdefault("conditions", [_gated()])
+        out["status"].setdefault("conditions", [_gated(pod["metadata"].get("creationTimestamp"))])
     return out
 
 
-def _gated() -> Object:
+def _gated(since: str | None) -> Object:
     return {
         "type": "PodScheduled",
         "status": "False",
         "lastProbeTime": None,
-        "lastTransitionTime": None,
+        "lastTransitionTime": since,
         "reason": "SchedulingGated",
         "message": GATED,
     }
