@@ -9,6 +9,21 @@ from typing import Any
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.quantity import canonical, parse
 
+_TYPES = {
+    type(None): "<nil>",
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+
+
+def type_name(value: Any) -> str:
+    """Return the type that Go gives a value of JSON of which nothing is known: `int64`, `[]interface {}`."""
+    return _TYPES[type(value)]
+
 
 def text(value: Any) -> str:
     """Return a string as Go quotes it."""

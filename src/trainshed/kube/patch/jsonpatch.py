@@ -174,7 +174,6 @@ def _add(container: Any, key: str, value: Any) -> Any:
 
 
 def _remove(container: Any, key: str, value: Any) -> Any:
-    del value
     if isinstance(container, dict) and key in container:
         return {k: v for k, v in container.items() if k != key}
     if isinstance(container, list):

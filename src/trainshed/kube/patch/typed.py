@@ -11,20 +11,13 @@ from typing import Any
 
 import msgspec
 
+from trainshed.kube.meta import golang
 from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch.fieldset import described_element, item_element, list_keys
 from trainshed.kube.schema.nodes import SchemaNode
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-_GO_NAMES = {
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-}
 
 
 def refusal(applied: Object, schema: SchemaNode) -> ApiError | None:
@@ -57,7 +50,7 @@ def _misfits(value: Any, node: SchemaNode | None, path: str) -> Iterator[str]:
             yield f"{path}: expected string, got &value.valueUnstructured{{Value:{_literal(value)}}}"
     elif node.type in ("integer", "number"):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            yield f"{path}: expected numeric (int or float), got {_GO_NAMES[type(value)]}"
+            yield f"{path}: expected numeric (int or float), got {golang.type_name(value)}"
     elif node.type == "boolean" and not isinstance(value, bool):
         yield f"{path}: expected boolean, got {_shown(value)}"
 

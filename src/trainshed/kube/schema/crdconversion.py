@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from trainshed.kube.meta.errors import ApiError, Cause
+from trainshed.kube.meta.golang import type_name
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.schema.metadata import annotations_causes, labels_causes
 
@@ -96,7 +97,7 @@ def _taken(old: Object, new: Any, index: int, wanted: str) -> Object:
     if received is not None and not isinstance(received, dict):
         raise _error(
             old,
-            f"returned invalid metadata in {at}: invalid metadata of type {_type(received)} in converted object",
+            f"returned invalid metadata in {at}: invalid metadata of type {type_name(received)} in converted object",
         )
     for field, name in _SAME:
         before, after = sent.get(field) or "", (received or {}).get(field) or ""
@@ -119,10 +120,10 @@ def _taken(old: Object, new: Any, index: int, wanted: str) -> Object:
 def _checked(old: Object, value: Any, field: str, at: str, before: Any) -> dict[str, str]:
     where = f"returned invalid metadata in {at}"
     if not isinstance(value, dict):
-        raise _error(old, f"{where}: invalid metadata.{field} of type {_type(value)} in converted object")
+        raise _error(old, f"{where}: invalid metadata.{field} of type {type_name(value)} in converted object")
     for key, text in value.items():
         if not isinstance(text, str):
-            what = f"metadata.{field}[{key}] must be a string, but is {_type(text)} in converted object"
+            what = f"metadata.{field}[{key}] must be a string, but is {type_name(text)} in converted object"
             raise _error(old, f"{where}: {what}")
     if value != before:
         rules = labels_causes if field == "labels" else annotations_causes
@@ -130,14 +131,6 @@ def _checked(old: Object, value: Any, field: str, at: str, before: Any) -> dict[
         if found:
             raise _error(old, f"{where}: " + ", ".join(f"{cause.field}: {cause.message}" for cause in found))
     return value
-
-
-def _type(value: Any) -> str:
-    """Return what Go calls the type of a decoded value."""
-    if value is None:
-        return "<nil>"
-    names = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}"}
-    return names.get(type(value), "map[string]interface {}")
 
 
 def _error(obj: Object, what: str) -> ApiError:

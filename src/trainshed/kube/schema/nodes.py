@@ -281,7 +281,6 @@ def _summarise(node: SchemaNode) -> None:
 
 
 def _crd_node(raw: Any, name: str, key: str) -> SchemaNode:
-    del name, key
     if raw is True or raw == {}:
         return UNTYPED
     return SchemaNode(lambda: (raw if isinstance(raw, Mapping) else {}, ""))

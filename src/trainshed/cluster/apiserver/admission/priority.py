@@ -15,7 +15,6 @@ def resolve(core: Core, call: Call, obj: Object) -> Object:
     Raises:
         ApiError: 403 when there is no such class.
     """
-    del call
     spec = obj["spec"]
     name = spec.get("priorityClassName")
     found: Object | None
@@ -42,7 +41,6 @@ def resolve(core: Core, call: Call, obj: Object) -> Object:
 
 async def admit_class(core: Core, call: Call, obj: Object) -> Object:
     """Refuse a second class that is the global default."""
-    del call
     if obj.get("globalDefault"):
         for stored in core.store.list(keys.under(PRIORITYCLASSES))[0]:
             if stored.obj.get("globalDefault"):

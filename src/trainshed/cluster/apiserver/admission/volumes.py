@@ -21,7 +21,6 @@ _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 async def admit_claim(core: Core, call: Call, obj: Object) -> Object:
     """Return a claim whose class is decided; one that says `storageClassName: ""` wants none."""
-    del call
     spec = spec_of(obj)
     annotations = section(obj, "metadata", "annotations")
     if "storageClassName" in spec or _OLD_CLASS in annotations:
@@ -33,7 +32,6 @@ async def admit_claim(core: Core, call: Call, obj: Object) -> Object:
 
 def admit_claim_update(core: Core, call: Call, old: Object, new: Object) -> Object:
     """Return the claim. Raises `ApiError` 403 for one that is to grow and cannot."""
-    del call
     before, after = (section(spec_of(each), "resources", "requests").get("storage", 0) for each in (old, new))
     if parse(after) > parse(before) and status_of(old).get("phase") == "Bound":
         stored = core.store.get(keys.of(STORAGECLASSES, None, class_of(new)))
