@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube.meta.objects import Object, objects
+from trainshed.kube.meta.objects import Object, objects, section
 from trainshed.tekton.variables import Value
 
 
@@ -87,7 +87,7 @@ def resolve(declared: Sequence[Object], given: Mapping[str, Value]) -> Given:
             )
         if isinstance(value, dict):
             value = {**_default_keys(one), **value}
-            lacking = sorted(set(one.get("properties") or {}) - set(value))
+            lacking = sorted(set(section(one, "properties")) - set(value))
             if lacking:
                 raise ParamError(
                     "ObjectParameterMissKeys",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from trainshed.kube.meta.objects import Object, objects, texts
+from trainshed.kube.meta.objects import Object, objects, section, texts
 from trainshed.tekton.variables import references
 from trainshed.tekton.versions import is_custom
 
@@ -42,7 +42,7 @@ class Node(msgspec.Struct, frozen=True):
     @property
     def is_custom(self) -> bool:
         """Whether a CustomRun does it."""
-        return is_custom(self.task.get("taskRef") or {}) or is_custom(self.task.get("taskSpec") or {})
+        return is_custom(section(self.task, "taskRef")) or is_custom(section(self.task, "taskSpec"))
 
     @property
     def goes_on(self) -> bool:
@@ -97,7 +97,7 @@ def _node(task: Object, final: bool, ordinary: set[str]) -> Node:
     # What a pipeline within this one refers to are its own tasks.
     own = {key: value for key, value in task.items() if key not in ("taskSpec", "pipelineSpec")}
     uses = set(result_references(own))
-    spec = task.get("taskSpec") or {}
+    spec = section(task, "taskSpec")
     # What a spec in the pipeline refers to is filled in when it starts; its own words for other things stay.
     uses |= {
         use
@@ -126,5 +126,5 @@ def reference_of(task: Object) -> str:
 
 def uses_resolver(task: Object, field: str = "taskRef") -> str:
     """Return the resolver that a reference needs, empty when none."""
-    found: Mapping[str, Any] = task.get(field) or {}
+    found: Mapping[str, Any] = section(task, field)
     return str(found.get("resolver") or ("bundles" if found.get("bundle") else ""))

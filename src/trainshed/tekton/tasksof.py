@@ -157,16 +157,16 @@ def _pipeline_run(making: Making, node: Node, name: str, spec: Object, scope: Sc
 
 
 def _custom_run(making: Making, node: Node, name: str, spec: Object, scope: Scope) -> Object:
-    inline = node.task.get("taskSpec") or {}
+    inline = section(node.task, "taskSpec")
     if is_custom(inline):
         spec["customSpec"] = {
             "apiVersion": inline["apiVersion"],
             "kind": inline.get("kind", ""),
             "metadata": section(inline, "metadata"),
-            "spec": replace(inline.get("spec") or {}, scope),
+            "spec": replace(section(inline, "spec"), scope),
         }
     else:
-        spec["customRef"] = replace(node.task.get("taskRef") or {}, scope)
+        spec["customRef"] = replace(section(node.task, "taskRef"), scope)
     metadata = _metadata(making, node, name, section(inline, "metadata"), {})
     return {"apiVersion": V1BETA1, "kind": "CustomRun", "metadata": metadata, "spec": spec}
 

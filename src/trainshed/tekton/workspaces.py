@@ -64,7 +64,7 @@ def claims(owner: Object, bindings: Iterable[Object]) -> list[Object]:
                     "namespace": owner["metadata"]["namespace"],
                     "ownerReferences": [controller_reference(owner)],
                 },
-                "spec": template.get("spec") or {},
+                "spec": section(template, "spec"),
             }
         )
     return out

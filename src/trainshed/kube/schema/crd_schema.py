@@ -81,7 +81,7 @@ def _rules(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
 def _has_rules(schema: Mapping[str, Any]) -> bool:
     """Return whether there are rules where a structural schema may have some."""
     inner = [
-        *(schema.get("properties") or {}).values(),
+        *section(schema, "properties").values(),
         schema.get("additionalProperties"),
         schema.get("items"),
     ]

@@ -106,6 +106,6 @@ async def _params(core: Core, kind: Object, reference: Object, namespace: str) -
     if reference.get("name"):
         stored = core.store.get(served.key(home, reference["name"]))
         return [] if stored is None else [served.view(await viewed_one(core, served, stored))]
-    chosen = LabelSelector.from_object(reference.get("selector") or {})
+    chosen = LabelSelector.from_object(section(reference, "selector"))
     items = await viewed(core, served, core.store.list(served.prefix(home))[0])
     return [served.view(stored) for stored in items if chosen.matches(stored.labels)]

@@ -173,7 +173,7 @@ def _creation(view: _Set, ordinal: int) -> list[Action]:
     del metadata["generateName"]
     metadata["name"] = name
     own = {POD_NAME_LABEL: name, INDEX_LABEL: str(ordinal), HASH_LABEL: revision}
-    metadata["labels"] = {**(metadata.get("labels") or {}), **own}
+    metadata["labels"] = {**section(metadata, "labels"), **own}
     spec.setdefault("hostname", name)
     service = view.object["spec"].get("serviceName")
     if service:

@@ -6,7 +6,7 @@ Only what needs no look at other objects; the API server's admission decides the
 from __future__ import annotations
 
 from trainshed.kube.builtin.parts.pod.qos import qos_class
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where pods find the token of their service account."""
@@ -35,7 +35,7 @@ def admit_pod(pod: Object, *, token_volume_suffix: str) -> Object:
     if not spec.get("priorityClassName"):
         spec.setdefault("priority", 0)
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    out["status"] = {"phase": "Pending", **(pod.get("status") or {}), "qosClass": qos_class(spec)}
+    out["status"] = {"phase": "Pending", **section(pod, "status"), "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         out["status"].setdefault("conditions", [_gated(pod["metadata"].get("creationTimestamp"))])
     return out
