@@ -1,0 +1,133 @@
+"""Agents that end and come back, and what they find."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tests.cluster.node_world import NODE, World
+from tests.unit.node_builders import make_pod
+from trainshed.cluster.node.registration import KILLED
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path / "state")
+
+
+async def test_a_restarted_agent_adopts_what_runs(world):
+    """Nothing is started twice; ends that nobody saw are recorded; orphans go."""
+    pods = {"runs": "Always", "done": "Never", "fails": "Never", "orphan": "Always"}
+    async with world.node():
+        for name, policy in pods.items():
+            pod = make_pod(restartPolicy=policy, metadata={"name": name, "uid": f"uid-{name}"})
+            await world.api.apply_pod(pod)
+            await world.until_phase(name, "Running")
+    world.runtime.end("uid-done", "main", 0, quietly=True)
+    world.runtime.end("uid-fails", "main", 3, quietly=True)
+    await world.api.remove("/api/v1/namespaces/default/pods/orphan")
+    async with world.node():
+        await world.until_phase("done", "Succeeded")
+        status = await world.until_phase("fails", "Failed")
+        assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+        await world.until(lambda: "uid-orphan" not in world.runtime.sandboxes, "the orphan is removed")
+        assert not world.paths.pod("uid-orphan").exists()
+        assert world.api.status("runs")["phase"] == "Running"
+        assert {attempt for _, _, attempt in world.runtime.specs} == {0}
+        started = [key for key in world.runtime.specs if key[0] == "uid-runs"]
+        assert started == [("uid-runs", "main", 0)]
+
+
+async def test_an_end_while_sandboxes_are_adopted_is_not_lost(world):
+    """After the runtime was asked what there is, and before the pods have their workers."""
+    async with world.node():
+        await world.api.apply_pod(make_pod(restartPolicy="Never"))
+        await world.until_phase("web", "Running")
+    states = list(world.runtime.sandboxes.values())
+    world.runtime.end("u1", "main", 0)
+
+    async def before_the_end():
+        for _ in range(10):
+            await asyncio.sleep(0)  # others run meanwhile
+        return states
+
+    world.runtime.list = before_the_end
+    async with world.node():
+        await world.until_phase("web", "Succeeded")
+
+
+async def test_a_sandbox_of_a_pod_that_is_bound_elsewhere_is_kept(world):
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until_phase("web", "Running")
+    await world.api.put("/api/v1/namespaces/default/pods/web", spec={"nodeName": "node-b", "containers": []})
+    async with world.node():
+        assert world.runtime.sandboxes["u1"].alive and world.paths.pod("u1").exists()
+
+
+async def test_names_survive_a_restart(world):
+    """The zone is never pushed without the pods that run."""
+    service = {"clusterIP": "None", "selector": {"app": "a"}}
+    await world.api.put("/api/v1/namespaces/default/services/svc", spec=service)
+    async with world.node():
+        await world.api.apply_pod(make_pod(metadata={"labels": {"app": "a"}}))
+        await world.until_phase("web", "Running")
+    world.runtime.records.clear()
+    world.runtime.list_seconds = 0.05
+    async with world.node():
+        await world.until(lambda: world.runtime.records, "records")
+        assert {tuple(r.services) for r in world.runtime.records} == {("svc.default.svc.cluster.local",)}
+
+
+async def test_directories_of_pods_that_are_gone_are_removed(world):
+    (world.paths.pod("stale") / "volumes").mkdir(parents=True)
+    async with world.node():
+        assert not world.paths.pod("stale").exists()
+
+
+async def test_a_lost_sandbox_is_made_again(world):
+    """As after a reboot: what ran has ended, and the restart policy decides."""
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until_phase("web", "Running")
+    world.runtime.sandboxes["u1"] = msgspec.structs.replace(world.runtime.sandboxes["u1"], alive=False, pid=0)
+    async with world.node():
+        await world.until(lambda: ("u1", "main", 1) in world.runtime.specs, "a second attempt")
+
+        def restarted():
+            (container,) = world.api.status("web")["containerStatuses"]
+            return container["restartCount"] == 1 and "running" in container["state"] and container
+
+        await world.until(restarted, "the restart is written")
+        assert restarted()["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+
+
+async def test_a_node_that_is_killed_ends_silently_and_comes_back_as_after_a_reboot(world):
+    """What ran is gone and nobody says so; back again, the node starts anew what restarts and ends what was deleted."""
+    path, killed = f"/api/v1/nodes/{NODE}", {"annotations": {KILLED: "true"}}
+    pods = [make_pod(metadata={"name": f"p{n}", "uid": f"u{n}"}) for n in range(2)]
+    async with world.node() as node:
+        for pod in pods:
+            await world.api.apply_pod(pod)
+            await world.until_phase(pod["metadata"]["name"], "Running")
+        told = len(world.api.status_patches)
+        await world.api.put(path, metadata=killed)
+        await world.until(lambda: node.is_down, "the node is down")
+        await world.until(lambda: not any(s.alive for s in world.runtime.sandboxes.values()), "nothing runs")
+        await world.api.delete_pod("p1", grace=1)
+        await world.api.apply_pod(make_pod(metadata={"name": "late", "uid": "u9"}))
+        assert len(world.api.status_patches) == told and world.api.status("p0")["phase"] == "Running"
+        await world.api.put(path, metadata={"annotations": {}})
+        await world.until_phase("late", "Running")
+        await world.until(lambda: world.api.pod("p1") is None, "the deleted pod is gone")
+
+        def restarted():
+            (status,) = world.api.status("p0")["containerStatuses"]
+            return status["restartCount"] == 1 and "running" in status["state"]
+
+        await world.until(restarted, "the other runs again")
+    await world.api.put(path, metadata=killed)
+    async with world.node() as node:
+        assert node.is_down, "it stays dead across restarts of the control plane"
