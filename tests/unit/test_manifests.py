@@ -11,6 +11,8 @@ import yaml
 
 from trainshed.api.registry import KINDS
 from trainshed.jobs.registry import needed
+from trainshed.kube.schema import crd_schema
+from trainshed.kube.schema.crd import validate_crd
 from trainshed.operator import install, manifests, objects
 from trainshed.operator.flags import parse
 
@@ -33,6 +35,15 @@ def test_embedded_objects_run_this_interpreter() -> None:
     assert [*install.embedded_objects()][-1]["spec"] is not None, "the caller owns its copy"
 
 
+def test_the_schemas_that_are_vouched_for_are_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    definitions = [one for one in install.embedded_objects() if one["kind"] == "CustomResourceDefinition"]
+    assert len(definitions) == len(KINDS)
+    monkeypatch.setattr(crd_schema, "_known", {})
+    for definition in definitions:
+        assert validate_crd(definition, None) == [], definition["metadata"]["name"]
+    assert len(crd_schema._known) == len(definitions)
+
+
 def test_on_kubernetes_it_meets_the_restricted_pod_security_standard() -> None:
     """Source: kubernetes.io/docs/concepts/security/pod-security-standards."""
     pod = objects.deployment()["spec"]["template"]["spec"]
@@ -53,11 +64,11 @@ def test_definitions_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp
     assert [next(found) for _ in KINDS] == [*objects.crds()]
 
     (tmp_path / "crds").mkdir()
-    (tmp_path / install.DEFINITIONS).write_text('{"kind": "first"}\nno JSON\n')
+    (tmp_path / install.DEFINITIONS).write_text('{"spec": {"versions": []}}\nno JSON\n')
     monkeypatch.setattr(install, "MANIFESTS", tmp_path)
     found = install.embedded_objects()
     next(found)
-    assert next(found) == {"kind": "first"}
+    assert next(found) == {"spec": {"versions": []}}
     with pytest.raises(msgspec.DecodeError):
         next(found)
 
