@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from bench.apiload import Api, Watching, pod, waiting_pod
 from bench.apistart import seconds_to_ready, third_party
-from bench.cluster import cluster, status
+from bench.cluster import cluster, installed_environment, status
 from trainshed.cluster.control.launcher import rss_bytes
 
 CLIENTS = 8
@@ -188,7 +188,9 @@ def _cold_start() -> float:
     baseline, served = [], []
     for _ in range(5):
         began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", f"import {', '.join(modules)}"], check=True)
+        subprocess.run(
+            [sys.executable, "-c", f"import {', '.join(modules)}"], env=installed_environment(), check=True
+        )
         baseline.append(time.perf_counter() - began)
         served.append(seconds_to_ready())
     return statistics.median(served) / statistics.median(baseline)

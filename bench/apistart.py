@@ -14,7 +14,7 @@ from ssl import CERT_NONE, create_default_context
 
 import yaml
 
-from bench.cluster import trainshed
+from bench.cluster import installed_environment, trainshed
 
 _SERVE = "trainshed.cli.serve"
 _LATER = (
@@ -47,7 +47,9 @@ def seconds_to_ready() -> float:
         home.chmod(0o700)
         began = time.perf_counter()
         command = [sys.executable, "-m", _SERVE, "--home", str(home)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, env=installed_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             while not _answers(home, context):
                 if process.poll() is not None or time.perf_counter() - began > 60:

@@ -18,11 +18,15 @@ TRAINSHED = str(Path(sys.executable).with_name("trainshed"))
 
 def trainshed(home: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a command against the cluster of `home`."""
-    environment = {**os.environ, "TRAINSHED_HOME": str(home)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has its byte code
+    environment = {**installed_environment(), "TRAINSHED_HOME": str(home)}
     return subprocess.run(
         [TRAINSHED, *arguments], env=environment, capture_output=True, text=True, check=check, timeout=300
     )
+
+
+def installed_environment() -> dict[str, str]:
+    """Return the environment of an installation's commands: it has its byte code."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 @contextmanager

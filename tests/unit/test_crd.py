@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from trainshed.api.crd import crd as own_crd
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.kube.meta.resources import CRDS, Resource
-from trainshed.kube.schema import crd_schema
+from trainshed.kube.schema import soundness
 from trainshed.kube.schema.crd import crd_defaults, validate_crd
 from trainshed.kube.schema.crd_schema import schema_causes
 from trainshed.kube.schema.crd_serving import established, infos, is_established
 from trainshed.kube.schema.crdconversion import review
 from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.nodes import from_crd
+from trainshed.kube.schema.soundness import unsound
 from trainshed.kube.schema.structural import apply_defaults, validate
 
 NOW = "2024-01-01T00:00:00Z"
@@ -359,28 +360,25 @@ def test_what_is_established_shares_nothing_that_is_written_to_with_what_it_was_
 
 def test_a_schema_is_looked_at_until_it_is_known_to_be_sound(monkeypatch):
     looked_at = []
-    causes = crd_schema._causes
-    monkeypatch.setattr(crd_schema, "_known", {})
+    causes = soundness.schema_causes
+    monkeypatch.setattr(soundness, "_known", {})
     monkeypatch.setattr(
-        crd_schema, "_causes", lambda schema, path: looked_at.append(schema) or causes(schema, path)
+        soundness, "schema_causes", lambda schema, path: looked_at.append(schema) or causes(schema, path)
     )
     sound = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
-    assert (
-        schema_causes(sound, "x")
-        == schema_causes({**sound, "properties": dict(reversed(sound["properties"].items()))}, "y")
-        == []
-    )
+    turned = {**sound, "properties": dict(reversed(sound["properties"].items()))}
+    assert unsound(sound, "x") == unsound(turned, "y") == []
     assert looked_at == [sound]
     wrong = {"type": "object", "properties": {"a": {"type": "text"}}}
-    assert schema_causes(wrong, "x") == schema_causes(wrong, "x") != []
+    assert unsound(wrong, "x") == unsound(wrong, "x") != []
     assert looked_at == [sound, wrong, wrong]
     shipped = {"type": "object"}
-    crd_schema.vouch(shipped)
-    assert schema_causes(shipped, "x") == [] and shipped not in looked_at
-    monkeypatch.setattr(crd_schema, "MOST_KNOWN", 3)
+    soundness.vouch(shipped)
+    assert unsound(shipped, "x") == [] and shipped not in looked_at
+    monkeypatch.setattr(soundness, "MOST_KNOWN", 3)
     for name in "abcd":
-        schema_causes({"type": "object", "properties": {name: {"type": "string"}}}, "x")
-    assert len(crd_schema._known) <= 3
+        unsound({"type": "object", "properties": {name: {"type": "string"}}}, "x")
+    assert len(soundness._known) <= 3
 
 
 def test_names_in_use():

@@ -11,7 +11,7 @@ import yaml
 
 from trainshed.api.registry import KINDS
 from trainshed.jobs.registry import needed
-from trainshed.kube.schema import crd_schema
+from trainshed.kube.schema import soundness
 from trainshed.kube.schema.crd import validate_crd
 from trainshed.operator import install, manifests, objects
 from trainshed.operator.flags import parse
@@ -38,10 +38,10 @@ def test_embedded_objects_run_this_interpreter() -> None:
 def test_the_schemas_that_are_vouched_for_are_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     definitions = [one for one in install.embedded_objects() if one["kind"] == "CustomResourceDefinition"]
     assert len(definitions) == len(KINDS)
-    monkeypatch.setattr(crd_schema, "_known", {})
+    monkeypatch.setattr(soundness, "_known", {})
     for definition in definitions:
         assert validate_crd(definition, None) == [], definition["metadata"]["name"]
-    assert len(crd_schema._known) == len(definitions)
+    assert len(soundness._known) == len(definitions)
 
 
 def test_on_kubernetes_it_meets_the_restricted_pod_security_standard() -> None:

@@ -16,7 +16,7 @@ from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.builtin.scheduling.priorityclass import HIGHEST_USER_PRIORITY
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import VOLCANO_SCHEDULER
-from trainshed.kube.schema.crd_schema import vouch
+from trainshed.kube.schema.soundness import vouch
 from trainshed.operator import objects
 from trainshed.operator.flags import gang_scheduler
 

@@ -14,7 +14,7 @@ from trainshed.kube.meta import causes, jsonpath, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
-from trainshed.kube.schema.crd_schema import schema_causes
+from trainshed.kube.schema.soundness import unsound
 from trainshed.kube.schema.webhookclient import client_causes
 
 _SCOPES = ("Cluster", "Namespaced")
@@ -171,9 +171,9 @@ def _versions(versions: list[Object]) -> Iterator[Cause]:
         if schema is None:
             yield causes.required(f"{at}.schema.openAPIV3Schema", "schemas are required")
         elif not shared:
-            yield from schema_causes(schema, f"{at}.schema.openAPIV3Schema")
+            yield from unsound(schema, f"{at}.schema.openAPIV3Schema")
         elif index == 0:
-            yield from schema_causes(schema, "spec.validation.openAPIV3Schema")
+            yield from unsound(schema, "spec.validation.openAPIV3Schema")
         checks: tuple[tuple[str, Callable[[Any, str], Iterator[Cause]]], ...] = (
             ("subresources", _subresources),
             ("additionalPrinterColumns", _columns),

@@ -5,11 +5,8 @@ Source of rules and texts: `apiextensions-apiserver/pkg/apiserver/schema/validat
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from trainshed.kube.cel.re2 import compile_re2
 from trainshed.kube.meta import causes
@@ -62,43 +59,8 @@ _UNSUPPORTED = (
 )
 
 
-MOST_KNOWN = 1024
-"""Schemas that are known to be sound: 32 bytes each."""
-_known: dict[bytes, None] = {}
-_encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def schema_causes(schema: Any, path: str) -> list[Cause]:
-    """Return what is wrong with an `openAPIV3Schema` whose place is `path`.
-
-    One of a job kind has a thousand places, 10 ms, and is looked at again with every write of its definition: what was
-    found sound before is known by its digest.
-    """
-    digest = _digest(schema)
-    if digest in _known:
-        return []
-    found = list(_causes(schema, path))
-    if not found:
-        _remember(digest)
-    return found
-
-
-def vouch(schema: Any) -> None:
-    """Take a schema as sound that was checked when it was written: one that is shipped, not one that a user sends."""
-    _remember(_digest(schema))
-
-
-def _digest(schema: Any) -> bytes:
-    return hashlib.blake2b(_encode(schema), digest_size=32).digest()
-
-
-def _remember(digest: bytes) -> None:
-    if len(_known) >= MOST_KNOWN:
-        _known.clear()
-    _known[digest] = None
-
-
-def _causes(schema: Any, path: str) -> Iterator[Cause]:
+def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with an `openAPIV3Schema` whose place is `path`."""
     malformed = list(_malformed(schema, path))
     if malformed:  # the rules below take the shape of every keyword for granted
         yield from malformed
