@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import jwt
@@ -285,3 +286,19 @@ async def test_metrics_of_requests_and_objects(world: World) -> None:
         assert f'apiserver_request_total{{{labels},subresource="",verb="{verb}",version="v1"}} 1.0' in lines
     assert 'apiserver_storage_objects{resource="configmaps"} 1.0' in lines
     assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
+
+
+async def test_component_statuses(world: World) -> None:
+    listed = await world.ok("GET", "/api/v1/componentstatuses")
+    names = [item["metadata"]["name"] for item in listed["items"]]
+    assert (listed["kind"], names) == ("ComponentStatusList", ["controller-manager", "etcd-0", "scheduler"])
+    answer = await world.raw(
+        "GET", "/api/v1/componentstatuses", accept="application/json;as=Table;v=v1;g=meta.k8s.io"
+    )
+    cells = [row["cells"] for row in json.loads(answer.body)["rows"]]
+    assert cells[0] == ["controller-manager", "Healthy", "ok", ""]
+    assert answer.warnings == ('299 - "v1 ComponentStatus is deprecated in v1.19+"',)
+    one = await world.ok("GET", "/api/v1/componentstatuses/scheduler")
+    assert one["conditions"] == [{"type": "Healthy", "status": "True", "message": "ok"}]
+    await world.refused(404, "GET", "/api/v1/componentstatuses/other")
+    await world.refused(405, "POST", "/api/v1/componentstatuses", {"metadata": {"name": "x"}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from trainshed.cluster.apiserver import metrics, reviews
+from trainshed.cluster.apiserver import components, metrics, reviews
 from trainshed.cluster.apiserver.access import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
 from trainshed.cluster.apiserver.aggregation import Aggregation
 from trainshed.cluster.apiserver.core import Call, Core
@@ -24,7 +24,7 @@ from trainshed.cluster.apiserver.subresources import (
 from trainshed.cluster.apiserver.verbs import read, remove, watch, write
 from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource
 from trainshed.kube.meta.resourceinfo import ResourceInfo
-from trainshed.kube.meta.resources import NODES
+from trainshed.kube.meta.resources import COMPONENTSTATUSES, NODES
 from trainshed.kube.policy.attributes import Attributes
 from trainshed.kube.wire import route
 from trainshed.kube.wire.options import flag
@@ -153,6 +153,8 @@ class Dispatcher:
         if not call.kind.info.stored:
             if call.kind.resource.group == "metrics.k8s.io":
                 return await metrics.read(core, call)
+            if call.kind.resource == COMPONENTSTATUSES:
+                return await components.read(core, call)
             if call.kind.resource.plural == "bindings":
                 return await binding.create(core, call)
             return await reviews.create(core, call)

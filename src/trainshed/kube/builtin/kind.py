@@ -101,6 +101,7 @@ def row(
     create_on_update: bool = False,
     unconditional_update: bool = True,
     generation: bool = False,
+    deprecation_warning: str = "",
 ) -> ResourceInfo:
     """Return the row of a kind in discovery; `short` holds its short names, separated by blanks."""
     return ResourceInfo(
@@ -116,6 +117,7 @@ def row(
         create_on_update=create_on_update,
         unconditional_update=unconditional_update,
         has_generation=generation,
+        deprecation_warning=deprecation_warning,
         scale=ScalePaths(selector=".spec.selector") if subresources and "scale" in subresources else None,
     )
 

@@ -30,6 +30,7 @@ from trainshed.kube.builtin.certificates import certificatesigningrequest
 from trainshed.kube.builtin.coordination import lease
 from trainshed.kube.builtin.core import (
     binding,
+    componentstatus,
     configmap,
     endpoints,
     event,
@@ -66,6 +67,7 @@ from trainshed.kube.schema.metadata import validate_metadata
 
 BUILTINS: tuple[Builtin, ...] = (
     binding.KIND,
+    componentstatus.KIND,
     configmap.KIND,
     endpoints.KIND,
     event.KIND,

@@ -72,6 +72,7 @@ HORIZONTALPODAUTOSCALERS = Resource(
 PODMETRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 PODDISRUPTIONBUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+COMPONENTSTATUSES = Resource("", "v1", "componentstatuses", "ComponentStatus", namespaced=False)
 RUNTIMECLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLEBINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
