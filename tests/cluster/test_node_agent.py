@@ -115,26 +115,6 @@ async def test_deletion_sends_term_then_kill_and_leaves_nothing(world):
         await world.until(lambda: not world.paths.pod("u1").exists(), "files are removed")
 
 
-async def test_another_image_restarts_its_container_also_after_the_agent(world):
-    def runs(image: str, restarts: int) -> bool:
-        (status,) = world.api.status("web").get("containerStatuses") or [{}]
-        return (status.get("image"), status.get("restartCount")) == (image, restarts) and status["ready"]
-
-    def pod_of(image: str) -> dict:
-        return make_pod(make_container(image=image), restartPolicy="Never")
-
-    async with world.node():
-        await world.api.apply_pod(pod_of("img:1"))
-        await world.until(lambda: runs("img:1", 0), "the first image runs")
-        await world.api.apply_pod(pod_of("img:2"))
-        await world.until(lambda: runs("img:2", 1), "the second image runs")
-        await world.until(lambda: "Killing" in world.api.reasons(), "the event")
-    await world.api.apply_pod(pod_of("img:3"))
-    async with world.node():
-        await world.until(lambda: runs("img:3", 2), "the third image runs")
-    assert [attempt for _, _, attempt in world.runtime.specs] == [0, 1, 2]
-
-
 async def test_an_image_says_which_signal_ends_its_containers(world):
     put(ImageStore(world.paths.image_store), "me/app:1", Archive().bytes(), stop_signal="SIGINT")
     async with world.node():

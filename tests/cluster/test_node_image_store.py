@@ -317,3 +317,25 @@ async def test_volumes_of_an_image_are_told_to_the_runtime_unless_the_pod_mounts
         await world.until(lambda: world.runtime.specs, "the container starts")
         (spec,) = world.runtime.specs.values()
         assert spec.volumes == ("/data",)
+
+
+async def test_another_image_restarts_its_container_also_after_the_agent(tmp_path):
+    world = World(tmp_path / "state")
+
+    def runs(image: str, restarts: int) -> bool:
+        (status,) = world.api.status("web").get("containerStatuses") or [{}]
+        return (status.get("image"), status.get("restartCount")) == (image, restarts) and status["ready"]
+
+    def pod_of(image: str) -> dict:
+        return make_pod(make_container(image=image), restartPolicy="Never")
+
+    async with world.node():
+        await world.api.apply_pod(pod_of("img:1"))
+        await world.until(lambda: runs("img:1", 0), "the first image runs")
+        await world.api.apply_pod(pod_of("img:2"))
+        await world.until(lambda: runs("img:2", 1), "the second image runs")
+        await world.until(lambda: "Killing" in world.api.reasons(), "the event")
+    await world.api.apply_pod(pod_of("img:3"))
+    async with world.node():
+        await world.until(lambda: runs("img:3", 2), "the third image runs")
+    assert [attempt for _, _, attempt in world.runtime.specs] == [0, 1, 2]
