@@ -98,11 +98,13 @@ async def test_a_failing_liveness_probe_restarts_and_readiness_is_followed(world
             "exec": {"command": ["test", "-e", "/tmp/alive"]},
             "initialDelaySeconds": 1,  # the shell makes the file first
             "periodSeconds": 1,
+            "timeoutSeconds": 5,  # of a busy machine
             "failureThreshold": 1,
         },
         readinessProbe={
             "exec": {"command": ["test", "-e", "/tmp/ready"]},
             "periodSeconds": 1,
+            "timeoutSeconds": 5,  # of a busy machine
             "failureThreshold": 1,
         },
     )
