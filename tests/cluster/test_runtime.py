@@ -282,6 +282,11 @@ async def test_containers_that_share_processes(boxes: Sandboxes) -> None:
     other = {"name": "other", "log_path": f"{boxes.home}/other.log"}
     await boxes.start("shared", "sh", "-c", "sleep 1001 & echo $$; wait")
     await boxes.start("shared", "sleep", "1002", **other, add_caps=("SYS_PTRACE",))
+
+    async def said() -> bool:
+        return boxes.output("shared").endswith("\n")
+
+    await until("the container to say its number", said)
     code, output = await boxes.exec(
         "shared", "sh", "-c", f"{PROCESSES}; ls /proc/1/root; kill -9 1; cat /proc/1/environ"
     )

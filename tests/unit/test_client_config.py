@@ -143,6 +143,20 @@ def script(path: Path, body: str) -> Path:
     return path
 
 
+def test_in_a_pod_of_plain_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is mounted there: a variable says where the account's files are."""
+    for name, text in (("token", "secret"), ("ca.crt", "PEM"), ("namespace", "team")):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setenv(config.MOUNTS, f'{{"{config.SERVICE_ACCOUNT}": "{tmp_path}"}}')
+    found = config.in_cluster()
+    assert (found.namespace, found.ca, found.token_file) == ("team", "PEM", str(tmp_path / "token"))
+    monkeypatch.setenv(config.MOUNTS, "no JSON")
+    with pytest.raises(config.ConfigError):
+        config.in_cluster()
+
+
 async def test_exec_plugin_is_asked_once_until_it_expires(tmp_path: Path) -> None:
     count = tmp_path / "count"
     command = script(

@@ -64,6 +64,15 @@ def up(
             show_default=False,
         ),
     ] = None,
+    isolation: Annotated[
+        Literal["namespaces", "plain"] | None,
+        typer.Option(
+            help="What keeps pods apart: namespaces of the kernel (the default), or where it gives none to ordinary "
+            "users plain, where pods are processes of yours with the limits that docs/how-to/unprivileged-setup.md "
+            "lists. Nothing keeps that of last time.",
+            show_default=False,
+        ),
+    ] = None,
     audit_policy: Annotated[
         Path | None,
         typer.Option(
@@ -177,6 +186,7 @@ def up(
             allow_privileged=allow_privileged,
             gang_scheduler=gang_scheduler_name,
             images=images or "",
+            isolation=isolation or "",
             api=api,
         )
         started = ensure_up(options, _fakes(fake_nodes, fake_lifecycles))
@@ -217,6 +227,10 @@ def ensure_up(options: StartOptions = AS_LAST_TIME, fakes: Fakes | None = None) 
         note(f"{escape(str(paths.kubeconfig))} was damaged: written again")
     if not started.already:
         note(f"cluster started in {started.seconds:.1f} s, state in {escape(str(paths.root))}")
+        if paths.kept_isolation() == "plain":
+            note(
+                "pods are plain processes of yours (--isolation plain): trainshed doctor says what that means"
+            )
     return started
 
 
@@ -297,6 +311,9 @@ def _print(found: ClusterStatus) -> None:
         table.add_row("[red]damaged[/]", escape(text))
     for name, keeper in (found.limits or {}).items():
         table.add_row(f"limits of {name}", escape(keeper))
+    if found.isolation is not None:
+        plain = found.isolation == "plain"
+        table.add_row("isolation", "none: pods are plain processes of yours" if plain else found.isolation)
     if found.images is not None:
         table.add_row("images", imagespace.use_text(found.images))
     for process in found.processes:

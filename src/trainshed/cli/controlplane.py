@@ -26,6 +26,7 @@ from trainshed.cluster.node.pod.images import MODES
 from trainshed.cluster.node.pod.unsupported import privileged_containers
 from trainshed.cluster.paths import StateError, StatePaths, write_private
 from trainshed.cluster.sandbox import files
+from trainshed.cluster.sandbox.model import ISOLATIONS
 from trainshed.cluster.store.transform import PLAIN, Transformer
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.registry import review
@@ -59,6 +60,7 @@ def main(program: str) -> None:
     parser.add_argument("--allow-privileged", action="store_true")
     parser.add_argument("--gang-scheduler-name", default="")
     parser.add_argument("--images", choices=MODES, default="machine")
+    parser.add_argument("--isolation", choices=ISOLATIONS)
     parser.add_argument("--audit-policy", type=Path)
     parser.add_argument("--audit-log", type=Path)
     parser.add_argument("--authentication-config", type=Path)
@@ -71,6 +73,8 @@ def main(program: str) -> None:
     try:
         if args.gang_scheduler_name:
             write_private(paths.gang_scheduler, args.gang_scheduler_name.encode())
+        if args.isolation:
+            write_private(paths.isolation, args.isolation.encode())
         gang = paths.kept_gang() or AUTO
         operator = embedded_options(gang)
         fakes, lifecycles = kept_fakes(paths)
@@ -86,6 +90,7 @@ def main(program: str) -> None:
             admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
             scheduler_names=(operator.gang_scheduler,),
             images=args.images,
+            isolation="plain" if paths.kept_isolation() == "plain" else "namespaces",
             pids=paths.kept_pids(),
             audit=_audit(args.audit_policy, args.audit_log or paths.audit_log),
             fake_nodes=fakes,

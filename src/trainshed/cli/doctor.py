@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 
 def doctor(output: TextOrJson = "text") -> None:
-    """Check what this machine offers to pods and say what to change. Exit code 3 when pods cannot run."""
-    from trainshed.cluster.sandbox.client.doctor import diagnose
+    """Check what this machine offers to pods and say what to change. Exit code 3 when pods cannot run.
+
+    Where the kernel refuses namespaces, it also says what plain processes have (`trainshed up --isolation plain`).
+    """
+    from trainshed.cluster.sandbox.client.doctor import PLAIN, diagnose, diagnose_plain
 
     machine = diagnose()
-    checks = [*machine, *_store_checks()]
+    can_run = all(check.ok for check in machine)
+    is_plain = StatePaths.default().kept_isolation() == "plain"
+    plain = [] if can_run and not is_plain else diagnose_plain()
+    checks = [*machine, *plain, *_store_checks()]
     if output == "json":
         out.print_json(
             json.dumps([{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks])
@@ -34,7 +40,9 @@ def doctor(output: TextOrJson = "text") -> None:
             out.print(f"{mark} {escape(check.name)}: {escape(check.detail)}")
             if not check.ok and check.remedy:
                 out.print(f"  [cyan]{escape(check.remedy)}[/]")
-    if not all(check.ok for check in machine):
+    if not can_run and not is_plain:
+        if output == "text":
+            out.print(f"without isolation, as processes of yours: [cyan]{PLAIN}[/]")
         raise typer.Exit(UNAVAILABLE)
 
 

@@ -103,8 +103,23 @@ def load_kubeconfig(path: str | os.PathLike[str] | None = None, context: str | N
     )
 
 
+MOUNTS = "TRAINSHED_MOUNTS"
+"""Where volumes are in a pod of plain processes, in which nothing is mounted: a JSON object, paths by mount paths."""
+
+
+def _mounted(path: Path) -> Path:
+    """Return where a volume's mount path leads in this pod."""
+    try:
+        return Path(
+            msgspec.json.decode(os.environ.get(MOUNTS, "{}"), type=dict[str, str]).get(str(path), path)
+        )
+    except msgspec.DecodeError:
+        return path
+
+
 def in_cluster(directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
     """Return the configuration of the pod this runs in; ConfigError when it is not in a pod."""
+    directory = _mounted(directory)
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise ConfigError("not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")

@@ -108,6 +108,18 @@ class StatePaths(msgspec.Struct, frozen=True):
             return ""
 
     @property
+    def isolation(self) -> Path:
+        """What `trainshed up --isolation` was given last."""
+        return self.root / "isolation"
+
+    def kept_isolation(self) -> str:
+        """Return what keeps pods apart: `namespaces` where nobody has said otherwise."""
+        try:
+            return self.isolation.read_text()
+        except (OSError, UnicodeDecodeError):
+            return "namespaces"
+
+    @property
     def pod_max_pids(self) -> Path:
         """What `trainshed up --pod-max-pids` was given last."""
         return self.root / "pod-max-pids"

@@ -65,6 +65,9 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     limits: dict[str, str] | None = None
     """What keeps limits of cpu, memory, pids and ephemeral-storage, in a few words each."""
 
+    isolation: str | None = None
+    """What keeps pods apart: `namespaces` or `plain`."""
+
     images: ImageUse | None = None
     """What images take of the disk; None where there are none."""
 
@@ -111,7 +114,7 @@ class ApiFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a cluster is to be started. All but `nodes`, `port` and `gang_scheduler` hold for as long as it is up.
+    """How a cluster is to be started. All but `nodes`, `port`, `gang_scheduler` and `isolation` hold for as long as it is up.
 
     Attributes:
         nodes: how many virtual nodes to show; 0 for as many as last time.
@@ -119,6 +122,7 @@ class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
         allow_privileged: pods of a cluster of root's may have privileged containers.
         gang_scheduler: the value of the operator's `gang-scheduler-name`, or `auto`; empty for that of last time.
         images: `strict` where containers run in images of the store only, `pull` where others are pulled.
+        isolation: what keeps pods apart, `namespaces` or `plain`; empty for what did last time.
         api: what the API server reads and writes besides.
     """
 
@@ -127,6 +131,7 @@ class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_privileged: bool = False
     gang_scheduler: str = ""
     images: str = ""
+    isolation: str = ""
     api: ApiFiles = ApiFiles()
 
     def arguments(self) -> list[str]:
@@ -135,6 +140,7 @@ class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
         out += ["--allow-privileged"] if self.allow_privileged else []
         out += [f"--gang-scheduler-name={self.gang_scheduler}"] if self.gang_scheduler else []
         out += ["--images", self.images] if self.images else []
+        out += ["--isolation", self.isolation] if self.isolation else []
         return out + self.api.arguments()
 
     @property
@@ -216,11 +222,18 @@ async def purge(paths: StatePaths) -> None:
         UserError: something cannot be deleted. The rest is, and the message says what is left.
     """
     from trainshed.cluster.images.building.sandbox import BuildSandbox
-    from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
+    from trainshed.cluster.sandbox.api import (
+        Isolation,
+        Runtime,
+        RuntimeLost,
+        RuntimePaths,
+        RuntimeUnavailable,
+    )
 
     if not paths.root.is_dir():
         return
-    runtime = Runtime(RuntimePaths.under(paths.root))
+    isolation: Isolation = "plain" if paths.kept_isolation() == "plain" else "namespaces"
+    runtime = Runtime(RuntimePaths.under(paths.root), isolation)
     of_pods = [paths.pods, paths.volumes, paths.images]
 
     async def remove(*directories: Path) -> None:
@@ -271,6 +284,7 @@ def status(paths: StatePaths) -> ClusterStatus:
         processes=processes,
         damaged=damaged,
         limits=_limits(paths),
+        isolation=paths.kept_isolation(),
         images=image_use(paths),
     )
 

@@ -1,4 +1,5 @@
-"""The sandbox runtimes that behave alike: the model in memory, and the real one on this kernel."""
+"""The sandbox runtimes that behave alike: the model in memory, and the real one on this kernel, with namespaces and
+with plain processes."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ exit $(cat /told/$1)
 class Boxes:
     """One runtime under test; the containers that it is given run until `finish`.
 
-    `runtime` is either of the two, which have no type in common; `runs` says whether a container listens to signals.
+    `runtime` is any of them, which have no type in common; `runs` says whether a container listens to signals.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class Boxes:
         finish: Callable[[str, str, int, int], None],
     ) -> None:
         self.runtime = runtime
+        self.network = "127." if getattr(runtime, "isolation", "") == "plain" else "10.88."
+        """How addresses of pods begin."""
         self._runs = runs
         self._finish = finish
         self._home = home
@@ -118,7 +121,7 @@ def _word(uid: str, name: str, attempt: int) -> str:
     return f"{uid}-{name}-{attempt}"
 
 
-@pytest.fixture(params=["model", "kernel"])
+@pytest.fixture(params=["model", "kernel", "plain"])
 async def boxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Boxes]:
     """A runtime without sandboxes."""
     if request.param == "model":
@@ -137,7 +140,7 @@ async def boxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     home, told = tmp_path / "state", tmp_path / "told"
     for directory in (home, told):
         directory.mkdir(mode=0o700)
-    runtime = Runtime(RuntimePaths.under(home))
+    runtime = Runtime(RuntimePaths.under(home), "plain" if request.param == "plain" else "namespaces")
     try:
         await runtime.start()
     except RuntimeUnavailable as reason:

@@ -14,7 +14,7 @@ from trainshed.cluster.sandbox.api import SandboxNotFound, StartError
 async def test_a_sandbox_is_listed_with_an_address_of_its_own(boxes: Boxes) -> None:
     one, two = await boxes.pod("one"), await boxes.pod("two", namespace="other", name="web")
     assert one.alive and one.pid > 0 and one.containers == ()
-    assert one.ip.startswith("10.88.") and one.ip != two.ip
+    assert one.ip.startswith(boxes.network) and one.ip != two.ip
     assert (two.uid, two.namespace, two.name) == ("two", "other", "web")
     assert sorted([s.uid for s in await boxes.runtime.list()]) == ["one", "two"]
     assert await boxes.state("one") == one

@@ -68,8 +68,8 @@ from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilit
 from trainshed.cluster.paths import StateError, StatePaths, write_private
 from trainshed.cluster.pki import Pki, ensure_pki
 from trainshed.cluster.sandbox import logfile
-from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, PROXY_URL
-from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, RuntimeUnavailable
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, GATEWAY, PROXY_URL
+from trainshed.cluster.sandbox.api import Isolation, Runtime, RuntimePaths, RuntimeUnavailable
 from trainshed.cluster.scheduler.install import install
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
@@ -112,7 +112,8 @@ class _Log:
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
     by step, and forgotten; the objects of one step, as JSON, go together. `scheduler_names`: further ones that the
-    scheduler answers to. `images`: what containers run in whose image is not in the store. `pids`: how many processes a
+    scheduler answers to. `isolation`: what keeps pods apart.
+    `images`: what containers run in whose image is not in the store. `pids`: how many processes a
     pod may have, 0 for any number, None for the machine's share. `audit`: a policy, and the log that it writes.
     `fake_nodes`: None for as many as last time; `fake_lifecycles`: what becomes of their pods. `authentication`: who
     else vouches for users. `encryption`: what is done to objects on their way to the disk.
@@ -124,6 +125,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     admission: Mapping[str, AdmissionCheck] = {}
     scheduler_names: Sequence[str] = ()
     images: Mode = "machine"
+    isolation: Isolation = "namespaces"
     pids: int | None = None
     audit: tuple[Policy, Path] | None = None
     fake_nodes: int | None = None
@@ -153,7 +155,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             stack.push_async_callback(store.close)
             options.opened()
             report(Report(step="sandboxes"))
-            runtime = Runtime(RuntimePaths.under(paths.root))
+            runtime = Runtime(RuntimePaths.under(paths.root), options.isolation)
             stack.push_async_callback(runtime.close)
             stack.push_async_exit(functools.partial(_end_daemons, runtime))
             nodes = NodeGroup()
@@ -179,7 +181,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 first.cancel()
                 await asyncio.gather(first, return_exceptions=True)
         except RuntimeUnavailable as error:
-            raise CannotStart(error.message, f"{error.remedy} (trainshed doctor explains)") from error
+            raise CannotStart(error.message, _remedy(error, options.isolation)) from error
         except (StateError, StoreError) as error:
             raise CannotStart(error.message, error.hint) from error
         except OSError as error:
@@ -189,6 +191,13 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 "make room there, or set TRAINSHED_HOME to another directory",
             ) from error
         await _serve(paths, options, report, pki, api, client, runtime, nodes)
+
+
+def _remedy(error: RuntimeUnavailable, isolation: Isolation) -> str:
+    """Return what to change, and what does without where nothing can be changed."""
+    other = isolation == "plain" or "trainshed down" in error.remedy
+    plain = "" if other else "; or, without isolation: trainshed up --isolation plain"
+    return f"{error.remedy} (trainshed doctor explains){plain}"
 
 
 async def _end_daemons(runtime: Runtime, kind: object, error: BaseException | None, trace: object) -> None:
@@ -275,7 +284,9 @@ async def _serve(
     if fakes := await settle_fakes(client, options.fake_nodes):
         parts.append(FakeNodes(client, count=fakes, lifecycles=options.fake_lifecycles, stay=True))
     pulls = options.images != "machine"
-    capabilities = msgspec.structs.replace(local_capabilities(), pulls=pulls)
+    capabilities = msgspec.structs.replace(
+        local_capabilities(plain=options.isolation == "plain"), pulls=pulls
+    )
     parts.append(machine_of(client, runtime, informers, paths, names, nodes, capabilities, options))
     inside = await runtime.cluster_listener(API_ADDRESS, API_PORT)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
@@ -322,6 +333,7 @@ def machine_of(
     network = ClusterNetwork(host_searches=host_searches())
     options = options or Options()
     on_machine = MachineOptions(
+        host_ip=LOOPBACK if capabilities.plain else GATEWAY,
         egress=egress,
         capabilities=capabilities,
         images=options.images,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 POD_NETWORK = "10.88.0.0/16"
 POD_PREFIX_LENGTH = 16
-_POD_PREFIX = "10.88."
+POD_PREFIX = "10.88."
 GATEWAY = "10.88.0.1"
 MACHINE = "machine"
 """In place of an endpoint's address: the loopback of the machine, for pods with `hostNetwork`. What users write into
@@ -33,9 +33,9 @@ _CREDENTIALS = ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")
 """Where clouds serve credentials besides link-local addresses: Alibaba, Azure, Amazon."""
 
 
-def pod_address(number: int) -> str:
-    """Return the address of that number in the pods' network."""
-    return f"{_POD_PREFIX}{number >> 8}.{number & 255}"
+def pod_address(number: int, prefix: str = POD_PREFIX) -> str:
+    """Return the address of that number in the pods' network, which begins with `prefix`."""
+    return f"{prefix}{number >> 8}.{number & 255}"
 
 
 def pod_number(address: str) -> int:
@@ -49,7 +49,7 @@ def pod_number(address: str) -> int:
 
 def is_pod(address: str) -> bool:
     """Return whether the IPv4 address is in the pods' network."""
-    return address.startswith(_POD_PREFIX)
+    return address.startswith(POD_PREFIX)
 
 
 def is_service(address: str) -> bool:

@@ -13,6 +13,7 @@ _PACKAGES = (
     "trainshed.cluster",
     "trainshed.cluster.sandbox",
     "trainshed.cluster.sandbox.daemon",
+    "trainshed.cluster.sandbox.daemon.plain",
     "trainshed.cluster.sandbox.layers",
     "trainshed.cluster.sandbox.linux",
     "trainshed.cluster.sandbox.net",

@@ -9,10 +9,13 @@ StartError           the container's command could not be started             th
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
+Isolation: TypeAlias = Literal["namespaces", "plain"]
+"""What keeps pods apart: namespaces of the kernel, or with `plain` only what it offers to any process."""
+ISOLATIONS: tuple[Isolation, ...] = ("namespaces", "plain")
 Place: TypeAlias = tuple[str, str, int]
 """Where a route begins: protocol, IP address, port."""
 

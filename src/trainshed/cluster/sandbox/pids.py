@@ -34,6 +34,27 @@ def start_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def kill_marked(variable: bytes) -> bool:
+    """Kill every process that has this variable in its environment; return whether there was one that lived."""
+    found = False
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            process = os.pidfd_open(int(number))
+        except OSError:
+            continue
+        try:
+            with open(f"/proc/{number}/environ", "rb") as file:
+                if variable not in file.read().split(b"\0"):
+                    continue
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            found = True
+        except OSError:
+            continue
+        finally:
+            os.close(process)
+    return found
+
+
 def kill_in(mounts: int) -> None:
     """Kill every process in the mount namespace of that number, as far as they are the caller's to kill."""
     for number in filter(str.isdigit, os.listdir("/proc")):

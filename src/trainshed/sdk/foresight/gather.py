@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainshed.cluster.images.directories import Image
-from trainshed.cluster.node.pod.unsupported import local_capabilities
+from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
+from trainshed.cluster.paths import StatePaths
 from trainshed.cluster.scheduler.placement import SCHEDULERS
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.meta.errors import ApiError
@@ -65,8 +66,13 @@ async def of_cluster(client: Client, objects: Sequence[Object], images: Mapping[
         images=images,
         schedulers=_schedulers(operator) if images is not None else None,
         operator=operator,
-        capabilities=local_capabilities() if images is not None else None,
+        capabilities=_capabilities() if images is not None else None,
     )
+
+
+def _capabilities() -> Capabilities:
+    """Return what pods of the local cluster can have, as it was last told to keep them apart."""
+    return local_capabilities(plain=StatePaths.default().kept_isolation() == "plain")
 
 
 async def _operator(client: Client) -> OperatorOptions | None:
@@ -140,5 +146,5 @@ def of_machine(namespace: str, images: Mapping[str, Image], gang: str = AUTO) ->
         images=images,
         schedulers=_schedulers(operator),
         operator=operator,
-        capabilities=local_capabilities(),
+        capabilities=_capabilities(),
     )

@@ -22,8 +22,10 @@ def cautions(pod: Object, context: NodeContext) -> Iterator[tuple[str, str, str]
     named = [each["image"] for each in (*(spec.get("initContainers") or ()), *spec["containers"])]
     unregistered = [name for name in dict.fromkeys(named) if not context.images.is_known(name)]
     if unregistered and context.options.images == "machine":
+        plain = context.options.capabilities.plain
+        writes = "as plain processes of yours" if plain else "their writes stay private to the pod"
         message = (
-            f"Nothing is pulled for {', '.join(unregistered)}: containers run on this machine's own root, their "
-            f"writes stay private to the pod, with PATH={context.search_path}"
+            f"Nothing is pulled for {', '.join(unregistered)}: containers run on this machine's own root, "
+            f"{writes}, with PATH={context.search_path}"
         )
         yield "Normal", "ImageNotPulled", message

@@ -20,6 +20,7 @@ import msgspec
 
 from trainshed.cluster.images.directories import ImageProblem, command_line
 from trainshed.cluster.node.devices import gpu
+from trainshed.cluster.node.pod import plain
 from trainshed.cluster.node.pod.amounts import in_bytes, in_milli, limits_of, oom_score
 from trainshed.cluster.node.pod.environment import (
     SYSTEM_PATH,
@@ -127,7 +128,9 @@ class PodStarter:
         self._context = context
         self._uid = uid
         self._tell = tell
-        self.volumes = VolumeManager(context.paths, uid, context.facts, token_issuer(context.client))
+        self.volumes = VolumeManager(
+            context.paths, uid, context.facts, token_issuer(context.client), plain=self._plain
+        )
         self._prepared: Prepared | None = None
         self._preparing = asyncio.Lock()
 
@@ -146,7 +149,7 @@ class PodStarter:
                 pod,
                 options.network,
                 pids=options.pids,
-                memory=memory_volumes(pod, prepared.volumes, self._group(pod)),
+                memory=() if self._plain else memory_volumes(pod, prepared.volumes, self._group(pod)),
             )
             return await self._context.runtime.run_sandbox(spec)
         except (RuntimeLost, OSError, ValueError) as error:
@@ -160,6 +163,8 @@ class PodStarter:
             secrets = pull_secrets(pod, prepared.references)
             directory = context.paths.pod(self._uid)
             image = await context.images.obtain(container, directory, secrets, self._tell)
+            if self._plain:
+                plain.check(pod, container, image)
             around = Surroundings(
                 node=context.facts,
                 pod_ip=ip,
@@ -176,7 +181,7 @@ class PodStarter:
                 hostname(pod),
                 ":".join(SYSTEM_PATH) if image.root else context.search_path,
                 tty=bool(container.get("tty")),
-                home="" if image.root else self._home(pod, container),
+                home="" if image.root or self._plain else self._home(pod, container),
             )
             base |= thread_environment(declared, os.cpu_count() or 1)
             proxy = proxy_environment(context.options.egress)
@@ -200,6 +205,9 @@ class PodStarter:
                 if (volume := prepared.volumes[mount["name"]]).image is not None
             }
             mounts = container_mounts(container, prepared.volumes, declared, of_images)
+            if self._plain:
+                more, found = plain.client_files(mounts, directory, pod["metadata"]["namespace"], env)
+                mounts, env = (*mounts, *more), {**env, **found}
         except ImageRefused as error:
             raise ContainerError(
                 error.reason, error.message, events=error.events, retry_at=error.retry_at
@@ -208,6 +216,8 @@ class PodStarter:
             event = "InspectFailed" if error.reason == "InvalidImageName" else "Failed"
             event = error.reason if error.reason == "ErrImageNeverPull" else event
             raise ContainerError(error.reason, error.message, event) from error
+        except plain.NotPlain as error:
+            raise ContainerError("CreateContainerConfigError", str(error)) from error
         except (ConfigError, MountError) as error:
             raise ContainerError("CreateContainerConfigError", str(error)) from error
         if refusal := check_non_root(pod, container, image):
@@ -259,6 +269,11 @@ class PodStarter:
                 await self._hand_over(pod, volumes.values())
                 self._prepared = Prepared(references, volumes)
             return self._prepared
+
+    @property
+    def _plain(self) -> bool:
+        """Whether pods are plain processes."""
+        return self._context.options.capabilities.plain
 
     def _group(self, pod: Object) -> int | None:
         """Return the pod's `fsGroup` where there are groups: else every file and process is the caller's."""

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from trainshed.cluster.node.pod import plainfields
 from trainshed.cluster.node.pod.refusal import forbidden_sysctls
 from trainshed.cluster.node.service_routes import host_ip
 from trainshed.cluster.node.volumes.registry import unsupported_volumes
@@ -32,17 +33,23 @@ class Capabilities(msgspec.Struct, frozen=True):
     `user_mapping`: other users than root exist inside (the node runs as root, or newuidmap and subordinate
     ids are set up). `of_root`: the cluster is run by the machine's root, who is root in pods, too. `python_of`: the
     node's Python environment where only its owner may enter it, else empty. `pulls`: images that the store lacks are
-    pulled from registries.
+    pulled from registries. `plain`: there are no namespaces, and pods are processes of the caller's.
     """
 
     user_mapping: bool = True
     of_root: bool = False
     python_of: str = ""
     pulls: bool = False
+    plain: bool = False
 
 
-def local_capabilities() -> Capabilities:
-    """Return what this machine can do: looks at the user and at the tools that map ids for others."""
+def local_capabilities(*, plain: bool = False) -> Capabilities:
+    """Return what this machine can do: looks at the user and at the tools that map ids for others.
+
+    `plain` is whether the cluster was told to do without namespaces.
+    """
+    if plain:
+        return Capabilities(user_mapping=False, of_root=os.geteuid() == 0, plain=True)
     if os.geteuid() == 0:
         prefix = Path(sys.prefix)
         closed = any(not place.stat().st_mode & stat.S_IXOTH for place in (prefix, *prefix.parents))
@@ -97,6 +104,8 @@ def unsupported_fields(pod: Object, capabilities: Capabilities) -> list[Finding]
     """Return what the node will not honour, in the order of the fields."""
     spec: Object = spec_of(pod)
     findings = [*_annotations(pod), *_pod_fields(spec, capabilities)]
+    if capabilities.plain:
+        findings += plainfields.unsupported(spec)
     refused = "spec.securityContext.sysctls"
     findings += [
         (f"{refused}[{index}]", f"the node refuses the pod: {why}") for index, why in forbidden_sysctls(pod)

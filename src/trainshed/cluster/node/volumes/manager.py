@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.podfields import NodeFacts
@@ -24,8 +25,19 @@ from trainshed.cluster.node.volumes.volume import (
     Volume,
     fs_group,
 )
+from trainshed.cluster.sandbox.daemon.plain.places import Places
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.pods import all_containers
+
+
+def _in_text(places: Places, content: bytes) -> bytes:
+    """Return a file with real paths in it; one that is no text as it is."""
+    try:
+        return places.in_text(content.decode()).encode()
+    except UnicodeDecodeError:
+        return content
+
 
 _Tokens = Mapping[TokenRequest, Token]
 _GROUP_READS = 0o440
@@ -39,9 +51,17 @@ def _readable(pod: Object, files: Mapping[str, File]) -> Mapping[str, File]:
 
 
 class VolumeManager:
-    """The volumes of pod `uid`. `prepare` and `update` may be called any number of times, one after the other."""
+    """The volumes of pod `uid`. `prepare` and `update` may be called any number of times, one after the other.
 
-    def __init__(self, paths: NodePaths, uid: str, node: NodeFacts, issue_token: IssueToken) -> None:
+    For a pod of `plain` processes, in which nothing is mounted, files of ConfigMaps name the directories themselves.
+    """
+
+    def __init__(
+        self, paths: NodePaths, uid: str, node: NodeFacts, issue_token: IssueToken, *, plain: bool = False
+    ) -> None:
+        self._plain = plain
+        self._directories: dict[str, Path] = {}
+        """Of volumes that are directories of the machine, as last prepared."""
         self._paths = paths
         self._uid = uid
         self._node = node
@@ -60,7 +80,7 @@ class VolumeManager:
 
     def _prepare_all(self, pod: Object, references: References, tokens: _Tokens) -> dict[str, Volume]:
         out = {}
-        for volume in declared(pod):
+        for volume in sorted(declared(pod), key=lambda one: isinstance(one.type, FileVolume)):
             try:
                 out[volume.name] = self._prepare_one(pod, volume, references, tokens)
             except (MountError, OSError) as error:
@@ -71,10 +91,30 @@ class VolumeManager:
     def _prepare_one(self, pod: Object, volume: Declared, references: References, tokens: _Tokens) -> Volume:
         setup = self._setup(pod, volume, references, tokens)
         if isinstance(volume.type, FileVolume):
-            atomic.write(setup.disk, _readable(pod, volume.type.files(setup)))
+            atomic.write(setup.disk, self._files(pod, volume, setup))
             return Volume(setup.disk, read_only=True, owned=True)
         assert isinstance(volume.type, DirectoryVolume)
-        return volume.type.directory(setup)
+        found = volume.type.directory(setup)
+        self._directories[volume.name] = found.source
+        return found
+
+    def _files(self, pod: Object, volume: Declared, setup: Setup) -> Mapping[str, File]:
+        """Return the files of a volume. Raises MountError."""
+        assert isinstance(volume.type, FileVolume)
+        files = _readable(pod, volume.type.files(setup))
+        if not self._plain or volume.type.field != "configMap":
+            return files
+        places = Places(self._mounted(pod))
+        return {path: File(_in_text(places, file.content), file.mode) for path, file in files.items()}
+
+    def _mounted(self, pod: Object) -> dict[str, str]:
+        """Return where mount paths of the pod's containers lead; of two with one path the first."""
+        found: dict[str, str] = {}
+        for container in all_containers(pod):
+            for mount in container.get("volumeMounts") or ():
+                source = self._directories.get(mount["name"], self._paths.volumes(self._uid) / mount["name"])
+                found.setdefault(mount["mountPath"], str(source / (mount.get("subPath") or "")))
+        return found
 
     async def update(self, pod: Object, references: References) -> None:
         """Write changed objects into the volumes that show them. Nothing happens to a volume whose object
@@ -88,10 +128,10 @@ class VolumeManager:
                 continue
             setup = self._setup(pod, volume, references, tokens)
             try:
-                files = volume.type.files(setup)
+                files = self._files(pod, volume, setup)
             except MountError:
                 continue
-            atomic.write(setup.disk, _readable(pod, files))
+            atomic.write(setup.disk, files)
 
     def _setup(self, pod: Object, volume: Declared, references: References, tokens: _Tokens) -> Setup:
         return Setup(

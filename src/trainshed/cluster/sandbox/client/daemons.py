@@ -13,7 +13,7 @@ from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.client import doctor, launch
 from trainshed.cluster.sandbox.client.connection import Connection, connected
 from trainshed.cluster.sandbox.client.processes import STOP_SECONDS, ended, open_process
-from trainshed.cluster.sandbox.model import RuntimeLost, RuntimePaths, RuntimeUnavailable
+from trainshed.cluster.sandbox.model import Isolation, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -22,10 +22,15 @@ Survivors = Callable[[], Awaitable[Sequence[str]]]
 
 
 class Daemons:
-    """The two daemons of a state directory."""
+    """The two daemons of a state directory. `isolation` is what they make of pods."""
 
-    def __init__(self, paths: RuntimePaths) -> None:
+    def __init__(self, paths: RuntimePaths, isolation: Isolation = "namespaces") -> None:
         self._paths = paths
+        self._isolation = isolation
+        plain = isolation == "plain"
+        self._modules = (
+            (launch.PLAIN_SANDBOXD, launch.PLAIN_NETD) if plain else (launch.SANDBOXD, launch.NETD)
+        )
         self.has_route = False
         """Whether pods reach the outside directly; else through the proxy at `addresses.PROXY_URL` only."""
 
@@ -72,9 +77,15 @@ class Daemons:
                 answer, _ = await connection.ask({"op": "ping"})
                 if answer["protocol"] != wire.PROTOCOL:
                     log.warning("sandboxd is of another version of Trainshed; `trainshed down` ends it")
+                running = answer.get("isolation", "namespaces")
+                if running != self._isolation:
+                    raise RuntimeUnavailable(
+                        f"pods run with --isolation {running}, and cannot go on with {self._isolation}",
+                        "end them first: trainshed down",
+                    )
                 return
         alive = await survivors()
-        answer = await launch.launch(launch.SANDBOXD, self._directories, self._paths.log / "sandboxd.log")
+        answer = await launch.launch(self._modules[0], self._directories, self._paths.log / "sandboxd.log")
         if "step" in answer:
             raise doctor.unavailable(answer["step"], answer["detail"])
         if answer["adopted"]:
@@ -85,7 +96,7 @@ class Daemons:
             async with self.netd(_PING_SECONDS) as connection:
                 answer, _ = await connection.ask({"op": "ping"})
         except RuntimeLost:
-            started = await launch.launch(launch.NETD, self._directories, self._paths.log / "netd.log")
+            started = await launch.launch(self._modules[1], self._directories, self._paths.log / "netd.log")
             if "failure" in started:
                 raise RuntimeLost(f"netd did not start: {started['failure']}") from None
             async with self.netd(_PING_SECONDS) as connection:

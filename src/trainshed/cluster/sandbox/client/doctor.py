@@ -82,6 +82,48 @@ def diagnose(state: Path | None = None) -> list[Check]:
     return checks
 
 
+PLAIN = "trainshed up --isolation plain"
+"""What does without namespaces."""
+
+
+def diagnose_plain() -> list[Check]:
+    """Try what pods have where they are plain processes. None of it is needed for a process to run."""
+    if not is_linux():
+        return []
+    found = _run_probe("trainshed.cluster.sandbox.daemon.plain.probe", [])
+    return plain_checks(int(found.get("landlock", 0)), str(found.get("steering", found.get("user", ""))))
+
+
+def plain_checks(landlock: int, steering: str, root: Path = Path("/")) -> list[Check]:
+    """Return what plain processes have with this version of Landlock (0: none) and this obstacle to steering."""
+    files = Check(
+        name="files of plain processes",
+        ok=bool(landlock),
+        detail=f"pods write to their volumes, to /tmp and to what is theirs (Landlock {landlock})"
+        if landlock
+        else "without Landlock pods can change all of your files, and read the cluster's keys",
+        remedy=""
+        if landlock
+        else "Linux 5.13 or newer, with `landlock` in the `lsm=` of the kernel's command line",
+    )
+    name = "network of plain processes"
+    if not steering:
+        text = (
+            "pods have addresses, ports and names of their own; other users of this machine reach those ports"
+        )
+        return [files, Check(name=name, ok=True, detail=text)]
+    yama = _read(root / "proc/sys/kernel/yama/ptrace_scope")
+    detail = (
+        f"pods share this machine's ports, and names of pods and Services do not resolve ({steering.lower()})"
+    )
+    remedy = "Linux 5.9 or newer, outside of an engine that listens to system calls of its containers"
+    if yama in ("2", "3"):
+        detail = f"{detail}: kernel.yama.ptrace_scope is {yama}"
+        remedy = "sudo sysctl -w kernel.yama.ptrace_scope=1"
+        remedy += ", after a reboot: 3 cannot be changed" if yama == "3" else ""
+    return [files, Check(name=name, ok=False, detail=detail, remedy=remedy)]
+
+
 def unavailable(step: str, detail: str) -> RuntimeUnavailable:
     """Return the error for a step that the kernel refused."""
     return RuntimeUnavailable(*explain(step, detail))
@@ -169,14 +211,11 @@ def _limits(found: dict[str, str] | None) -> list[Check]:
 
 
 def _probe(directory: str) -> dict[str, Any]:
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        bootstrap.__file__,
-        "trainshed.cluster.sandbox.daemon.probe",
-        directory,
-    ]
+    return _run_probe("trainshed.cluster.sandbox.daemon.probe", [directory])
+
+
+def _run_probe(module: str, arguments: list[str]) -> dict[str, Any]:
+    command = [sys.executable, "-I", "-S", bootstrap.__file__, module, *arguments]
     try:
         scoped = scope.scoped(command)
         env = {**os.environ, **scope.environment()} if scoped is not command else None
@@ -199,10 +238,15 @@ def _subordinate_ids() -> Check:
     )
     if has_range and shutil.which("newuidmap"):
         return Check(name=name, ok=True, detail="pods may have files of several users")
+    more = "sudo apt-get install uidmap" if not shutil.which("newuidmap") else ""
+    if not has_range:
+        add = f"sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
+        more = f"{more} && {add}" if more else add
     return Check(
         name=name,
         ok=True,
-        detail="none: all users of a pod stand for you; setgroups and chown to other users fail in pods",
+        detail="none: all users of a pod stand for you; setgroups and chown to other users fail in pods; "
+        f"`{more}` gives some",
     )
 
 

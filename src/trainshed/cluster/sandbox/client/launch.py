@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SANDBOXD = "trainshed.cluster.sandbox.daemon.sandboxd"
 NETD = "trainshed.cluster.sandbox.daemon.netd"
+PLAIN_SANDBOXD = "trainshed.cluster.sandbox.daemon.plain.daemon"
+PLAIN_NETD = "trainshed.cluster.sandbox.daemon.plain.net"
 _TIMEOUT = 30.0
 # What the daemons read of the environment: where programs are, and the way out of the host's network.
 _KEPT = (

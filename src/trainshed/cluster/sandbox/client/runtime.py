@@ -29,6 +29,7 @@ from trainshed.cluster.sandbox.model import (
     ContainerState,
     DnsRecords,
     ExecSpec,
+    Isolation,
     Place,
     Route,
     RuntimeLost,
@@ -47,9 +48,10 @@ _MEASURE_SECONDS = 300.0
 class Runtime:
     """Runs pods as sandboxes on this machine. All methods may be called concurrently."""
 
-    def __init__(self, paths: RuntimePaths) -> None:
+    def __init__(self, paths: RuntimePaths, isolation: Isolation = "namespaces") -> None:
         self.paths = paths
-        self._daemons = Daemons(paths)
+        self.isolation = isolation
+        self._daemons = Daemons(paths, isolation)
         self._shims = Shims(paths)
         self._ends = Ends(paths, self._shims)
         self._environment = python_layers()
@@ -127,7 +129,8 @@ class Runtime:
             OSError: the disk is full or fails; the attempt may be made again.
         """
         # A root of its own has a Python of its own, if any.
-        layers = () if spec.root else (*spec.layers, *self._environment)
+        environment = () if self.isolation == "plain" else self._environment
+        layers = () if spec.root else (*spec.layers, *environment)
         layered = msgspec.structs.replace(spec, layers=layers)
         async with self._shims.asking(uid) as connection:
             answer, _ = await connection.ask({"op": "start", "spec": msgspec.to_builtins(layered)})

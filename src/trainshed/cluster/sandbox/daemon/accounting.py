@@ -14,12 +14,12 @@ def pod_usage(roots: list[int], shim: int, idle: set[int]) -> tuple[float, int]:
     descendants that were waited for. Memory is anonymous memory, plus the largest shared mapping set of one process:
     workers share it.
     """
-    return _sum(_descendants({*roots, *_children(shim)}.difference(idle)) - idle)
+    return _sum(descendants({*roots, *children(shim)}.difference(idle)) - idle)
 
 
 def container_usage(roots: list[int]) -> tuple[float, int]:
     """Return (CPU seconds, bytes) of processes and their descendants, counted as for a pod."""
-    return _sum(_descendants(set(roots)))
+    return _sum(descendants(set(roots)))
 
 
 def _sum(pids: set[int]) -> tuple[float, int]:
@@ -50,7 +50,7 @@ def held_bytes(roots: list[int], limit: int) -> int:
     Workers that were forked share pages. What their kernel counts for each is cheap to read and too much, so it only
     says that they stay below `limit`; above, each page is divided among those that have it.
     """
-    pids = _descendants(set(roots))
+    pids = descendants(set(roots))
     found = [_memory(pid) for pid in pids]
     most = sum(private for private, _ in found) + max((common for _, common in found), default=0)
     return most if most <= limit else sum(map(_share, pids))
@@ -58,13 +58,14 @@ def held_bytes(roots: list[int], limit: int) -> int:
 
 def crowd(roots: list[int], most: int) -> int:
     """Return how many processes and descendants of them there are; counted up to a few more than `most`."""
-    return len(_descendants(set(roots), most))
+    return len(descendants(set(roots), most))
 
 
-def _descendants(pids: set[int], most: float = float("inf")) -> set[int]:
+def descendants(pids: set[int], most: float = float("inf")) -> set[int]:
+    """Return processes with all below them; with `most`, about so many."""
     found, queue = set(pids), list(pids)
     while queue and len(found) <= most:
-        for child in _children(queue.pop()):
+        for child in children(queue.pop()):
             if child not in found:
                 found.add(child)
                 queue.append(child)
@@ -84,12 +85,13 @@ def _share(pid: int) -> int:
     return total
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> set[int]:
+    """Return the processes that a process with one thread is the parent of."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(number) for number in file.read().split()]
+            return {int(number) for number in file.read().split()}
     except OSError:
-        return []
+        return set()
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -90,6 +90,11 @@ class Container:
         """Name and attempt."""
         return self.spec["name"], self.spec["attempt"]
 
+    @property
+    def roots(self) -> list[int]:
+        """The processes of which all others of the container descend, by their numbers in /proc."""
+        return [self.pid, *self.joined]
+
     def state(self) -> Message:
         """Return the fields of `ContainerState`."""
         return {
@@ -191,8 +196,7 @@ class Container:
             except OSError:
                 data, descriptors = b"", []
             if descriptors:
-                self.terminal = descriptors[0]
-                self.output.read_from(self.terminal, b"stdout", wire.OUT, closes=False)
+                self._take(data, descriptors)
             elif data.startswith(process.READY):
                 self._mounts = int(data.removeprefix(process.READY))
                 self._record_start()
@@ -200,6 +204,11 @@ class Container:
                 self.failure = json.loads(data)
             else:
                 self._settle()
+
+    def _take(self, data: bytes, descriptors: list[int]) -> None:
+        """Take what the process hands over: the other side of its terminal."""
+        self.terminal = descriptors[0]
+        self.output.read_from(self.terminal, b"stdout", wire.OUT, closes=False)
 
     def _record_start(self) -> None:
         """Let the process call exec, once it is on disk that it did: whoever comes after us does not run it again."""
@@ -246,7 +255,7 @@ class Container:
         if self.pidfd < 0:
             return
         limit = self.spec["memory_limit"]
-        held = accounting.held_bytes([self.pid, *self.joined], limit) + self._in_volumes()
+        held = accounting.held_bytes(self.roots, limit) + self._in_volumes()
         if held > limit:
             self._held_bytes = held
             self.kill(signal.SIGKILL)
@@ -258,7 +267,7 @@ class Container:
         if by_cgroup:
             cpu, held = cgroups.usage(self.cgroup)
             return {"cpu_seconds": cpu, "memory_bytes": held, "rss_bytes": cgroups.anonymous(self.cgroup)}
-        cpu, held = accounting.container_usage([self.pid, *self.joined])
+        cpu, held = accounting.container_usage(self.roots)
         return {"cpu_seconds": cpu, "memory_bytes": held + self._in_volumes(), "rss_bytes": held}
 
     def _in_volumes(self) -> int:

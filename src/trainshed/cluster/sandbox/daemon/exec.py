@@ -58,15 +58,14 @@ class ExecProcess:
                 os.close(in_read)
                 inner[0] = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._sync, child_sync = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.pid = _clone_into(container, spec, inner, child_sync)
+        self.pid = self._clone(spec, inner, child_sync)
         child_sync.close()
         for fd in inner:
             os.close(fd)
         self._sync.setblocking(False)
         loop.watch(self._sync.fileno(), READ, self._sync_ready)
         if self.pid:
-            self._pidfd = os.pidfd_open(self.pid)
-            self._number = pids.pid_of(self._pidfd)
+            self._pidfd, self._number = self._open_process()
             container.joined.add(self._number)
             loop.watch(self._pidfd, READ, self._exited)
         peer.on_close = self.hang_up
@@ -80,11 +79,23 @@ class ExecProcess:
             except OSError:
                 data, descriptors = b"", []
             if descriptors:
-                self._outer = descriptors
+                self._take(data, descriptors)
             elif data:
                 self._report = json.loads(data)
             else:
                 self._settle()
+
+    def _clone(self, spec: Message, stdio: list[int], sync: socket.socket) -> int:
+        return _clone_into(self._container, spec, stdio, sync)
+
+    def _open_process(self) -> tuple[int, int]:
+        """Return a descriptor of the process, and its number in /proc."""
+        process = os.pidfd_open(self.pid)
+        return process, pids.pid_of(process)
+
+    def _take(self, data: bytes, descriptors: list[int]) -> None:
+        """Take what the process hands over: the other side of its terminal."""
+        self._outer = descriptors
 
     def _settle(self) -> None:
         self._settled = True
@@ -105,8 +116,8 @@ class ExecProcess:
 
     def _reap(self) -> None:
         """Take the exit status, which a process of the container that traces this one may keep back."""
-        reaped, status = os.waitpid(self.pid, os.WNOHANG)
-        if not reaped:
+        status = self._wait()
+        if status is None:
             self._loop.later(_REAP_SECONDS, self._reap)
             return
         os.close(self._pidfd)
@@ -117,6 +128,11 @@ class ExecProcess:
         self._peer.on_close = None
         self._peer.answer({"exit_code": 128 - code if code < 0 else code})
         self._peer.finish()
+
+    def _wait(self) -> int | None:
+        """Return the exit status as waitpid(2) has it, None while it is not told."""
+        reaped, status = os.waitpid(self.pid, os.WNOHANG)
+        return status if reaped else None
 
     def hang_up(self) -> None:
         """The client has gone: SIGHUP to the process group, and SIGKILL if that does not end it."""

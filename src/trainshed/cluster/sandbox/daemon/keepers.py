@@ -18,6 +18,11 @@ _ELSE = {
 _FILES = {"cpu": "cpu.max and cpu.weight", "memory": "memory.max", "pids": "pids.max"}
 
 
+def of_plain() -> Message:
+    """Return the fields of `Keepers` where pods are plain processes."""
+    return dict(_ELSE)
+
+
 def of(hierarchy: Hierarchy | None) -> Message:
     """Return the fields of `Keepers`; without `hierarchy` there are no cgroups."""
     found = dict(_ELSE)

@@ -34,6 +34,7 @@ from trainshed.cluster.sandbox.net.zone import Zone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from trainshed.cluster.sandbox.daemon.servicenet import Failed
@@ -49,10 +50,15 @@ _EGRESS_POLL = 0.02
 def main(argv: list[str]) -> int:
     """Launch the daemon: `netd <run directory> <pods directory>`. One line of JSON tells the outcome."""
     run, pods = argv
+    return launch(run, lambda: Daemon(run, pods))
+
+
+def launch(run: str, make: Callable[[], Daemon]) -> int:
+    """Launch the daemon that `make` returns; print one line of JSON with the outcome."""
     read, write = os.pipe()
     if os.fork() == 0:
         os.close(read)
-        _daemon(run, pods, write)
+        _daemon(run, make, write)
     os.close(write)
     with open(read, "rb") as answers:
         answer = answers.readline() or b'{"failure": "it ended without a word"}'
@@ -60,7 +66,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _daemon(run: str, pods: str, report: int) -> NoReturn:
+def _daemon(run: str, make: Callable[[], Daemon], report: int) -> NoReturn:
     try:
         os.setsid()
         syscalls.set_process_name("trainshed-netd")
@@ -69,7 +75,7 @@ def _daemon(run: str, pods: str, report: int) -> NoReturn:
         os.dup2(null, 1)
         lock = os.open(f"{run}/netd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        daemon = Daemon(run, pods)
+        daemon = make()
         os.write(report, json.dumps({"pid": os.getpid()}).encode() + b"\n")
         os.close(report)
         daemon.run()
@@ -90,17 +96,23 @@ class Daemon:
         self._run = run
         self._loop = Loop()
         self._listeners: dict[tuple[str, int], int] = {}
-        self._namespaces = self._ask({"op": "namespaces"})
-        udp, tcp = (self._open(GATEWAY, DNS_PORT, kind) for kind in ("udp", "tcp"))
-        self._dns = NameServer(self._loop, wire.adopt(udp), wire.adopt(tcp))
-        self._inside = Inside(f"{run}/{ipam.DIRECTORY}", pods, lambda: self._ask({"op": "sockets"}))
-        listener = wire.adopt(self._open(GATEWAY, PROXY_PORT, "tcp"))
-        Proxy(self._loop, listener, self._inside)
-        self._load(files.read_state(f"{run}/{RECORDS}") or {})
         self._route = False
-        self._start_egress()
+        self._inside: Inside | None = None
+        self._namespaces: list[int] = []
+        udp, tcp = self._enter(pods)
+        self._dns = NameServer(self._loop, wire.adopt(udp), wire.adopt(tcp))
+        self._load(files.read_state(f"{run}/{RECORDS}") or {})
         self._services = ServiceNet(self._loop, run, self._namespaces, self._open)
         self._server = Server(self._loop, f"{run}/{NAME}", self._request)
+
+    def _enter(self, pods: str) -> tuple[int, int]:
+        """Take up what is the cluster's network; return the sockets of its DNS server, of UDP and TCP."""
+        self._namespaces = self._ask({"op": "namespaces"})
+        self._inside = Inside(f"{self._run}/{ipam.DIRECTORY}", pods, lambda: self._ask({"op": "sockets"}))
+        listener = wire.adopt(self._open(GATEWAY, PROXY_PORT, "tcp"))
+        Proxy(self._loop, listener, self._inside)
+        self._start_egress()
+        return self._open(GATEWAY, DNS_PORT, "udp"), self._open(GATEWAY, DNS_PORT, "tcp")
 
     def run(self) -> None:
         """Serve until told to shut down."""
@@ -161,7 +173,8 @@ class Daemon:
     def _load(self, records: Message) -> None:
         ports, aliases = records.get("ports", {}), records.get("aliases", {})
         zone = Zone(records.get("services", {}), records.get("pending", ()), ports, aliases)
-        self._inside.zone = zone
+        if self._inside is not None:
+            self._inside.zone = zone
         self._dns.set_zone(zone)
 
     def _request(self, peer: Peer, message: Message) -> None:

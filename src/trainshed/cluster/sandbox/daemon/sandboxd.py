@@ -85,14 +85,14 @@ def main(argv: list[str]) -> int:
 def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
     try:
         os.setsid()
-        _leave_keyring()
+        leave_keyring()
         os.umask(0o022)  # the roots of containers are made with it; what is private says so
         _run_read_only(run, pods, [mapped, report])
     except LaunchError as error:
-        _tell(report, {"step": error.step, "detail": error.detail})
+        tell(report, {"step": error.step, "detail": error.detail})
     except BaseException as error:
         record_crash()
-        _tell(report, {"step": "start", "detail": str(error)})
+        tell(report, {"step": "start", "detail": str(error)})
     finally:
         os._exit(1)
 
@@ -144,16 +144,16 @@ def _serve(run: str, pods: str, held: list[int]) -> NoReturn:
         os.close(mapped)
         userns.forbid_cgroup_namespaces()
         daemon = Zygote(run, pods, user, cluster, lock, hierarchy)
-        _tell(report, {"pid": os.getpid(), "adopted": found is not None})
+        tell(report, {"pid": os.getpid(), "adopted": found is not None})
         os.close(report)
-        _detach_stdio()
+        detach_stdio()
         daemon.run()
         status = 0
     except LaunchError as error:
-        _tell(report, {"step": error.step, "detail": error.detail})
+        tell(report, {"step": error.step, "detail": error.detail})
     except BaseException as error:
         record_crash()
-        _tell(report, {"step": "start", "detail": str(error)})
+        tell(report, {"step": "start", "detail": str(error)})
     finally:
         os._exit(status)
 
@@ -163,21 +163,23 @@ def _name_of(run: str) -> str:
     return f"trainshed-{zlib.crc32(run.encode()):08x}"
 
 
-def _leave_keyring() -> None:
+def leave_keyring() -> None:
+    """Go on without the keys of whoever started this. Raises LaunchError."""
     try:
         keyring.leave_session_keyring()
     except OSError as error:
         raise LaunchError("start", f"no session keyring of its own: {error.strerror}") from None
 
 
-def _tell(report: int, message: Message) -> None:
+def tell(report: int, message: Message) -> None:
+    """Tell the launcher, if it waits."""
     try:
         os.write(report, json.dumps(message).encode() + b"\n")
     except OSError:
         pass  # told before, or the launcher has gone
 
 
-def _detach_stdio() -> None:
+def detach_stdio() -> None:
     """Let go of the launcher's stdout: the control plane reads it to its end. Stderr is the log file."""
     null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
@@ -219,7 +221,7 @@ def _make_namespaces(mapped: int, report: int) -> tuple[int, int]:
         syscalls.unshare(syscalls.CLONE_NEWUSER)
     except OSError as error:
         raise LaunchError("user", error.strerror or "") from None
-    _tell(report, {"unshared": True})
+    tell(report, {"unshared": True})
     if not os.read(mapped, 1):
         raise LaunchError("map", "the launcher ended before the ids were mapped")
     user = os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)

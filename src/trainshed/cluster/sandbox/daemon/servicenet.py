@@ -45,7 +45,8 @@ _LOG = "services.log"
 class ServiceNet:
     """Keeps listeners or the process while there are routes.
 
-    `namespaces`: the sandboxes' user namespace, the cluster's network, in which `listen` opens listeners.
+    `namespaces`: the sandboxes' user namespace, the cluster's network, in which `listen` opens listeners. There are
+    none where pods are plain processes on the machine's network, whose connections to Services are steered.
     """
 
     def __init__(self, loop: Loop, run: str, namespaces: Sequence[int], listen: Listen) -> None:
@@ -104,6 +105,8 @@ class ServiceNet:
 
     def _places(self, *, host: bool) -> set[Place]:
         """Return where the routes begin: on the machine, or in the cluster's network."""
+        if not host and not self._namespaces:
+            return set()
         found = (route for route in self._routes if bool(route["host"]) is host)
         return {(route["protocol"], route["ip"], int(route["port"])) for route in found}
 
@@ -184,13 +187,12 @@ class ServiceNet:
         log = _open_log()
         sources = (theirs.fileno(), *self._namespaces)
         # Copies above those numbers: one may be where another has to go.
+        places = serviceproxy.DESCRIPTORS[: len(sources)]
         copies = [_above(max(serviceproxy.DESCRIPTORS), number) for number in sources]
         try:
-            actions = [
-                (os.POSIX_SPAWN_DUP2, copy, place)
-                for copy, place in zip(copies, serviceproxy.DESCRIPTORS, strict=True)
-            ]
+            actions = [(os.POSIX_SPAWN_DUP2, copy, place) for copy, place in zip(copies, places, strict=True)]
             command = [sys.executable, "-I", "-S", bootstrap.__file__, serviceproxy.__name__, self._run]
+            command += [] if self._namespaces else [serviceproxy.ON_MACHINE]
             self._pid = os.posix_spawn(
                 sys.executable,
                 command,

@@ -49,21 +49,24 @@ if TYPE_CHECKING:
 
 ROUTES = "routes.json"
 _CHANNEL, _USER, _NETWORK = 3, 4, 5
+ON_MACHINE = "machine"
 DESCRIPTORS = (_CHANNEL, _USER, _NETWORK)
 """Where netd leaves its socket, the sandboxes' user namespace and the cluster's network."""
 
 
 def main(argv: list[str]) -> int:
-    """Forward until netd ends: `serviceproxy <run directory>`."""
-    (run,) = argv
+    """Forward until netd ends: `serviceproxy <run directory>`, and `machine` where that is the network of pods."""
+    run, *on_machine = argv
     syscalls.set_process_name("trainshed-services")
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    for number in DESCRIPTORS:
+    for number in DESCRIPTORS[: 1 if on_machine else None]:
         os.set_inheritable(number, False)
     try:
-        syscalls.setns(_USER, syscalls.CLONE_NEWUSER)
-        machine = MachineSockets()
-        syscalls.setns(_NETWORK, syscalls.CLONE_NEWNET)
+        machine = None
+        if not on_machine:
+            syscalls.setns(_USER, syscalls.CLONE_NEWUSER)
+            machine = MachineSockets()
+            syscalls.setns(_NETWORK, syscalls.CLONE_NEWNET)
         Forwarder(Loop(), socket.socket(fileno=_CHANNEL), f"{run}/{ROUTES}", machine).run()
     except BaseException:
         record_crash()
@@ -103,9 +106,12 @@ def _make_sockets(asked: int, answering: int) -> None:
 
 
 class Forwarder:
-    """Keeps a listener for each route that leads somewhere."""
+    """Keeps a listener for each route that leads somewhere.
 
-    def __init__(self, loop: Loop, channel: socket.socket, path: str, machine: MachineSockets) -> None:
+    Without `machine` pods are on this very network; connections of theirs are steered, and only others come here.
+    """
+
+    def __init__(self, loop: Loop, channel: socket.socket, path: str, machine: MachineSockets | None) -> None:
         self._loop = loop
         self._channel = channel
         self._path = path
@@ -161,6 +167,7 @@ class Forwarder:
         wanted = {
             (bool(route["host"]), route["protocol"], route["ip"], int(route["port"])): route
             for route in routes
+            if route["host"] or self._machine is not None
         }
         for key in [key for key in self._ports if key not in wanted]:
             self._ports.pop(key).close()
@@ -194,6 +201,8 @@ class Forwarder:
 
     def _socket(self, protocol: str, ip: str) -> socket.socket:
         kind = socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM
+        if self._machine is None:
+            return socket.socket(socket.AF_INET, kind)
         if ip == MACHINE:
             return self._machine.open(kind)
         if is_cluster(ip):

@@ -34,12 +34,17 @@ if TYPE_CHECKING:
 
 SOCKET = "shim.sock"
 SHARED_MEMORY = "/dev/shm"
+PARTS = ("root", "upper", "own")
+"""Directories of an attempt that may hold much."""
 _LOOK_SECONDS = 0.25  # between two looks at the processes of a pod
 
 
 class Shim:
     """Runs one pod. `lock` is what `claim` returned, held until this process ends; `cluster` and `user` are
     descriptors of the namespaces that `sandboxd` made, `cgroups` where pods have theirs, if they have any."""
+
+    plain = False
+    """Whether its processes are in no namespaces, and outlive it if their reaper is killed, too."""
 
     def __init__(
         self,
@@ -76,18 +81,22 @@ class Shim:
         """Make the pod's namespaces and files and start serving; return its state. Raises OSError."""
         syscalls.set_process_name("trainshed-shim")
         keyring.leave_keyring_of_pods()
-        if not self._spec["host_network"]:
-            clusternet.enter_new_pod_network(self._namespaces[1], self._ip)
-        syscalls.unshare(syscalls.CLONE_NEWUTS | (0 if self._spec["host_ipc"] else syscalls.CLONE_NEWIPC))
-        sysctls.write(self._spec["sysctls"])
-        self._bound_pids()
-        socket.sethostname(self._spec["hostname"])
+        self._isolate()
         self._files = podfiles.write(self._directory, self._spec, self._ip)
         self._mount_memory()
         self._read_ended()
         self._write(stopped=False)
         self._server = Server(self._loop, f"{self._directory}/{SOCKET}", self._request)
         return self._state()
+
+    def _isolate(self) -> None:
+        """Give the pod what its containers share and others do not see."""
+        if not self._spec["host_network"]:
+            clusternet.enter_new_pod_network(self._namespaces[1], self._ip)
+        syscalls.unshare(syscalls.CLONE_NEWUTS | (0 if self._spec["host_ipc"] else syscalls.CLONE_NEWIPC))
+        sysctls.write(self._spec["sysctls"])
+        self._bound_pids()
+        socket.sethostname(self._spec["hostname"])
 
     def run(self) -> None:
         """Serve until the pod is stopped."""
@@ -120,9 +129,7 @@ class Shim:
     def _look_at_processes(self) -> None:
         """Kill the largest container of a pod that has more processes than it may: the kernel does not refuse them."""
         most = self._spec["pids_limit"]
-        sizes = {
-            one.key: crowd([one.pid, *one.joined], most) for one in self._containers.values() if one.running
-        }
+        sizes = {one.key: crowd(one.roots, most) for one in self._containers.values() if one.running}
         if sum(sizes.values()) > most:
             largest = self._containers[max(sizes, key=lambda key: sizes[key])]
             try:
@@ -149,6 +156,7 @@ class Shim:
     def _write(self, stopped: bool) -> None:
         state = {key: self._spec[key] for key in ("uid", "namespace", "name", "host_network")}
         pid = pids.own_pid()
+        state["plain"] = self.plain
         state |= {"ip": self._ip, "pid": pid, "start_ticks": pids.start_ticks(pid), "stopped": stopped}
         files.write_state(f"{self._directory}/{files.SANDBOX}", state)
 
@@ -220,12 +228,15 @@ class Shim:
         }
         self._starting[key] = peer
         try:
-            self._containers[key] = Container(
-                self._loop, spec, directory, pod, self._started, self._container_ended, beside
-            )
+            self._containers[key] = self._make_container(spec, directory, pod, beside)
         except OSError:
             del self._starting[key]
             raise
+
+    def _make_container(
+        self, spec: Message, directory: str, pod: Message, beside: Pause | Container | None
+    ) -> Container:
+        return Container(self._loop, spec, directory, pod, self._started, self._container_ended, beside)
 
     def _make_cgroup(self, spec: Message) -> str:
         if self._cgroups is None:
@@ -258,7 +269,7 @@ class Shim:
             f"{self._pod}/containers/{name}/{attempt}/{part}"
             for ended, attempt in self._ended
             if ended == name
-            for part in ("root", "upper")
+            for part in PARTS
         ]
         if not any(os.path.exists(path) for path in directories):
             return
@@ -313,6 +324,9 @@ class Shim:
         if one is None:
             peer.answer({"missing": f"container {message['name']} does not run"})
             return
+        self._execute(one, message, peer)
+
+    def _execute(self, one: Container, message: Message, peer: Peer) -> None:
         ExecProcess(self._loop, one, message, peer)
 
     def _on_attach(self, peer: Peer, message: Message) -> None:
@@ -329,7 +343,7 @@ class Shim:
 
     def _on_dial(self, peer: Peer, message: Message) -> None:
         """Answer with a connection to an address: it is made in this network namespace, the pod's."""
-        address = message.get("address", "127.0.0.1")
+        address = self._reached(message.get("address", "127.0.0.1"))
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         sock.setblocking(False)
         code = sock.connect_ex((address, message["port"]))
@@ -348,6 +362,10 @@ class Shim:
             peer.answer({"refused": code})
             return
         self._loop.watch(sock.fileno(), WRITE, finish)
+
+    def _reached(self, address: str) -> str:
+        """Return where this process reaches what the pod knows by an address."""
+        return address
 
     def _on_usage(self, peer: Peer, message: Message) -> None:
         kept = self._cgroups

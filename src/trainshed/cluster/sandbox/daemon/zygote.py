@@ -8,6 +8,7 @@ import signal
 import socket
 
 from trainshed.cluster.sandbox import files, logfile, wire
+from trainshed.cluster.sandbox.addresses import POD_PREFIX
 from trainshed.cluster.sandbox.daemon import keepers
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.podlock import claim
@@ -38,7 +39,14 @@ class Zygote:
     """Serves `sandboxd.sock`. Whatever may block or fail happens in a forked child, which answers itself."""
 
     def __init__(
-        self, run: str, pods: str, user: int, cluster: int, lock: int, hierarchy: Hierarchy | None
+        self,
+        run: str,
+        pods: str,
+        user: int,
+        cluster: int,
+        lock: int,
+        hierarchy: Hierarchy | None,
+        prefix: str = POD_PREFIX,
     ) -> None:
         self._hierarchy = hierarchy
         self._run = run
@@ -49,7 +57,7 @@ class Zygote:
         self._cluster = cluster
         self._workers: set[int] = set()
         self._loop = Loop()
-        self._pool = ipam.AddressPool(f"{run}/{ipam.DIRECTORY}", pods)
+        self._pool = ipam.AddressPool(f"{run}/{ipam.DIRECTORY}", pods, prefix)
         self._server = Server(self._loop, f"{run}/{NAME}", self._request)
 
     def run(self) -> None:
@@ -231,7 +239,7 @@ class Zygote:
             return
         sock = self._fork(
             peer,
-            lambda: syscalls.clone(syscalls.CLONE_NEWPID),
+            self._fork_shim,
             failed=lambda: ipam.release(f"{self._run}/{ipam.DIRECTORY}", ip, spec["uid"]) if ip else None,
         )
         if sock is None:
@@ -244,10 +252,17 @@ class Zygote:
         finally:
             os._exit(0)
 
+    def _fork_shim(self) -> int:
+        return syscalls.clone(syscalls.CLONE_NEWPID)
+
+    def _make_shim(self, spec: Message, pod: str, lock: int, ip: str) -> Shim:
+        addresses = f"{self._run}/{ipam.DIRECTORY}"
+        return Shim(spec, pod, lock, ip, addresses, self._cluster, self._user, self._hierarchy)
+
     def _be_shim(self, sock: socket.socket, spec: Message, pod: str, lock: int, ip: str) -> None:
         os.setsid()
         addresses = f"{self._run}/{ipam.DIRECTORY}"
-        shim = Shim(spec, pod, lock, ip, addresses, self._cluster, self._user, self._hierarchy)
+        shim = self._make_shim(spec, pod, lock, ip)
         try:
             state = shim.prepare()
         except OSError as error:

@@ -136,7 +136,7 @@ def become(identity: Identity) -> None:
     Without subordinate ids the namespace has uid 0 only. A container that asks for another then gets a
     user namespace of its own in which its uid stands for that one.
     """
-    _drop_bounding(identity.capabilities)
+    drop_bounding(identity.capabilities)
     if is_mapped(identity.uid, "uid") and is_mapped(identity.gid, "gid"):
         try:
             os.setgroups([group for group in identity.groups if is_mapped(group, "gid")])
@@ -152,7 +152,7 @@ def rejoin(namespace: int, identity: Identity) -> None:
     if namespace < 0:
         become(identity)
         return
-    _drop_bounding(identity.capabilities)
+    drop_bounding(identity.capabilities)
     syscalls.setns(namespace, syscalls.CLONE_NEWUSER)
     _take(identity)
 
@@ -166,7 +166,7 @@ def _take(identity: Identity) -> None:
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _drop_bounding(capabilities: int) -> None:
+def drop_bounding(capabilities: int) -> None:
     """Let exec give no other capabilities than these: uid 0 gets all of the bounding set, others none."""
     with open("/proc/sys/kernel/cap_last_cap") as file:
         last = int(file.read())

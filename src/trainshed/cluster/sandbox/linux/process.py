@@ -57,13 +57,13 @@ def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync:
     """
     try:
         if not spec["tty"]:
-            _take_stdio(stdio)
+            take_stdio(stdio)
         os.setsid()
         if pod["cgroup"]:
             cgroups.enter(pod["cgroup"])
         _build_root(spec, private, pod)
         if spec["tty"]:
-            _take_terminal(_open_terminal(sync), console=True)
+            _take_console(_open_terminal(sync))
         limits.prefer_for_oom(spec["oom_score"])
         if "cpu" not in pod["kept"]:
             limits.share_cpu(spec)
@@ -71,10 +71,10 @@ def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync:
         env = {"HOME": user.home, **dict(spec["env"])}
         _become(spec, user, -1)
         file = find_command(spec["argv"][0], env.get("PATH"))
-        _wait_for_leave(sync)
-        _exec(file, spec["argv"], env)
+        wait_for_leave(sync)
+        execute(file, spec["argv"], env)
     except BaseException as error:
-        _report(sync, error)
+        report(sync, error)
     os._exit(128)
 
 
@@ -82,30 +82,31 @@ def run_joined(spec: Message, user_namespace: int, stdio: list[int], sync: socke
     """Be an extra process of a container whose namespaces were entered already, then exec."""
     try:
         if not spec["tty"]:
-            _take_stdio(stdio)
+            take_stdio(stdio)
         os.setsid()
         if spec["tty"]:
-            _take_terminal(_open_terminal(sync), console=False)
+            take_terminal(_open_terminal(sync))
         try:
             os.chdir(spec["cwd"])
         except OSError as error:
-            raise CommandError(128, f"chdir to cwd ({spec['cwd']!r}): {_reason(error)}") from None
+            raise CommandError(128, f"chdir to cwd ({spec['cwd']!r}): {reason_of(error)}") from None
         user = users.of_container(spec)
         env = {"HOME": user.home, **dict(spec["env"])}
         _become(spec, user, user_namespace)
-        _exec(find_command(spec["argv"][0], env.get("PATH")), spec["argv"], env)
+        execute(find_command(spec["argv"][0], env.get("PATH")), spec["argv"], env)
     except BaseException as error:
-        _report(sync, error)
+        report(sync, error)
     os._exit(128)
 
 
-def _report(sync: socket.socket, error: BaseException) -> None:
+def report(sync: socket.socket, error: BaseException) -> None:
+    """Tell the shim why there is no command."""
     if isinstance(error, CommandError):
         report = {"exit_code": error.exit_code, "message": error.message}
     elif isinstance(error, users.UnknownUser):
         report = {"exit_code": 128, "message": str(error)}
     elif isinstance(error, OSError):
-        report = {"exit_code": 128, "message": f"cannot make the container: {_reason(error)}"}
+        report = {"exit_code": 128, "message": f"cannot make the container: {reason_of(error)}"}
     else:
         report = {"exit_code": 128, "message": f"cannot make the container: {error!r}"}
     cause = error.__cause__ or error
@@ -117,12 +118,14 @@ def _report(sync: socket.socket, error: BaseException) -> None:
         pass
 
 
-def _reason(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
+    """Return what the kernel said, as container runtimes put it."""
     text = (error.strerror or str(error)).lower()
     return f"{error.filename}: {text}" if error.filename else text
 
 
-def _take_stdio(stdio: list[int]) -> None:
+def take_stdio(stdio: list[int]) -> None:
+    """Have these descriptors for standard input, output and error."""
     # Above 2 first: one of them may be 0, 1 or 2 itself.
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in stdio]
     for number, fd in enumerate(high):
@@ -139,11 +142,15 @@ def _open_terminal(sync: socket.socket) -> int:
     return slave
 
 
-def _take_terminal(slave: int, console: bool) -> None:
-    if console:
-        name = os.ttyname(slave)
-        os.close(os.open("/dev/console", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        syscalls.mount(name, "/dev/console", "", MS_BIND)
+def _take_console(slave: int) -> None:
+    name = os.ttyname(slave)
+    os.close(os.open("/dev/console", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    syscalls.mount(name, "/dev/console", "", MS_BIND)
+    take_terminal(slave)
+
+
+def take_terminal(slave: int) -> None:
+    """Have the terminal as the controlling one, and for standard input, output and error."""
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
     for number in range(3):
         os.dup2(slave, number)
@@ -155,7 +162,7 @@ def _build_root(spec: Message, private: str, pod: Message) -> None:
     sources = [
         (_open_source(mount, f"{private}/unions"), mount) for mount in _ordered(pod["files"] + spec["mounts"])
     ]
-    masked = [*spec["masked"], *_seen_elsewhere(spec["masked"])]
+    masked = [*spec["masked"], *seen_elsewhere(spec["masked"])]
     if spec["root"]:
         sources = [(_detached(fd), mount) for fd, mount in sources]
     layers = [(layer["path"], layer["source"]) for layer in spec["layers"]]
@@ -202,7 +209,7 @@ def _opened(paths: list[str]) -> list[int]:
     return [os.open(path, os.O_PATH | os.O_CLOEXEC) for path in paths]
 
 
-def _seen_elsewhere(paths: list[str]) -> list[str]:
+def seen_elsewhere(paths: list[str]) -> list[str]:
     """Return the other places at which the host shows what is at `paths`, and below."""
     found = []
     for path in paths:
@@ -238,7 +245,7 @@ def _open_source(mount: Message, unions: str) -> int:
             os.close(fd)
     except OSError as error:
         what = f"subPath {sub_path!r} of {path}" if sub_path else path
-        raise CommandError(128, f"cannot mount {what}: {_reason(error)}") from None
+        raise CommandError(128, f"cannot mount {what}: {reason_of(error)}") from None
 
 
 def _detached(fd: int) -> int:
@@ -263,7 +270,7 @@ def _mount(fd: int, mount: Message, detached: bool) -> None:
         if mount.get("read_only"):
             syscalls.make_read_only(target)
     except OSError as error:
-        raise CommandError(128, f"cannot mount at {mount['path']}: {_reason(error)}") from error
+        raise CommandError(128, f"cannot mount at {mount['path']}: {reason_of(error)}") from error
     finally:
         os.close(fd)
 
@@ -273,7 +280,7 @@ def _make_cwd(path: str) -> None:
         os.makedirs(path, 0o755, exist_ok=True)
         os.chdir(path)
     except OSError as error:
-        raise CommandError(128, f"chdir to cwd ({path!r}): {_reason(error)}") from error
+        raise CommandError(128, f"chdir to cwd ({path!r}): {reason_of(error)}") from error
 
 
 def keep_processes_back() -> None:
@@ -310,18 +317,19 @@ def _confine(capabilities: int) -> None:
     try:
         seccomp.apply(seccomp.program(os.uname().machine, capabilities))
     except OSError as error:
-        why = f"cannot filter system calls: {_reason(error)}; seccompProfile: Unconfined does without"
+        why = f"cannot filter system calls: {reason_of(error)}; seccompProfile: Unconfined does without"
         raise CommandError(128, why) from None
 
 
-def _wait_for_leave(sync: socket.socket) -> None:
+def wait_for_leave(sync: socket.socket) -> None:
     """Wait until the shim has recorded that the command runs."""
     sync.send(READY + str(os.stat("/proc/self/ns/mnt").st_ino).encode())
     if sync.recv(1) != GO:
         os._exit(128)
 
 
-def _exec(file: str, argv: list[str], env: dict[str, str]) -> None:
+def execute(file: str, argv: list[str], env: dict[str, str]) -> None:
+    """Become the command. Raises CommandError."""
     for number in range(1, signal.NSIG):
         try:
             signal.signal(number, signal.SIG_DFL)  # the interpreter ignores SIGPIPE and SIGXFSZ
@@ -333,7 +341,7 @@ def _exec(file: str, argv: list[str], env: dict[str, str]) -> None:
         os.execve(file, argv, env)
     except OSError as error:
         code = 127 if error.errno == 2 else 126
-        raise CommandError(code, f'exec: "{argv[0]}": {_reason(error)}') from None
+        raise CommandError(code, f'exec: "{argv[0]}": {reason_of(error)}') from None
 
 
 class CommandError(Exception):

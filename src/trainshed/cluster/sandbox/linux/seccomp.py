@@ -35,7 +35,7 @@ _PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 
 _Instruction = tuple[int, int, int, int]
 
-_MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1), "riscv64": (0xC00000F3, 1)}
+MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1), "riscv64": (0xC00000F3, 1)}
 """AUDIT_ARCH of each, and its column of numbers."""
 
 # Numbers on x86-64 and of asm-generic/unistd.h, which newer architectures have; -1: there is none.
@@ -116,9 +116,9 @@ def program(machine: str, capabilities: int) -> bytes:
 
     Empty for a machine (`uname -m`) whose numbers are not known here.
     """
-    if machine not in _MACHINES:
+    if machine not in MACHINES:
         return b""
-    architecture, column = _MACHINES[machine]
+    architecture, column = MACHINES[machine]
     namespaces = has_capability(capabilities, "SYS_ADMIN")
     out = [
         _load(_ARCHITECTURE),

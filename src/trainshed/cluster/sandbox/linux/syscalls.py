@@ -34,6 +34,7 @@ PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
+PR_SET_CHILD_SUBREAPER = 36
 
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
@@ -48,11 +49,18 @@ _MOVE_MOUNT_F_EMPTY_PATH = 4
 _SYS_OPEN_TREE = 428
 _SYS_MOVE_MOUNT = 429
 _SYS_OPENAT2 = 437
+_SYS_PIDFD_GETFD = 438
+_SYS_LANDLOCK_CREATE_RULESET = 444
+_SYS_LANDLOCK_ADD_RULE = 445
+_SYS_LANDLOCK_RESTRICT_SELF = 446
+_LANDLOCK_CREATE_RULESET_VERSION = 1
+_LANDLOCK_RULE_PATH_BENEATH = 1
 _SYS_MOUNT_SETATTR = 442  # the same on every architecture (numbers above 423 are)
 _SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271}
 _KEYCTL_JOIN_SESSION_KEYRING = 1
 _SYS_SECCOMP = {"x86_64": 317, "aarch64": 277, "riscv64": 277}
 _SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # Linux 4.17: memory accesses are as fast as without a filter
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
 
@@ -199,14 +207,63 @@ class _FilterProgram(ctypes.Structure):
 
 def filter_calls(instructions: bytes) -> None:
     """seccomp(2): put this process under a filter, an array of struct sock_filter."""
+    _set_filter(instructions, _SECCOMP_FILTER_FLAG_SPEC_ALLOW)
+
+
+def filter_calls_with_listener(instructions: bytes) -> int:
+    """As `filter_calls`; return a descriptor at which calls arrive that the filter hands over (Linux 5.0)."""
+    return _set_filter(instructions, _SECCOMP_FILTER_FLAG_SPEC_ALLOW | _SECCOMP_FILTER_FLAG_NEW_LISTENER)
+
+
+def _set_filter(instructions: bytes, flags: int) -> int:
     program = _FilterProgram(len(instructions) // 8, instructions)
     result = _libc.syscall(
         ctypes.c_long(_SYS_SECCOMP[os.uname().machine]),
         ctypes.c_uint(_SECCOMP_SET_MODE_FILTER),
-        ctypes.c_uint(_SECCOMP_FILTER_FLAG_SPEC_ALLOW),
+        ctypes.c_uint(flags),
         ctypes.byref(program),
     )
-    _check(int(result))
+    return _check(int(result))
+
+
+def take_descriptor(process: int, number: int) -> int:
+    """Return a copy of descriptor `number` of the process that a pidfd refers to (pidfd_getfd(2), Linux 5.6)."""
+    arguments = (
+        ctypes.c_long(_SYS_PIDFD_GETFD),
+        ctypes.c_int(process),
+        ctypes.c_int(number),
+        ctypes.c_uint(0),
+    )
+    return _check(int(_libc.syscall(*arguments)))
+
+
+def landlock_version() -> int:
+    """Return the version of the kernel's Landlock (landlock_create_ruleset(2)). Raises OSError where there is none."""
+    arguments = (ctypes.c_void_p(None), ctypes.c_size_t(0), ctypes.c_uint(_LANDLOCK_CREATE_RULESET_VERSION))
+    return _check(int(_libc.syscall(ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET), *arguments)))
+
+
+def landlock_create_ruleset(attributes: bytes) -> int:
+    """Return a descriptor of a new set of rules; `attributes` are a struct landlock_ruleset_attr."""
+    arguments = (attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
+    return _check(int(_libc.syscall(ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET), *arguments)))
+
+
+def landlock_add_rule(ruleset: int, attributes: bytes) -> None:
+    """Add a rule for what is below a directory; `attributes` are a struct landlock_path_beneath_attr."""
+    arguments = (
+        ctypes.c_int(ruleset),
+        ctypes.c_int(_LANDLOCK_RULE_PATH_BENEATH),
+        attributes,
+        ctypes.c_uint(0),
+    )
+    _check(int(_libc.syscall(ctypes.c_long(_SYS_LANDLOCK_ADD_RULE), *arguments)))
+
+
+def landlock_restrict_self(ruleset: int) -> None:
+    """Have this process, and what it forks, keep to the rules from now on."""
+    arguments = (ctypes.c_int(ruleset), ctypes.c_uint(0))
+    _check(int(_libc.syscall(ctypes.c_long(_SYS_LANDLOCK_RESTRICT_SELF), *arguments)))
 
 
 def prctl(option: int, value: int = 0) -> None:

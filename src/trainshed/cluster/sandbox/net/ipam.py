@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from trainshed.cluster.sandbox.addresses import FIRST_POD, LAST_POD, POD_NETWORK, pod_address, pod_number
+from trainshed.cluster.sandbox.addresses import FIRST_POD, LAST_POD, POD_PREFIX, pod_address, pod_number
 
 DIRECTORY = "addresses"
 
@@ -16,9 +16,10 @@ DIRECTORY = "addresses"
 class AddressPool:
     """Hands out addresses of the pods' network in order, so that a released one rests as long as possible."""
 
-    def __init__(self, directory: str, pods: str) -> None:
+    def __init__(self, directory: str, pods: str, prefix: str = POD_PREFIX) -> None:
         """Take up the addresses recorded in `directory`, less those of pods without a trace in `pods`."""
         self._directory = directory
+        self._prefix = prefix
         os.makedirs(directory, 0o700, exist_ok=True)
         used = []
         for ip in os.listdir(directory):
@@ -34,7 +35,7 @@ class AddressPool:
         """Return a free address, recorded as used by `uid`. Raises OSError when none is left."""
         for step in range(1, LAST_POD - FIRST_POD + 2):
             number = (self._last - FIRST_POD + step) % (LAST_POD - FIRST_POD + 1) + FIRST_POD
-            ip = pod_address(number)
+            ip = pod_address(number, self._prefix)
             try:
                 fd = os.open(f"{self._directory}/{ip}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
@@ -43,7 +44,7 @@ class AddressPool:
             os.close(fd)
             self._last = number
             return ip
-        raise OSError(f"no pod address is left in {POD_NETWORK}")
+        raise OSError(f"no pod address is left in {self._prefix}0.0/16")
 
 
 def release(directory: str, ip: str, uid: str) -> None:
