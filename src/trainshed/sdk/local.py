@@ -114,7 +114,7 @@ class ApiFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a cluster is to be started. All but `nodes`, `port`, `gang_scheduler` and `isolation` hold for as long as it is up.
+    """How a cluster is to be started. All but `nodes`, `port`, `gang_scheduler` and `isolation` hold while it is up.
 
     Attributes:
         nodes: how many virtual nodes to show; 0 for as many as last time.

@@ -333,7 +333,7 @@ def machine_of(
     network = ClusterNetwork(host_searches=host_searches())
     options = options or Options()
     on_machine = MachineOptions(
-        host_ip=LOOPBACK if capabilities.plain else GATEWAY,
+        host_ip="127.0.0.1" if capabilities.plain else GATEWAY,
         egress=egress,
         capabilities=capabilities,
         images=options.images,
