@@ -39,7 +39,7 @@ from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
-from trainshed.cluster.control.listening import listen
+from trainshed.cluster.control.listening import LOOPBACK, listen
 from trainshed.cluster.control.memory import MemoryKeeper, keep_one_heap
 from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
 from trainshed.cluster.controllers.certificaterequests import CertificateController
@@ -333,7 +333,7 @@ def machine_of(
     network = ClusterNetwork(host_searches=host_searches())
     options = options or Options()
     on_machine = MachineOptions(
-        host_ip="127.0.0.1" if capabilities.plain else GATEWAY,
+        host_ip=LOOPBACK if capabilities.plain else GATEWAY,
         egress=egress,
         capabilities=capabilities,
         images=options.images,
