@@ -17,6 +17,7 @@ from trainshed.cluster.sandbox import files, pids
 from trainshed.cluster.sandbox.daemon import podfiles
 from trainshed.cluster.sandbox.daemon.accounting import crowd, network_usage, pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
+from trainshed.cluster.sandbox.daemon.dialling import dial
 from trainshed.cluster.sandbox.daemon.exec import ExecProcess
 from trainshed.cluster.sandbox.daemon.pause import Pause
 from trainshed.cluster.sandbox.daemon.peers import Server
@@ -24,7 +25,7 @@ from trainshed.cluster.sandbox.linux import keyring, memory, syscalls, sysctls
 from trainshed.cluster.sandbox.linux.cgroups import Hierarchy, make_container, make_pod, usage
 from trainshed.cluster.sandbox.linux.cgroups import remove as remove_cgroup
 from trainshed.cluster.sandbox.linux.limits import bound_pids
-from trainshed.cluster.sandbox.loop import READ, WRITE, Loop
+from trainshed.cluster.sandbox.loop import READ, Loop
 from trainshed.cluster.sandbox.net import clusternet, ipam
 
 TYPE_CHECKING = False
@@ -343,25 +344,7 @@ class Shim:
 
     def _on_dial(self, peer: Peer, message: Message) -> None:
         """Answer with a connection to an address: it is made in this network namespace, the pod's."""
-        address = self._reached(message.get("address", "127.0.0.1"))
-        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        code = sock.connect_ex((address, message["port"]))
-
-        def finish(events: int) -> None:
-            self._loop.forget(sock.fileno())
-            failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if failed:
-                sock.close()
-                peer.answer({"refused": failed})
-            else:
-                peer.answer({"connected": True}, [sock.detach()])
-
-        if code not in (0, errno.EINPROGRESS):
-            sock.close()
-            peer.answer({"refused": code})
-            return
-        self._loop.watch(sock.fileno(), WRITE, finish)
+        dial(self._loop, peer, self._reached(message.get("address", "127.0.0.1")), message["port"])
 
     def _reached(self, address: str) -> str:
         """Return where this process reaches what the pod knows by an address."""
