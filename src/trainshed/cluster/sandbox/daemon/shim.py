@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 SOCKET = "shim.sock"
 SHARED_MEMORY = "/dev/shm"
-PARTS = ("root", "upper", "own")
-"""Directories of an attempt that may hold much."""
+_PARTS = ("root", "upper", "own")  # directories of an attempt that may hold much
 _LOOK_SECONDS = 0.25  # between two looks at the processes of a pod
 
 
@@ -270,7 +269,7 @@ class Shim:
             f"{self._pod}/containers/{name}/{attempt}/{part}"
             for ended, attempt in self._ended
             if ended == name
-            for part in PARTS
+            for part in _PARTS
         ]
         if not any(os.path.exists(path) for path in directories):
             return
