@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.api_world import START, World, config_map, open_world, pod
 from tests.cluster.test_apiserver_protocol import call
-from trainshed.cluster.apiserver.expiry import EVENT_SECONDS, sweep
+from trainshed.cluster.apiserver.eventttl import EVENT_SECONDS, sweep
 from trainshed.kube.meta.times import format_time
 
 NS = "/api/v1/namespaces/default"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.api_world import MERGE, START, World, config_map, open_world, pod
 from trainshed.cluster.apiserver.core import Admission
-from trainshed.cluster.apiserver.expiry import EVENT_SECONDS, sweep
+from trainshed.cluster.apiserver.eventttl import EVENT_SECONDS, sweep
 from trainshed.cluster.store import StoreError
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
