@@ -320,3 +320,9 @@ def test_init_containers_count_by_their_peak_only() -> None:
 )
 def test_amounts_are_for_people(name: str, amount: int, text: str) -> None:
     assert _readable(name, Decimal(amount)) == text
+
+
+@pytest.mark.parametrize(("there", "fits"), [("0", False), ("1", True)])
+def test_a_pod_is_one_of_those_that_a_node_takes(there: str, fits: bool) -> None:
+    node = place(make_pod(), [make_node(pods=there)], {}, {}).node
+    assert (node == "laptop") is fits

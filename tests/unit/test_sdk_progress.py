@@ -171,3 +171,7 @@ def test_a_sparkline_never_exceeds_its_width(values: list[float], width: int) ->
 @pytest.mark.parametrize(("printed", "accuracy"), [("1", 1.0), ("1.5", 0.015), ("100", 1.0), ("101", None)])
 def test_a_bare_accuracy_above_one_is_a_percentage(printed: str, accuracy: float | None) -> None:
     assert feed((0, f"accuracy={printed}")).accuracy == accuracy
+
+
+def test_what_is_no_percentage_makes_none_of_what_follows() -> None:
+    assert feed((0, "accuracy=100.5"), (1, "accuracy=0.5")).accuracy == 0.5
