@@ -261,3 +261,13 @@ def test_every_flag_is_documented_with_its_default() -> None:
         shown = f"{actual:g}" if isinstance(actual, float) else str(actual)
         if actual not in ("", None):
             assert default == (shown.lower() if isinstance(actual, bool) else shown)
+
+
+@pytest.mark.parametrize(("method", "body"), [("GET", "fine"), ("HEAD", "")])
+def test_a_probe_by_head_has_the_headers_only(method: str, body: str) -> None:
+    routes: probes.Routes = {"/healthz": lambda: (200, "text/plain", "fine")}
+    head, _, sent = probes._answer(f"{method} /healthz?x HTTP/1.1\r\n\r\n".encode(), routes).partition(
+        b"\r\n\r\n"
+    )
+    assert head.startswith(b"HTTP/1.1 200 ") and b"Content-Length: 4" in head
+    assert sent.decode() == body

@@ -247,6 +247,11 @@ def test_gangs_that_fit_one_after_the_other_all_get_through(data: st.DataObject)
     assert not ledger.used()
 
 
+def test_a_group_that_is_large_enough_without_some_is_let_in() -> None:
+    out = judged(make_group(2), make_pods("3", "3", "3"), [make_node("a"), make_node("b")])
+    assert (out.let_in, sum(each is not None for each in out.nodes)) == (True, 2)
+
+
 # Both APIs.
 
 

@@ -11,7 +11,7 @@ from trainshed.client.client import Client
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.times import format_time
 from trainshed.sdk import state
-from trainshed.sdk.jobs import Found, events_of, sources_of
+from trainshed.sdk.jobs import Event, Found, events_of, sources_of
 from trainshed.testing.builders import make_job, make_pod, make_replica
 
 LABELS = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "1"}
@@ -73,5 +73,6 @@ def test_events_of_a_job_and_its_pods_come_in_order_of_time() -> None:
         job = {"metadata": {"name": "a", "namespace": "ns", "uid": "job"}}
         found = await events_of(Client(api), job, [{"metadata": {"uid": "pod"}}])
         assert [event.reason for event in found] == ["R1", "R3", "R0"]
+        assert found[0] == Event(format_time(1_700_000_001.0), "Normal", "R1", "m", "Pod/pod")
 
     run_virtual(main())
