@@ -68,7 +68,7 @@ def test_merge_patch_is_idempotent_and_pure(target: Any, patch: Any) -> None:
         ({"a": 1}, {"op": "add", "path": "", "value": 2}, 2),
         ({"a": None}, {"op": "replace", "path": "/a", "value": None}, {"a": None}),
         ({"a": 1, "b": 2}, {"op": "remove", "path": "/a"}, {"b": 2}),
-        ({"a": [1, 2]}, {"op": "remove", "path": "/a/0"}, {"a": [2]}),
+        ({"a": [1, 2, 3]}, {"op": "remove", "path": "/a/1"}, {"a": [1, 3]}),
         ({"a": [1, 2, 3]}, {"op": "replace", "path": "/a/1", "value": 4}, {"a": [1, 4, 3]}),
         ({"a/b": 1, "c~d": 2}, {"op": "replace", "path": "/a~1b", "value": 3}, {"a/b": 3, "c~d": 2}),
         ({"a/b": 1, "c~d": 2}, {"op": "replace", "path": "/c~0d", "value": 3}, {"a/b": 1, "c~d": 3}),
