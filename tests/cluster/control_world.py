@@ -22,6 +22,7 @@ from trainshed.cluster.apiserver.access import Authenticator, RbacAuthorizer
 from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.bootstrap import bootstrap
 from trainshed.cluster.apiserver.tokens import TokenIssuer
+from trainshed.cluster.controllers.aggregatedroles import AggregationController
 from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
 from trainshed.cluster.controllers.autoscaling.metrics import Use
 from trainshed.cluster.controllers.garbage import GarbageCollector
@@ -163,6 +164,7 @@ class World:
             GarbageCollector(client, self.store),
             NamespaceController(client, informers, self.store, CA),
             TokenController(client, informers, self.api.core.authenticator.issuer, CA),
+            AggregationController(client, informers),
             *controllers(client, informers),
             NodeStateController(client, informers, grace=self.node_grace),
             AutoscalerController(client, informers, metrics=self._measure),

@@ -41,6 +41,7 @@ from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
 from trainshed.cluster.control.listening import LOOPBACK, listen
 from trainshed.cluster.control.memory import MemoryKeeper, keep_one_heap
+from trainshed.cluster.controllers.aggregatedroles import AggregationController
 from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
 from trainshed.cluster.controllers.certificaterequests import CertificateController
 from trainshed.cluster.controllers.garbage import GarbageCollector
@@ -269,6 +270,7 @@ async def _serve(
         *controllers(client, informers),
         NamespaceController(client, informers, store, pki.ca_pem),
         TokenController(client, informers, api.core.authenticator.issuer, pki.ca_pem),
+        AggregationController(client, informers),
         Tekton(client, informers, Lookup(ImageRegistry(paths.images_file), ImageStore(paths.image_store))),
         NodeStateController(client, informers),
         AutoscalerController(client, informers),
