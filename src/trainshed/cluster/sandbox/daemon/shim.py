@@ -14,7 +14,7 @@ import signal
 import socket
 
 from trainshed.cluster.sandbox import files, pids
-from trainshed.cluster.sandbox.daemon import podfiles
+from trainshed.cluster.sandbox.daemon import podfiles, podmemory
 from trainshed.cluster.sandbox.daemon.accounting import crowd, network_usage, pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
 from trainshed.cluster.sandbox.daemon.dialling import dial
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 SOCKET = "shim.sock"
-SHARED_MEMORY = "/dev/shm"
 _PARTS = ("root", "upper", "own")  # directories of an attempt that may hold much
 _LOOK_SECONDS = 0.25  # between two looks at the processes of a pod
 
@@ -113,18 +112,7 @@ class Shim:
         self._pids_kept = kept or not most or bound_pids(most)
 
     def _mount_memory(self) -> None:
-        """Mount volumes in memory, and /dev/shm, where this process and its containers see them, and nobody else."""
-        volumes, shared = self._spec["memory_volumes"], f"{self._directory}/shm"
-        own = self._spec["share_memory"] and not self._spec["host_ipc"]
-        if volumes or own:
-            syscalls.unshare(syscalls.CLONE_NEWNS)
-        for volume in volumes:
-            memory.mount(volume["path"], volume["size"], volume["gid"])
-        if own:
-            os.makedirs(shared, exist_ok=True)
-            memory.mount_shared(shared)
-        if own or self._spec["host_ipc"]:
-            self._files.append({"source": shared if own else SHARED_MEMORY, "path": SHARED_MEMORY})
+        self._files += podmemory.mount(self._directory, self._spec)
 
     def _look_at_processes(self) -> None:
         """Kill the largest container of a pod that has more processes than it may: the kernel does not refuse them."""
