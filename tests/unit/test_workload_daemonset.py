@@ -80,7 +80,11 @@ def test_every_node_gets_a_pod_that_only_it_can_take() -> None:
     plan = step(daemon_set(), [])
     assert made(plan) == ["n1", "n2", "n3"]
     (first, *_) = [a.object for a in plan.actions if isinstance(a, Create) and a.object["kind"] == "Pod"]
-    assert first["metadata"]["labels"] == {"app": "d", HASH_LABEL: digest(daemon_set())}
+    assert first["metadata"]["labels"] == {
+        "app": "d",
+        HASH_LABEL: digest(daemon_set()),
+        "pod-template-generation": "0",
+    }
     keys = {toleration["key"] for toleration in first["spec"]["tolerations"]}
     assert "node.kubernetes.io/unschedulable" in keys and "node.kubernetes.io/not-ready" in keys
 

@@ -33,6 +33,7 @@ from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.rules import broken_rules
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.kube.wire.options import WriteOptions
+from trainshed.kube.wire.scale import value_causes
 
 _BLOCKING = (
     "FieldValueNotSupported",
@@ -261,6 +262,8 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
     if kind.info.crd:
         found = validate_metadata(resource, obj, old)
         found += validate(obj, kind.schema, old=UNSET if old is None else old)
+        if kind.info.scale is not None:
+            found += value_causes(obj, kind.info.scale)
         if kind.schema.with_rules and any(cause.reason in _BLOCKING for cause in found):
             found.append(causes.invalid(causes.ROOT, "null", _UNCHECKED))
         elif not found:

@@ -47,7 +47,7 @@ def compile_re2(pattern: str) -> Pattern:
     """Return the compiled pattern.
 
     Raises:
-        ValueError: the pattern is not valid RE2, or too large. The message is the engine's.
+        ValueError: the pattern is not valid RE2, or too large. The message is that of Go's engine.
     """
     if pattern == QUANTITY_PATTERN:
         # Every cluster has it, and it is linear in Python's engine too: nowhere are there two ways to go on. So the
@@ -62,4 +62,24 @@ def compile_re2(pattern: str) -> Pattern:
         return Pattern(re2.compile(pattern, options))
     except re2.error as error:
         reason = error.args[0] if error.args else error
-        raise ValueError(reason.decode() if isinstance(reason, bytes) else str(reason)) from error
+        said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(_as_go(said)) from error
+
+
+_GO_WORDS = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+def _as_go(said: str) -> str:
+    """Return what Go's engine says where this one says `what: place`."""
+    what, _, place = said.partition(": ")
+    what = _GO_WORDS.get(what, what)
+    return f"error parsing regexp: {what}: `{place}`" if place else f"error parsing regexp: {what}"

@@ -10,10 +10,15 @@ from __future__ import annotations
 import functools
 import importlib.machinery
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
 from trainshed.kube.cel.syntax import parse
+
+_SAID = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
+_OF_THE_MODULE = "Incomplete `"
+"""How the module says once more what the parser said already."""
 
 
 def syntax_error(expression: str) -> str:
@@ -30,20 +35,24 @@ def syntax_error(expression: str) -> str:
 
 
 def wording(expression: str) -> str:
-    """Return the first complaint of the parser about an expression; empty where it has none."""
-    said = _complaint(expression)
+    """Return the complaints of the parser about an expression, each with its line and a mark below the place."""
+    said = _complaints(expression)
     if "unsupported syntax" in said:
         # It does not know the optional syntax; what else is wrong, it says of the expression without.
-        said = _complaint(expression.replace(".?", ". ").replace("[?", "[ "))
-    return said
+        said = _complaints(expression.replace(".?", ". ").replace("[?", "[ "))
+    lines = expression.split("\n")
+    return "\n".join(
+        f"ERROR: <input>:{line}:{column}: {what}\n | {lines[int(line) - 1]}\n | {'.' * (int(column) - 1)}^"
+        for line, column, what in _SAID.findall(said)
+        if not what.startswith(_OF_THE_MODULE)
+    )
 
 
-def _complaint(expression: str) -> str:
+def _complaints(expression: str) -> str:
     try:
         _engine().compile(expression)
     except ValueError as error:
-        shown = str(error)
-        return shown[shown.find("ERROR") :].partition("\n")[0]
+        return str(error)
     except BaseException as error:
         # A panic of the native module arrives as a BaseException; it must not take the server down.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":

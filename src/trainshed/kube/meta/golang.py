@@ -30,6 +30,11 @@ def text(value: Any) -> str:
     return json.dumps(str(value or ""), ensure_ascii=False)
 
 
+def flag(value: Any) -> str:
+    """Return a bool; one that is left out is false."""
+    return "true" if value else "false"
+
+
 def strings(values: Mapping[str, str] | None) -> str:
     """Return a map of strings: `map[string]string{"a":"b"}`."""
     return _map("map[string]string", values)
@@ -43,6 +48,17 @@ def anything(value: Any) -> str:
     if isinstance(value, list):
         return f"[]interface {{}}{{{', '.join(map(anything, value))}}}"
     return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def printed(value: Any) -> str:
+    """Return a value of JSON as `%v` prints it: `map[a:1 b:[x y]]`."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{printed(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(printed, value))}]"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "<nil>"}[value]
+    return str(value)
 
 
 _SCALES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}

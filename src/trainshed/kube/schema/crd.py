@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from trainshed.kube.meta import causes, jsonpath, names
+from trainshed.kube.meta import causes, golang, jsonpath, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
@@ -43,6 +43,24 @@ def crd_defaults(obj: Object) -> None:
     for version in spec.get("versions") or ():
         version.setdefault("served", False)
         version.setdefault("storage", False)
+        _drop_null_defaults(section(version, "schema").get("openAPIV3Schema"))
+
+
+def _drop_null_defaults(schema: Any) -> None:
+    """Take `default: null` and `example: null` away, in place: Kubernetes takes them for absent."""
+    if not isinstance(schema, dict):
+        return
+    for field in ("default", "example"):
+        if field in schema and schema[field] is None:
+            del schema[field]
+    for children in (schema.get("properties"), schema.get("definitions")):
+        for child in children.values() if isinstance(children, dict) else ():
+            _drop_null_defaults(child)
+    for field in ("items", "additionalProperties", "not"):
+        _drop_null_defaults(schema.get(field))
+    for field in ("allOf", "anyOf", "oneOf"):
+        for child in schema.get(field) or ():
+            _drop_null_defaults(child)
 
 
 def validate_crd(obj: Object, old: Object | None) -> list[Cause]:
@@ -153,9 +171,13 @@ def _versions(versions: list[Object]) -> Iterator[Cause]:
     known = [version.get("name") or "" for version in versions]
     if sum(bool(version.get("storage")) for version in versions) != 1:
         text = "must have exactly one version marked as storage version"
-        yield causes.invalid("spec.versions", known, text)
+        yield causes.invalid_shown("spec.versions", _shown(versions), text)
+        if not any(version.get("storage") for version in versions):
+            yield causes.invalid_shown(
+                "status.storedVersions", "[]string(nil)", "must have at least one stored version"
+            )
     if len(set(known)) != len(known):
-        yield causes.invalid("spec.versions", known, "must contain unique version names")
+        yield causes.invalid_shown("spec.versions", _shown(versions), "must contain unique version names")
     schemas = [section(version, "schema").get("openAPIV3Schema") for version in versions]
     # Upstream hoists a schema that all versions share, so its messages name the place it is hoisted to.
     shared = bool(schemas) and schemas[0] is not None and all(schema == schemas[0] for schema in schemas)
@@ -186,6 +208,22 @@ def _versions(versions: list[Object]) -> Iterator[Cause]:
                 yield from check(said or {}, f"{at}.{field}")
             elif index == 0:
                 yield from check(said or {}, f"spec.{field}")
+
+
+def _shown(versions: list[Object]) -> str:
+    """Return versions as Go prints them where all have the same schema, subresources and columns."""
+    package = "apiextensions"
+    listed = ", ".join(
+        f"{package}.CustomResourceDefinitionVersion{{Name:{golang.text(version.get('name'))},"
+        f" Served:{golang.flag(version.get('served'))}, Storage:{golang.flag(version.get('storage'))},"
+        f" Deprecated:{golang.flag(version.get('deprecated'))}, DeprecationWarning:(*string)(nil),"
+        f" Schema:(*{package}.CustomResourceValidation)(nil),"
+        f" Subresources:(*{package}.CustomResourceSubresources)(nil),"
+        f" AdditionalPrinterColumns:[]{package}.CustomResourceColumnDefinition(nil),"
+        f" SelectableFields:[]{package}.SelectableField(nil)}}"
+        for version in versions
+    )
+    return f"[]{package}.CustomResourceDefinitionVersion{{{listed}}}"
 
 
 def _subresources(subresources: Object, path: str) -> Iterator[Cause]:

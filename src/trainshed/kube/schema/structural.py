@@ -97,7 +97,7 @@ def _check_value(value: Any, node: SchemaNode, path: str, causes: list[Cause], o
         causes.append(
             Cause(
                 "FieldValueTypeInvalid",
-                f"Invalid value: {kind}: {_named(path)} in body must be of type {wanted}: {kind}",
+                f"Invalid value: {kind}: {path} in body must be of type {wanted}: {kind}",
                 path,
             )
         )
@@ -118,10 +118,6 @@ def _check_value(value: Any, node: SchemaNode, path: str, causes: list[Cause], o
 
 _SCHEMA_TYPES = {bool: "boolean", int: "integer"}
 """What a schema calls types that Go's JSON decoder has other names for."""
-
-
-def _named(path: str) -> str:
-    return path or '""'
 
 
 def _type_fits(value: Any, node: SchemaNode) -> bool:
@@ -148,12 +144,12 @@ def _check_string(value: str, node: SchemaNode, path: str, causes: list[Cause]) 
     if node.max_length is not None and size > node.max_length:
         causes.append(too_long(path, node.max_length))
     if node.min_length is not None and size < node.min_length:
-        detail = f"{_named(path)} in body should be at least {node.min_length} chars long"
+        detail = f"{path} in body should be at least {node.min_length} chars long"
         causes.append(invalid(path, value, detail))
     if node.pattern and not _matches(node.pattern, value):
-        causes.append(invalid(path, value, f"{_named(path)} in body should match '{node.pattern}'"))
+        causes.append(invalid(path, value, f"{path} in body should match '{node.pattern}'"))
     if node.format and not _format_fits(node.format, value):
-        detail = f"{_named(path)} in body must be of type {node.format}: {shown(value)}"
+        detail = f"{path} in body must be of type {node.format}: {shown(value)}"
         causes.append(invalid(path, value, detail))
 
 
@@ -194,7 +190,7 @@ _FORMATS: dict[str, Callable[[str], object]] = {
 
 
 def _check_number(value: float, node: SchemaNode, path: str, causes: list[Cause]) -> None:
-    where = f"{_named(path)} in body should be"
+    where = f"{path} in body should be"
     low, high = node.minimum, node.maximum
     if low is not None and (value < low or (node.exclusive_minimum and value == low)):
         causes.append(invalid(path, value, f"{where} greater than{_or_equal(node.exclusive_minimum)} {low}"))
@@ -220,7 +216,7 @@ def _check_object(
         if key not in value:
             causes.append(required(field_path(path, key)))
     if node.min_properties is not None and len(value) < node.min_properties:
-        detail = f"{_named(path)} in body should have at least {node.min_properties} properties"
+        detail = f"{path} in body should have at least {node.min_properties} properties"
         causes.append(invalid(path, value, detail))
     if node.max_properties is not None and len(value) > node.max_properties:
         causes.append(too_many(path, len(value), node.max_properties))
@@ -234,7 +230,7 @@ def _check_object(
 
 def _check_list(value: list[Any], node: SchemaNode, path: str, causes: list[Cause], old: list[Any]) -> None:
     if node.min_items is not None and len(value) < node.min_items:
-        detail = f"{_named(path)} in body should have at least {node.min_items} items"
+        detail = f"{path} in body should have at least {node.min_items} items"
         causes.append(invalid(path, len(value), detail))
     if node.max_items is not None and len(value) > node.max_items:
         causes.append(too_many(path, len(value), node.max_items))

@@ -37,6 +37,7 @@ _SPARSE_BYTES = 64 * 1024
 long as to find all of it, and nobody else of this process runs meanwhile."""
 
 _encode = msgspec.json.Encoder().encode
+_APPLY = "application/apply-patch+yaml"
 
 
 def decode_body(
@@ -61,6 +62,11 @@ def decode_body(
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
         raise _unrecognized(kind, str(error)) from error
     if not isinstance(value, dict):
+        if content_type == _APPLY:
+            what = f"cannot unmarshal {json_kind(value)} into Go value of type map[string]interface {{}}"
+            raise errors.bad_request(
+                f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {what}"
+            )
         raise _unrecognized(kind, f"json: cannot unmarshal {json_kind(value)} into Go value of type struct")
     return value, duplicates
 

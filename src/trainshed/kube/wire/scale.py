@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from trainshed.kube.meta import jsonpath
+from trainshed.kube.meta import causes, golang, jsonpath
 from trainshed.kube.meta.errors import Cause, bad_request, internal, invalid
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.meta.resourceinfo import ScalePaths
 from trainshed.kube.meta.selectors import LabelSelector
+
+_MOST_REPLICAS = 2**31 - 1
 
 
 def to_scale(obj: Object, paths: ScalePaths) -> Object:
@@ -59,6 +62,28 @@ def from_scale(obj: Object, scale: Object, paths: ScalePaths) -> Object:
         )
         raise invalid("Scale", "autoscaling", name, [cause])
     return _with(obj, jsonpath.field_names(paths.spec_replicas), replicas)
+
+
+def value_causes(obj: Object, paths: ScalePaths) -> Iterator[Cause]:
+    """Yield what is wrong with the values that a custom resource holds for its Scale."""
+    for path in (paths.spec_replicas, paths.status_replicas):
+        found = jsonpath.first(obj, path)
+        if found is None:
+            continue
+        if isinstance(found, bool) or not isinstance(found, int):
+            yield _unreadable(path, 0, found, "int64")
+        elif found < 0:
+            yield causes.invalid(path, found, "should be a non-negative integer")
+        elif found > _MOST_REPLICAS:
+            yield causes.invalid(path, found, f"should be less than or equal to {_MOST_REPLICAS}")
+    selector = jsonpath.first(obj, paths.selector) if paths.selector else None
+    if selector is not None and not isinstance(selector, str):
+        yield _unreadable(paths.selector, "", selector, "string")
+
+
+def _unreadable(path: str, zero: Any, found: Any, wanted: str) -> Cause:
+    text = f"{path} accessor error: {golang.printed(found)} is of the type {golang.type_name(found)}, expected {wanted}"
+    return causes.invalid(path, zero, text)
 
 
 def _selector(found: Any) -> str:

@@ -23,6 +23,7 @@ from trainshed.cluster.apiserver.admission import (
 )
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import check_served
+from trainshed.kube.builtin.apps.daemonset import numbered
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CERTIFICATESIGNINGREQUESTS
 
@@ -38,6 +39,7 @@ _UPDATE: dict[tuple[str, str], Callable[[Core, Call, Object, Object], Object]] =
     ("", "pods"): pods.admit_update,
     ("", "services"): services.admit_update,
     ("", "persistentvolumeclaims"): volumes.admit_claim_update,
+    ("apps", "daemonsets"): lambda core, call, old, new: numbered(new, old),
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"): policytypes.admit_update,
 }
 

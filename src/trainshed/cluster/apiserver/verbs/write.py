@@ -172,16 +172,16 @@ def _check_patch_options(content_type: str, options: PatchOptions) -> None:
 async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, subresource: str) -> Answer:
     """Server-side apply: merge into the object, or create it."""
     kind, name = call.kind, call.route.name
-    raw, duplicates = await decoded(call.request, data, "application/yaml", kind.resource.kind)
+    raw, duplicates = await decoded(call.request, data, APPLY, kind.resource.kind)
     sent = _applied(call, raw)
+    misfit = await call.request.apart(partial(typed_patch.refusal, sent, kind.schema))
+    if misfit is not None:
+        raise misfit
     if options.unknown_fields == "strict":  # said in the words of every other write
         await call.request.apart(partial(conformed, call, sent, "strict", duplicates))
     elif options.unknown_fields == "warn":
         for path in duplicates:
             call.request.warn(f'duplicate field "{path}"')
-    misfit = await call.request.apart(partial(typed_patch.refusal, sent, kind.schema))
-    if misfit is not None:
-        raise misfit
     sent = _with_metadata(sent)
     check_name(call, sent, name)
     metadata = {**sent["metadata"], "name": name}

@@ -14,6 +14,7 @@ from trainshed.cluster.controllers.workloads import revisions
 from trainshed.cluster.controllers.workloads.podactions import creation, deletion
 from trainshed.cluster.controllers.workloads.revisions import HASH_LABEL, hash_of
 from trainshed.cluster.controllers.workloads.rollout import absolute
+from trainshed.kube.builtin.apps.daemonset import template_generation
 from trainshed.kube.meta.nodeselection import is_selected, tolerated
 from trainshed.kube.meta.objects import Object, is_terminating, labels_of, name_of, section, spec_of
 from trainshed.kube.meta.ownership import adoption, family, without_owner
@@ -22,6 +23,7 @@ from trainshed.kube.meta.pods import available_in, from_template, is_finished, i
 from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.selectors import LabelSelector
 
+GENERATION_LABEL = "pod-template-generation"
 _NODE_TAINTS = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -267,7 +269,8 @@ def _new_pod(view: _View, node: str) -> Object:
     owner = view.object
     pod = from_template(owner, owner["spec"]["template"], generate_name=f"{name_of(owner)}-")
     metadata = pod["metadata"]
-    metadata["labels"] = {**section(metadata, "labels"), HASH_LABEL: view.hash}
+    labels = {HASH_LABEL: view.hash, GENERATION_LABEL: template_generation(view.object)}
+    metadata["labels"] = {**section(metadata, "labels"), **labels}
     spec = _daemon_spec(pod["spec"])
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = section(spec, "affinity")

@@ -19,12 +19,17 @@ from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.workload import fixed_causes, replicated_causes, template_defaults
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import DAEMONSETS
+
+_GENERATION = "deprecated.daemonset.template.generation"
+"""How often the template has changed; typed as an annotation since apps/v1 has no field for it."""
 
 
 def _defaults(obj: Object) -> None:
     """Fill in a DaemonSet; typed clients require four counts in its status."""
+    annotations = setdefault(setdefault(obj, "metadata", {}), "annotations", {})
+    annotations.setdefault(_GENERATION, "0")
     spec = setdefault(obj, "spec", {})
     strategy = setdefault(spec, "updateStrategy", {})
     if setdefault(strategy, "type", "RollingUpdate") == "RollingUpdate":
@@ -36,6 +41,25 @@ def _defaults(obj: Object) -> None:
     status = obj.setdefault("status", {})
     for count in ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"):
         status.setdefault(count, 0)
+
+
+def template_generation(daemon_set: Object) -> str:
+    """Return the annotation that counts the changes of the template."""
+    return str(section(metadata_of(daemon_set), "annotations").get(_GENERATION) or "0")
+
+
+def numbered(daemon_set: Object, before: Object | None) -> Object:
+    """Return a DaemonSet with the count that follows `before`'s; whatever a client says of it is not heard."""
+    count = template_generation(before) if before else "0"
+    if before is None or section(spec_of(daemon_set), "template") != section(spec_of(before), "template"):
+        count = str(int(count) + 1 if count.isdecimal() else 1)
+    metadata = metadata_of(daemon_set)
+    annotations = {**section(metadata, "annotations"), _GENERATION: count}
+    return {**daemon_set, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _identify(obj: Object) -> Object:
+    return numbered(obj, None)
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -78,6 +102,7 @@ KIND = Builtin(
     ),
     does="keeps a pod on each node that it is for; rolling updates, history and rollback",
     defaults=_defaults,
+    identify=_identify,
     check=_check,
     columns=Columns(
         define(

@@ -73,20 +73,25 @@ def _identify(job: Object) -> Object:
         return job
     out: Object = copy_tree(job)
     meta, spec = out["metadata"], out["spec"]
-    uid, name = meta["uid"], meta["name"]
-    labels = {
+    uid, labels = meta["uid"], _generated(job)
+    template_meta = setdefault(spec.setdefault("template", {}), "metadata", {})
+    template_meta["labels"] = {**section(template_meta, "labels"), **labels}
+    selector = setdefault(spec, "selector", {})
+    selector["matchLabels"] = {"batch.kubernetes.io/controller-uid": uid, **section(selector, "matchLabels")}
+    if not meta.get("labels"):  # as upstream: a job without labels of its own takes the template's
+        meta["labels"] = dict(template_meta["labels"])
+    return out
+
+
+def _generated(job: Object) -> dict[str, str]:
+    """Return the labels that a Job gives its pods."""
+    uid, name = metadata_of(job).get("uid", ""), name_of(job)
+    return {
         "batch.kubernetes.io/controller-uid": uid,
         "batch.kubernetes.io/job-name": name,
         "controller-uid": uid,
         "job-name": name,
     }
-    template_meta = setdefault(spec.setdefault("template", {}), "metadata", {})
-    template_meta["labels"] = {**section(template_meta, "labels"), **labels}
-    if not spec.get("selector"):
-        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-    if not meta.get("labels"):  # as upstream: a job without labels of its own takes the template's
-        meta["labels"] = dict(template_meta["labels"])
-    return out
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -100,6 +105,9 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     yield from job_spec_causes(spec, "spec")
     labels = section(spec, "template", "metadata", "labels")
     selector = spec.get("selector")
+    if old is None and not spec.get("manualSelector") and selector and not selects(selector, _generated(obj)):
+        text = "`selector` not auto-generated"
+        yield causes.invalid_shown("spec.selector", golang.label_selector(selector), text)
     if selector and not selects(selector, labels):
         yield causes.invalid_shown(
             "spec.template.metadata.labels",
