@@ -86,6 +86,7 @@ class AsgiTransport:
             headers.append((b"content-length", str(len(request.body)).encode()))
         if request.content_type is not None:
             headers.append((b"content-type", request.content_type.encode()))
+        headers += [(name.lower().encode(), value.encode()) for name, value in request.headers]
         scope: Scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},

@@ -145,6 +145,7 @@ class HttpTransport:
         headers = {"Accept": request.accept}
         if request.content_type is not None:
             headers["Content-Type"] = request.content_type
+        headers |= dict(request.headers)
         return await self._open().request(
             request.method,
             self._url(request),

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from tests.conformance.recorded.applies import APPLIES
 from tests.conformance.recorded.steps import CRDS, Step
-from trainshed.client.transport import Transport
+from trainshed.client.transport import Response, Transport
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.patch.types import APPLY
 from trainshed.kube.wire.request import Request
 
 _SERVED_SECONDS = 30.0
+_FROM_BEFORE = re.compile(r"\{(rv|continue|uid):(\d+)\}")
+_BY_NAME = ("APIResourceList", "APIGroupList", "APIGroupDiscoveryList")
 _TIMES = {
     "creationTimestamp",
     "deletionTimestamp",
@@ -31,6 +36,8 @@ _VARYING = {
     "clusterIP": "<address>",
     "nodePort": "<port>",
     "storageVersionHash": "<hash>",
+    "token": "<token>",
+    "expirationTimestamp": "<time>",
 }
 _COLUMN = "Custom resource definition column"
 _RANDOM = [
@@ -40,6 +47,11 @@ _RANDOM = [
     (re.compile(r"0x[0-9a-f]{6,}"), "0x<address>"),
     (re.compile(r"Invalid value: \"\{.*\}\": ", re.DOTALL), 'Invalid value: "<object>": '),
     (re.compile(r"^\d+s$"), "<age>"),
+    (re.compile(r"(?<=precondition \()\d+|(?<=record \()\d+|(?<=, current: )\d+"), "<version>"),
+    (re.compile(r"Bad_[a-z0-9]{5}"), "Bad_<random>"),
+    (re.compile(r"(x{50})x*[a-z0-9]{5}\b"), r"\1"),
+    (re.compile(r"^(admin|tester)$"), "<user>"),
+    (re.compile(r"selfType\d+"), "object"),
     (re.compile(r"^kube-apiserver-133$"), "kube-apiserver"),
     (re.compile(r"^10(\.\d+){3}$"), "<address>"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
@@ -52,11 +64,18 @@ def namespace_of(sequence: str) -> str:
 
 
 async def play(
-    transport: Transport, sequence: str, steps: list[Step], pass_a_second: Callable[[], Awaitable[None]]
+    transport: Transport,
+    sequence: str,
+    steps: list[Step],
+    pass_a_second: Callable[[], Awaitable[None]],
+    *,
+    real: bool = True,
 ) -> list[Object]:
-    """Return the normalised answers, `{code, body}` each. The namespace is made and deleted.
+    """Return the normalised answers, `{code, body}` each, with warnings and content type where they tell something.
 
-    Between the requests of sequences that ask whose fields are, a second passes: what is of which write is then seen.
+    `{rv:N}` in a query or a body stands for the resourceVersion of answer N, `{continue:N}` for its token, `{uid:N}`
+    for its uid. The namespace is made and deleted. Between the requests of sequences that ask whose fields are, a
+    second passes: what is of which write is then seen.
     """
     namespace = namespace_of(sequence)
     for path, name in (
@@ -66,19 +85,66 @@ async def play(
         made = await transport.request(_request(Step("POST", path, {"metadata": {"name": name}}), namespace))
         if made.status not in (201, 409):
             raise RuntimeError(f"POST {path}: {made.status} {made.body!r}")
-    answers = []
+    answers: list[Object] = []
+    said: list[Any] = []
     normal = _Normal(namespace, paced=sequence in APPLIES)
-    for step in steps:
+    watches: list[asyncio.Task[Response]] = []
+    for number, step in enumerate(steps):
+        if step.method == "WAIT":
+            await asyncio.sleep(float(step.path) if real else 0)
+            said.append(None)
+            answers.append({})
+            continue
         if normal.paced:
             await pass_a_second()
-        response = await transport.request(_request(step, namespace))
-        answers.append({"code": response.status, "body": normal(_decoded(response.body))})
+        asked = _request(_filled(step, said), namespace)
+        if "watch" in step.query:
+            if not watches:
+                watches = [
+                    asyncio.ensure_future(transport.request(_request(_filled(each, said), namespace)))
+                    for each in itertools.takewhile(lambda each: "watch" in each.query, steps[number:])
+                ]
+            response = await watches.pop(0)
+        else:
+            response = await transport.request(asked)
+        said.append(_decoded(response.body))
+        answers.append(_answer(response, said[-1], normal))
         if step.path == CRDS and response.status == 201 and not step.query.get("dryRun"):
             await _until_served(
                 transport, f"/apis/{step.body['spec']['group']}/v1".replace("{ns}", namespace)
             )
     await transport.request(_request(Step("DELETE", f"/api/v1/namespaces/{namespace}"), namespace))
     return answers
+
+
+def _answer(response: Response, body: Any, normal: _Normal) -> Object:
+    out = {"code": response.status, "body": normal(body)}
+    kind = response.headers.get("content-type", "").replace(" ", "")
+    if kind != "application/json" and response.body:
+        out["type"] = kind
+    for name in ("allow", "retry-after"):
+        if name in response.headers:
+            out[name] = response.headers[name]
+    if response.warnings:
+        out["warnings"] = [normal.text(text) for text in response.warnings]
+    return out
+
+
+def _filled(step: Step, said: list[Any]) -> Step:
+    """Return a request with what earlier answers gave in its query and body."""
+
+    def value(match: re.Match[str]) -> str:
+        metadata = said[int(match[2])]["metadata"]
+        return str(metadata[{"rv": "resourceVersion"}.get(match[1], match[1])])
+
+    def filled(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: filled(item) for key, item in part.items()}
+        if isinstance(part, list):
+            return [filled(item) for item in part]
+        return _FROM_BEFORE.sub(value, part) if isinstance(part, str) else part
+
+    return msgspec.structs.replace(step, query=filled(step.query), body=filled(step.body))
 
 
 async def _until_served(transport: Transport, group: str) -> None:
@@ -89,7 +155,8 @@ async def _until_served(transport: Transport, group: str) -> None:
 
 
 def _request(step: Step, namespace: str) -> Request:
-    body = None if step.body is None else json.dumps(step.body).replace("{ns}", namespace).encode()
+    written = step.body if isinstance(step.body, str) else json.dumps(step.body)
+    body = None if step.body is None else written.replace("{ns}", namespace).encode()
     manager = {} if step.method in ("GET", "DELETE") else {"fieldManager": "recorder"}
     if step.content_type == APPLY:
         manager = {}  # sequences name whose it is, or leave it out to see what is said
@@ -100,14 +167,18 @@ def _request(step: Step, namespace: str) -> Request:
         body=body,
         content_type=None if body is None else step.content_type,
         accept=step.accept,
+        headers=[(name, value.replace("{ns}", namespace)) for name, value in step.headers],
     )
 
 
 def _decoded(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return body.decode(errors="replace")
+    text = body.decode(errors="replace")
+    for read in (lambda: json.loads(text), lambda: [json.loads(line) for line in text.splitlines()]):
+        try:
+            return read()
+        except ValueError:
+            continue
+    return text
 
 
 class _Normal:
@@ -119,6 +190,8 @@ class _Normal:
 
     def __call__(self, value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
+            if value.get("kind") in _BY_NAME:
+                value = {**value, **_by_name(value)}
             if {"name", "type", "format", "priority"} <= value.keys():  # a column
                 value = {**value, "description": value["description"] or "its own"}
             return {self.text(name): self(part, name) for name, part in sorted(value.items())}
@@ -151,6 +224,25 @@ class _Normal:
         for pattern, stand_in in _RANDOM:
             text = pattern.sub(stand_in, text)
         return text
+
+
+def _by_name(value: Object) -> Object:
+    """Return the lists of discovery as objects, so that what is missing is told by name."""
+    match value["kind"]:
+        case "APIResourceList":
+            return {"resources": {each["name"]: each for each in value["resources"]}}
+        case "APIGroupList":
+            return {"groups": {each["name"]: each for each in value["groups"]}}
+        case _:
+            return {
+                "items": {
+                    f"{group['metadata'].get('name', '')}/{version['version']}": {
+                        each["resource"]: each for each in version["resources"]
+                    }
+                    for group in value["items"]
+                    for version in group["versions"]
+                }
+            }
 
 
 def _who(entry: Object) -> list[str]:

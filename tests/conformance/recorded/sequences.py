@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tests.conformance.recorded.admitting import ADMITTING
 from tests.conformance.recorded.applies import APPLIES
+from tests.conformance.recorded.policies import POLICING
+from tests.conformance.recorded.reading import READING
 from tests.conformance.recorded.steps import (
     A_CRD,
     APPS,
@@ -113,6 +116,9 @@ BAD_PODS: dict[str, Object] = {
 
 SEQUENCES: dict[str, list[Step]] = {
     **APPLIES,
+    **READING,
+    **ADMITTING,
+    **POLICING,
     "objects": [
         post(f"{NS}/configmaps", config_map("a", {"k": "v"}, labels={"app": "x"})),
         post(f"{NS}/configmaps", config_map("a")),

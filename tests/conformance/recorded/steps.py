@@ -26,8 +26,27 @@ class Step(msgspec.Struct, frozen=True):
     path: str
     body: Any = None
     query: dict[str, str] = {}
-    content_type: str = JSON
+    content_type: str | None = JSON
     accept: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def wait(seconds: int) -> Step:
+    """Return a pause that a real server needs to take notice of a policy or a webhook; it has no answer."""
+    return Step("WAIT", str(seconds))
+
+
+def watch(path: str, accept: str = JSON, **query: str) -> Step:
+    """Return a watch of a second; those that follow each other run at the same time."""
+    return Step("GET", path, query={"watch": "1", "timeoutSeconds": "1", **query}, accept=accept)
+
+
+def as_user(step: Step, user: str, *groups: str, **extra: str) -> Step:
+    """Return a request on behalf of somebody."""
+    said = [("Impersonate-User", user)] if user else []
+    said += [("Impersonate-Group", group) for group in groups[:1]]
+    said += [(f"Impersonate-Extra-{name}", value) for name, value in extra.items()]
+    return msgspec.structs.replace(step, headers=tuple(said))
 
 
 def get(path: str, accept: str = JSON, **query: str) -> Step:

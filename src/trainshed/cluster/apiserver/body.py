@@ -43,6 +43,13 @@ async def read_request(call: Call, schema: str) -> Object:
     """
     kind = schema.rpartition(".")[2]
     obj, _ = await _read(call, kind, "ignore")
+    version, sent = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
+    if sent not in ("", kind):
+        package = schema.split(".")[-3]
+        raise bad_request(
+            f'{sent} in version "{version}" cannot be handled as a {kind}: converting ({version}.{sent}) to'
+            f" ({package}.{kind}): unknown conversion"
+        )
     conforming = partial(conform, obj, definition(schema), mode="ignore", what=kind, builtin=True)
     return (await call.request.apart(conforming))[0]
 

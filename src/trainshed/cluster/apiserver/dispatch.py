@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 
 from trainshed.cluster.apiserver import components, metrics, reviews
@@ -32,6 +33,7 @@ from trainshed.kube.wire.route import Route
 
 Handler = Callable[[Core, Call], Awaitable[Result]]
 
+_ONE_NAME = re.compile("metadata\\.name==?([^=!,]+)")
 _VERBS: dict[str, Handler] = {
     "get": read.get,
     "list": read.collection,
@@ -71,6 +73,14 @@ def _fits_path(found: Route) -> bool:
     if found.verb == "create":
         return not found.name
     return bool(found.name) or found.verb not in ("update", "patch")
+
+
+def _selected_name(found: Route, request: Incoming) -> str:
+    """Return the one name that a request on a collection selects: who may read that object may list it alone."""
+    if found.verb not in ("list", "watch", "deletecollection"):
+        return ""
+    match = _ONE_NAME.fullmatch(request.query.get("fieldSelector", ("",))[0])
+    return match[1] if match else ""
 
 
 class Dispatcher:
@@ -127,8 +137,12 @@ class Dispatcher:
                 return NOT_FOUND
             raise no_such_resource()
         if kind.resource.namespaced:
-            if found.namespace is None and (found.name or found.verb == "create"):
+            if found.namespace is None and (
+                found.name or found.verb == "create" or kind.info.verbs == ("create",)
+            ):
                 raise no_such_resource()
+            if found.namespace is None and found.verb == "deletecollection":
+                raise method_not_allowed()
         elif found.namespace is not None:
             raise no_such_resource()
         if found.subresource:
@@ -189,7 +203,7 @@ class Dispatcher:
                 resource=found.plural,
                 subresource=found.subresource,
                 namespace=found.namespace or "",
-                name=found.name,
+                name=found.name or _selected_name(found, request),
             )
         )
         if request.trail is not None:

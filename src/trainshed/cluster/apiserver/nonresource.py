@@ -86,6 +86,10 @@ class NonResource:
         return {
             "major": major,
             "minor": minor,
+            "emulationMajor": major,
+            "emulationMinor": minor,
+            "minCompatibilityMajor": major,
+            "minCompatibilityMinor": str(int(minor) - 1),
             "gitVersion": GIT_VERSION,
             "gitCommit": "0" * 40,
             "gitTreeState": "clean",

@@ -43,10 +43,19 @@ async def delete_options(request: Incoming) -> DeleteOptions:
             raise bad_request("the body is not a protobuf message")
         else:
             given, _ = decode_body(data, content_type, kind="DeleteOptions", find_duplicates=False)
+            if given.get("kind") not in (None, "", "DeleteOptions"):
+                version = str(given.get("apiVersion") or "")
+                raise bad_request(
+                    f'no kind "{given["kind"]}" is registered for version "{version}" in scheme'
+                    ' "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
+                )
             given, _ = conform(
                 given, definition(_DELETE_OPTIONS), mode="ignore", what="DeleteOptions", builtin=True
             )
     return DeleteOptions.decode(request.query, given)
+
+
+_CHANGED = {"UID": "deleted and then recreated", "ResourceVersion": "modified"}
 
 
 def check_preconditions(
@@ -63,5 +72,5 @@ def check_preconditions(
                 group,
                 name,
                 f"the {field} in the precondition ({wanted}) does not match the {field} in record ({have})."
-                " The object might have been deleted and then recreated",
+                f" The object might have been {_CHANGED[field]}",
             )

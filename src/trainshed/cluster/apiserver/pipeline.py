@@ -22,11 +22,20 @@ from trainshed.cluster.apiserver.definitions import names_conflict
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.uids import new_uid
 from trainshed.kube.builtin.registry import default_object, validate_object
-from trainshed.kube.meta import causes, errors
+from trainshed.kube.meta import causes, errors, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.names import generated_name
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
-from trainshed.kube.meta.resources import CRDS, DEPLOYMENTS, MUTATINGWEBHOOKS, VALIDATINGWEBHOOKS
+from trainshed.kube.meta.resources import (
+    CRDS,
+    DEPLOYMENTS,
+    JOBS,
+    MUTATINGWEBHOOKS,
+    PODS,
+    REPLICASETS,
+    REPLICATIONCONTROLLERS,
+    VALIDATINGWEBHOOKS,
+)
 from trainshed.kube.patch.managedfields import track_update, with_entries
 from trainshed.kube.schema import crd_serving
 from trainshed.kube.schema.metadata import validate_metadata
@@ -47,6 +56,10 @@ _UNCHECKED = (
     " validation"
 )
 _SERVER = "kube-apiserver"
+_HOSTNAMES = {
+    PODS: "the Pod's hostname",
+    **dict.fromkeys((DEPLOYMENTS, JOBS, REPLICASETS, REPLICATIONCONTROLLERS), "Pod names and hostnames"),
+}
 _SERVER_OWNED = (
     "uid",
     "creationTimestamp",
@@ -283,6 +296,11 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
         found += answer.causes
     if found:
         raise errors.invalid(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
+    if old is None and resource in _HOSTNAMES and (whys := names.dns_label(obj["metadata"].get("name", ""))):
+        text = (
+            f"metadata.name: this is used in {_HOSTNAMES[resource]}, which can result in surprising behavior"
+        )
+        call.request.warn(f"{text}; a DNS label is recommended: [{' '.join(whys)}]")
     if kind.builtin is not None and kind.builtin.cautions is not None and not subresource:
         for text in kind.builtin.cautions(obj):
             call.request.warn(text)

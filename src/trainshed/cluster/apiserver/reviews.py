@@ -12,8 +12,10 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.rendering import yaml_answer
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
+from trainshed.kube.meta import golang
 from trainshed.kube.meta.causes import invalid as invalid_value
-from trainshed.kube.meta.errors import invalid
+from trainshed.kube.meta.causes import invalid_shown
+from trainshed.kube.meta.errors import ApiError, bad_request, invalid
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.patch.managedfields import track_update
 from trainshed.kube.policy.attributes import Attributes
@@ -21,10 +23,19 @@ from trainshed.kube.wire.negotiate import for_plain
 from trainshed.kube.wire.options import CreateOptions
 
 
+def _disallowed(path: Object, why: str) -> ApiError:
+    texts = ", ".join(f"{name}:{golang.text(path.get(name.lower()))}" for name in ("Path", "Verb"))
+    shown = f"authorization.NonResourceAttributes{{{texts}}}"
+    cause = invalid_shown("spec.nonResourceAttributes", shown, why)
+    return invalid("", "authorization.k8s.io", "", [cause])
+
+
 def attributes_of(user: User, spec: Object) -> Attributes:
     """Return what an access review asks. Raises `ApiError` 422 unless it is about one thing."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if (resource is None) == (path is None):
+    if resource is not None and path is not None:
+        raise _disallowed(path, "cannot be specified in combination with resourceAttributes")
+    if resource is None and path is None:
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         raise invalid(
             "", "authorization.k8s.io", "", [invalid_value("spec.resourceAttributes", "null", text)]
@@ -59,6 +70,8 @@ def _subject(call: Call, spec: Object) -> Attributes:
     if not spec.get("user") and not spec.get("groups"):
         text = "at least one of user or group must be specified"
         raise invalid("", "authorization.k8s.io", "", [invalid_value("spec.user", "", text)])
+    if call.route.namespace and spec.get("nonResourceAttributes") is not None:
+        raise _disallowed(spec["nonResourceAttributes"], "disallowed on this kind of request")
     attributes = attributes_of(User(spec.get("user", ""), tuple(spec.get("groups") or ())), spec)
     if call.route.namespace and attributes.namespace != call.route.namespace:
         cause = invalid_value(
@@ -83,7 +96,9 @@ def _status(core: Core, call: Call, spec: Object) -> Object:
         case "selfsubjectaccessreviews":  # kubectl auth can-i
             return _decision(core, attributes_of(call.user, spec))
         case "selfsubjectrulesreviews":  # kubectl auth can-i --list
-            return core.authorizer.rules(call.user, spec.get("namespace") or "default")
+            if not spec.get("namespace"):
+                raise bad_request("no namespace on request")
+            return core.authorizer.rules(call.user, spec["namespace"])
         case "selfsubjectreviews":  # kubectl auth whoami
             return {"userInfo": call.user.as_object()}
         case "tokenreviews":
@@ -100,16 +115,24 @@ async def create(core: Core, call: Call) -> Answer:
     if resource.plural == "tokenreviews":
         await core.authenticator.prepare(spec.get("token") or "")
     options = managed(CreateOptions.decode(call.request.query), call.request)
-    tracked = track_update(
-        None, review, call.kind.schema, manager=options.field_manager, subresource="", now=call.timestamp
+    of_rules = (
+        resource.plural == "selfsubjectrulesreviews"
+    )  # the answer is of itself, not the question with a status
+    tracked = (
+        {"metadata": {}}
+        if of_rules
+        else track_update(
+            None, review, call.kind.schema, manager=options.field_manager, subresource="", now=call.timestamp
+        )
     )
-    out = {
+    out: Object = {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
         "metadata": {"creationTimestamp": None, **metadata_of(tracked)},
-        "spec": spec,
+        "spec": {} if of_rules else spec,
         "status": _status(core, call, spec),
     }
     if resource.plural == "selfsubjectreviews":
         del out["spec"]
+        out["metadata"]["creationTimestamp"] = call.timestamp
     return yaml_answer(out, 201) if wanted.form == "yaml" else Answer.json(out, status=201)

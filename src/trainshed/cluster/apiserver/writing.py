@@ -17,7 +17,7 @@ from trainshed.cluster.store import KeyExists, KeyMissing, RevisionMismatch, Sto
 from trainshed.kube.meta.errors import already_exists, conflict
 from trainshed.kube.meta.names import generated_name
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
-from trainshed.kube.meta.resources import CRDS
+from trainshed.kube.meta.resources import CRDS, VALIDATINGADMISSIONPOLICIES, Resource
 from trainshed.kube.patch.managedfields import same_but_times
 from trainshed.kube.schema import crd_serving
 from trainshed.kube.wire.options import WriteOptions
@@ -26,6 +26,18 @@ RETRIES = 5
 """Attempts at a write whose caller named no resourceVersion, as upstream."""
 
 Change = Callable[[Object], Object]
+
+
+def _policy_as_created(policy: Object) -> Object:
+    """Return a policy as the answer to its creation shows it: its types are looked at in a next step."""
+    return {**policy, "status": {}}
+
+
+_AS_CREATED: dict[Resource, Change] = {
+    CRDS: crd_serving.as_created,
+    VALIDATINGADMISSIONPOLICIES: _policy_as_created,
+}
+"""What the answer to a creation does not show yet, although it is done at once here."""
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -38,9 +50,10 @@ class Written(msgspec.Struct, frozen=True):
 
     def answer(self, kind: ServedKind, status: int = 200) -> Answer:
         """Return the object as JSON."""
-        if self.created and kind.resource == CRDS:
+        as_created = _AS_CREATED.get(kind.resource) if self.created else None
+        if as_created is not None:
             seen = self.obj if self.stored is None else kind.view(self.stored)
-            body = encode_json(crd_serving.as_created(seen))
+            body = encode_json(as_created(seen))
         else:
             body = encode_json(self.obj) if self.stored is None else kind.encoded(self.stored)
         return Answer(body, status=201 if self.created else status)
@@ -127,8 +140,9 @@ async def modify(
                 if options.dry_run:
                     return Written(new, None)
                 if deletion_complete(new):
-                    stored = await store.delete(key, current.revision, await stored_form(core, kind, new))
-                    return Written(new, await viewed_one(core, kind, stored), gone=True)
+                    # Watchers are told what was there, finalizers and all; who took the last one off sees his own.
+                    await store.delete(key, current.revision, current.obj)
+                    return Written(new, None, gone=True)
                 stored = await store.update(key, await stored_form(core, kind, new), current.revision)
                 return Written(new, await viewed_one(core, kind, stored))
         except RevisionMismatch:

@@ -77,7 +77,10 @@ def arithmetic(expr: Call, types: list[Type], cost: int) -> tuple[Type, int]:
     kinds = {one.kind, other.kind} - {"dyn"}
     if expr.function == "_+_" and kinds and kinds <= {"string"} | {"bytes"} | {"list"}:
         want(expr, types, agree(one, other))
-        found = joined(one, other, expr).sized(plus(one.size, other.size))
+        found = joined(one, other, expr)
+        if found.kind == "dyn":  # one kind alone can be added to what is known
+            found = one if other.kind == "dyn" else other
+        found = found.sized(plus(one.size, other.size))
         if found.elem is not None and one.elem is not None and other.elem is not None:
             found = msgspec.structs.replace(found, elem=joined(one.elem, other.elem, expr))
         return found, plus(cost, 1 if "list" in kinds else tenth(found.size))

@@ -70,7 +70,8 @@ def _shaped(text: str, pattern: re.Pattern[str], complaint: str, most: int) -> l
 
 def dns_label(name: str) -> list[str]:
     """RFC 1123 label, at most 63: containers, volumes, namespaces."""
-    return _shaped(name, _LABEL_RE, _LABEL_TEXT, LABEL_MAX)
+    dotted = _SUBDOMAIN_RE.fullmatch(name) is not None
+    return _shaped(name, _LABEL_RE, "must not contain dots" if dotted else _LABEL_TEXT, LABEL_MAX)
 
 
 def dns_subdomain(name: str) -> list[str]:

@@ -36,6 +36,7 @@ from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.schema.structural import list_identity
 from trainshed.kube.wire.body import field_path
 
+_QUOTED_FIELD = re.compile(r"\['([^']*)'\]")
 _OLD_SELF = re.compile(r"\boldSelf\b")
 
 
@@ -73,7 +74,8 @@ class _Run:
                 child = node.properties.get(key) or node.additional
                 if child is not None and child.with_rules:
                     before = fields.get(key, UNSET)
-                    self.walk(item, before, child, field_path(path, key), _same(item, before))
+                    at = field_path(path, key) if key in node.properties else f"{path}[{key}]"
+                    self.walk(item, before, child, at, _same(item, before))
         elif isinstance(value, list) and node.items is not None and node.items.with_rules:
             self._items(value, old, node, path, same)
 
@@ -156,7 +158,7 @@ class _Run:
                 computed = None  # the fixed message stands
             if isinstance(computed, str) and computed.strip() and "\n" not in computed:
                 message = computed.strip()
-        where = path + (rule.get("fieldPath") or "")
+        where = path + _QUOTED_FIELD.sub(r".\1", rule.get("fieldPath") or "")
         where = where if path else where.lstrip(".") or causes.ROOT
         match rule.get("reason"):
             case "FieldValueForbidden":

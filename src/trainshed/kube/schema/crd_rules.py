@@ -47,7 +47,7 @@ def wording_causes(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         if field and not field.strip():
             yield causes.invalid(f"{at}.fieldPath", field, "must be non-empty if specified")
         if field and not _is_field(schema, field):
-            yield causes.invalid(f"{at}.fieldPath", field, "must be a valid path")
+            yield causes.invalid(f"{at}.fieldPath", field, "fieldPath must be a valid path")
 
 
 def _has_line_breaks(text: str) -> bool:
@@ -175,7 +175,7 @@ def _rule(rule: Mapping[str, Any], own: Type, at: str, context: _Context) -> Ite
         yield causes.forbidden(f"{at}.rule", _too_dear("estimated rule cost", cost, MAX_COST))
     context.costs.add(cost, f"{at}.rule")
     if rule.get("messageExpression"):
-        yield from _message(rule["messageExpression"], variables, f"{at}.messageExpression", context)
+        yield from _message(rule, variables, f"{at}.messageExpression", context)
     if "oldSelf" in found.names:
         if context.uncorrelated:
             why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {context.uncorrelated}"
@@ -195,16 +195,19 @@ def _shown(rule: Mapping[str, Any]) -> str:
     )
 
 
-def _message(expression: str, variables: Mapping[str, Type], at: str, context: _Context) -> Iterator[Cause]:
+def _message(
+    rule: Mapping[str, Any], variables: Mapping[str, Type], at: str, context: _Context
+) -> Iterator[Cause]:
+    expression = rule["messageExpression"]
     try:
         found = _checked(expression, variables)
     except ValueError as error:
-        yield causes.invalid_text(at, f"messageExpression compilation failed: {error}")
+        yield causes.invalid_shown(at, _shown(rule), f"messageExpression compilation failed: {error}")
         return
     if found is None:
         return
     if found.type.kind != "string":
-        yield causes.invalid_text(at, "messageExpression must evaluate to a string")
+        yield causes.invalid_shown(at, _shown(rule), "messageExpression must evaluate to a string")
         return
     if found.cost > MAX_COST:
         yield causes.forbidden(at, _too_dear("estimated messageExpression cost", found.cost, MAX_COST))

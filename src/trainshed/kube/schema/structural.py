@@ -149,8 +149,10 @@ def _check_string(value: str, node: SchemaNode, path: str, causes: list[Cause]) 
     if node.pattern and not _matches(node.pattern, value):
         causes.append(invalid(path, value, f"{path} in body should match '{node.pattern}'"))
     if node.format and not _format_fits(node.format, value):
-        detail = f"{path} in body must be of type {node.format}: {shown(value)}"
-        causes.append(invalid(path, value, detail))
+        detail = (
+            f"Invalid value: {shown(value)}: {path} in body must be of type {node.format}: {shown(value)}"
+        )
+        causes.append(Cause("FieldValueTypeInvalid", detail, path))
 
 
 def _matches(pattern: str, value: str) -> bool:

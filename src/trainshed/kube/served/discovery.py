@@ -59,9 +59,11 @@ def api_resource_list(registry: Registry, group: str, version: str) -> Object | 
         # Those of custom kinds come as they are declared, those of built-in ones by name.
         below = info.subresources.items() if info.crd else sorted(info.subresources.items())
         entries += [_legacy_subresource(info, name, sub) for name, sub in below]
+    # Upstream's answer for the core group has been without a version of its own from the beginning.
+    typed = {"apiVersion": "v1"} if infos[0].resource.group else {}
     return {
         "kind": "APIResourceList",
-        "apiVersion": "v1",
+        **typed,
         "groupVersion": infos[0].resource.api_version,
         "resources": entries,
     }

@@ -107,9 +107,11 @@ class Policy:
         return self._rules.get((namespace, name))
 
     def _granted(self, user: str, groups: Sequence[str]) -> Iterator[_Grant]:
-        yield from self._grants.get(("User", user), ())
+        held = [*self._grants.get(("User", user), ())]
         for group in groups:
-            yield from self._grants.get(("Group", group), ())
+            held += self._grants.get(("Group", group), ())
+        # Bindings of the cluster first; the sort keeps what is said of each in order.
+        yield from sorted(held, key=lambda grant: bool(grant.namespace))
 
     def _add(self, binding: Object, kind: str, namespace: str) -> None:
         reference = section(binding, "roleRef")

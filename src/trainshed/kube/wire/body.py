@@ -60,14 +60,15 @@ def decode_body(
             value = _decode_json(data)
             duplicates = json_duplicates(data) if find_duplicates and not _holds_all(value, data) else []
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
-        raise _unrecognized(kind, str(error)) from error
+        raise _unrecognized(kind, _as_go(error), data) from error
     if not isinstance(value, dict):
         if content_type == _APPLY:
             what = f"cannot unmarshal {json_kind(value)} into Go value of type map[string]interface {{}}"
             raise errors.bad_request(
                 f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {what}"
             )
-        raise _unrecognized(kind, f"json: cannot unmarshal {json_kind(value)} into Go value of type struct")
+        what = f"json: cannot unmarshal {json_kind(value)} into Go value of type {_TYPED}"
+        raise _unrecognized(kind, what, data)
     return value, duplicates
 
 
@@ -82,7 +83,7 @@ def decode_value(data: bytes, content_type: str = "") -> Any:
             return _decode_yaml(data)[0]
         return _decode_json(data)
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
-        raise errors.bad_request(f"error decoding patch: {error}") from error
+        raise errors.bad_request(f"error decoding patch: {_as_go(error)}") from error
 
 
 def _decode_json(data: bytes) -> Any:
@@ -173,10 +174,32 @@ def json_kind(value: Any) -> str:
 _KINDS = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 
 
-def _unrecognized(kind: str, why: str) -> errors.ApiError:
+_TYPED = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
+_SHOWN_BYTES = 30
+
+
+def _as_go(error: Exception) -> str:
+    """Return what Go's decoder says of a document that ends too early; other faults in the words of ours."""
+    return "unexpected end of JSON input" if str(error) == "Input data was truncated" else str(error)
+
+
+def _summary(data: bytes) -> str:
+    """Return how a body begins: as text where it looks like JSON."""
+    if not data:
+        return "<empty>"
+    some = data[:_SHOWN_BYTES]
+    return (some.decode(errors="replace") if some[:1] == b"{" else some.hex()) + (
+        " ..." if len(data) > _SHOWN_BYTES else ""
+    )
+
+
+def _unrecognized(kind: str, why: str, data: bytes) -> errors.ApiError:
     expected = f" (must be of type {kind})" if kind else ""
     return errors.bad_request(
         f"the object provided is unrecognized{expected}: couldn't get version/kind; json parse error: {why}"
+        f" ({_summary(data)})"
     )
 
 

@@ -203,7 +203,7 @@ class WriteOptions(Options, frozen=True):
     @classmethod
     def decode(cls, query: Query) -> Self:
         """Return the options in a query. Raises `ApiError` 422 with everything that is not allowed."""
-        found = _dry_run_causes(query["dryRun"], also="") if "dryRun" in query else []
+        found = _dry_run_causes(query["dryRun"]) if "dryRun" in query else []
         manager = query.get("fieldManager", ("",))[0]
         if len(manager) > _MAX_MANAGER_CHARACTERS:
             text = f"Too long: may not be more than {_MAX_MANAGER_CHARACTERS} bytes"
@@ -281,7 +281,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
         """
         asked = _DeleteParameters.decode(query)
         in_query, in_body = query.get("dryRun", ()), given.get("dryRun") or ()
-        found = _dry_run_causes(in_query, also="") + _dry_run_causes(in_body)
+        found = _dry_run_causes(in_query) + _dry_run_causes(in_body)
         policy = given.get("propagationPolicy") or asked.propagation_policy or None
         if policy is not None and policy not in POLICIES:
             found.append(causes.unsupported("propagationPolicy", policy, (*POLICIES, "nil")))
@@ -318,10 +318,10 @@ class _DeleteParameters(Options, frozen=True):
     orphan_dependents: bool | None = None
 
 
-def _dry_run_causes(values: Iterable[str], *, also: str = "All") -> list[Cause]:
-    """Return what is wrong with values of `dryRun`, of which `All` and `also` are allowed."""
+def _dry_run_causes(values: Iterable[str]) -> list[Cause]:
+    """Return what is wrong with values of `dryRun`, of which only `All` is allowed."""
     sent = list(values)
-    if all(value in ("All", also) for value in sent):
+    if all(value == "All" for value in sent):
         return []
     listed = ", ".join(causes.shown(value) for value in sent)
     text = f'Unsupported value: []string{{{listed}}}: supported values: "All"'

@@ -22,7 +22,11 @@ Query: TypeAlias = Mapping[str, Sequence[str]]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, whole. `path` is absolute and not escaped; a body without `content_type` is sent without."""
+    """One request, whole. `path` is absolute and not escaped; a body without `content_type` is sent without.
+
+    Attributes:
+        headers: more of them, such as `Impersonate-User`.
+    """
 
     method: str
     path: str
@@ -30,6 +34,7 @@ class Request(msgspec.Struct, frozen=True):
     body: bytes | None = None
     content_type: str | None = None
     accept: str = JSON
+    headers: Pairs = ()
 
     @property
     def query_string(self) -> str:

@@ -44,7 +44,8 @@ def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
-    if rest[0] == "watch" and len(rest) > 1:  # deprecated prefix, still used by old clients
+    prefixed = rest[0] == "watch" and len(rest) > 1  # deprecated, still used by old clients
+    if prefixed:
         watch, rest = True, rest[1:]
     namespace: str | None = None
     if (
@@ -57,7 +58,7 @@ def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
     return Route(
-        verb=_verb(method, name, watch),
+        verb="watch" if prefixed and method == "GET" else _verb(method, name, watch),
         group=group,
         version=version,
         plural=plural,

@@ -72,7 +72,7 @@ async def _check_binding(core: Core, call: Call, new: Object) -> None:
         return
     rules = core.authorizer.role_rules(call.route.namespace or "" if bound == ROLES else "", role["name"])
     if rules is None:
-        raise not_found(bound.plural, bound.group, role["name"])
+        raise not_found(call.kind.resource.plural, bound.group, role["name"])
     await _check_held(core, call, new, rules)
 
 

@@ -14,8 +14,8 @@ from trainshed.cluster.apiserver.subresources.binding import SUCCESS
 from trainshed.cluster.apiserver.verbs.remove import remove
 from trainshed.cluster.apiserver.writing import RETRIES
 from trainshed.cluster.store import KeyMissing, RevisionMismatch, Stored, keys
-from trainshed.kube.meta.errors import ApiError, Cause, conflict, internal
-from trainshed.kube.meta.objects import Object, is_terminating, section, spec_of, status_of
+from trainshed.kube.meta.errors import ApiError, Cause, bad_request, conflict
+from trainshed.kube.meta.objects import Object, is_terminating, metadata_of, section, spec_of, status_of
 from trainshed.kube.meta.pods import is_ready
 from trainshed.kube.meta.resources import PODDISRUPTIONBUDGETS
 from trainshed.kube.meta.selectors import LabelSelector
@@ -33,6 +33,8 @@ async def create(core: Core, call: Call) -> Answer:
     eviction = await read_request(call, "io.k8s.api.policy.v1.Eviction")
     asked = DeleteOptions.decode({}, section(eviction, "deleteOptions"))
     name, namespace = call.route.name, call.route.namespace
+    if metadata_of(eviction).get("name") != name:
+        raise bad_request("name in URL does not match name in Eviction object")
     stored = core.store.get(call.kind.key(namespace, name))
     if stored is None:
         raise call.kind.missing(name)
@@ -66,9 +68,8 @@ async def _spend(core: Core, call: Call, pod: Object, *, dry_run: bool) -> None:
         if not budgets:
             return
         if len(budgets) > 1:
-            raise internal(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-            )
+            text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            raise ApiError(500, "", text)
         stored = budgets[0]
         budget = stored.obj
         status = status_of(budget)

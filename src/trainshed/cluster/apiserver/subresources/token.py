@@ -24,7 +24,7 @@ async def create(core: Core, call: Call) -> Answer:
     if account is None:
         raise call.kind.missing(name)
     spec = spec_of(request)
-    seconds = _seconds(spec, name)
+    seconds = _seconds(spec)
     audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
     pod = _bound_pod(core, namespace, spec.get("boundObjectRef"), name)
     token = core.authenticator.issuer.issue(
@@ -41,7 +41,7 @@ async def create(core: Core, call: Call) -> Answer:
     return Answer.json(out, status=201)
 
 
-def _seconds(spec: Object, name: str) -> int:
+def _seconds(spec: Object) -> int:
     seconds: int | None = spec.get("expirationSeconds")
     if seconds is None:
         return DEFAULT_SECONDS
@@ -54,8 +54,13 @@ def _seconds(spec: Object, name: str) -> int:
         problem = "may not specify a duration larger than 2^32 seconds"
     if problem:
         cause = causes.invalid("spec.expirationSeconds", seconds, problem)
-        raise invalid("TokenRequest", "authentication.k8s.io", name, [cause])
+        raise invalid("TokenRequest", "authentication.k8s.io", "", [cause])
     return seconds
+
+
+def _go_kind(reference: Object) -> str:
+    group, _, version = str(reference.get("apiVersion") or "").rpartition("/")
+    return f"{group}/{version}, Kind={reference.get('kind') or ''}"
 
 
 def _bound_pod(core: Core, namespace: str, reference: Object | None, account: str) -> Object | None:
@@ -63,9 +68,7 @@ def _bound_pod(core: Core, namespace: str, reference: Object | None, account: st
     if not reference:
         return None
     if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod"):
-        raise bad_request(
-            f"cannot bind token to object of type {reference.get('kind')}: only v1 Pods are supported"
-        )
+        raise bad_request(f"cannot bind token to object of type {_go_kind(reference)}")
     pod_name = reference.get("name", "")
     stored = core.store.get(keys.of(PODS, namespace, pod_name))
     if stored is None:

@@ -45,24 +45,48 @@ async def get(core: Core, call: Call) -> Answer:
 async def collection(core: Core, call: Call) -> Answer:
     """Return the objects of a collection: all, or a page of `limit`."""
     options = ListOptions.decode(call.request.query)
+    if "sendInitialEvents" in call.request.query:
+        text = "sendInitialEvents is forbidden for list"
+        raise invalid("ListOptions", "meta.k8s.io", "", [causes.forbidden("sendInitialEvents", text)])
     chosen = selection(call.kind, options)
     warn_of_damage(core, call)
-    limit = max(options.limit or 0, 0)
     if options.continue_token:
         if options.resource_version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
+        if options.resource_version_match:
+            _refuse_match(options)
         items, at = _state(core, call, _decode(options.continue_token))
     else:
         items, at = await _wanted_state(core, call, chosen, options)
     if not chosen.everything:
         items = await chosen.of(await viewed(core, call.kind, items))
-    metadata: Object = {"resourceVersion": str(at)}
-    if limit and len(items) > limit:
-        metadata["continue"] = _encode(Continue(TOKEN_VERSION, at, items[limit - 1].key))
-        if chosen.everything:
-            metadata["remainingItemCount"] = len(items) - limit
-        items = items[:limit]
+    items, metadata = page(items, options, at, whole=chosen.everything)
     return await rendering.many(call, await viewed(core, call.kind, items), metadata)
+
+
+def page(items: list[Stored], options: ListOptions, at: int, *, whole: bool) -> tuple[list[Stored], Object]:
+    """Return as many items as the client wants, and the metadata of the list; what is left is counted of a `whole`."""
+    metadata: Object = {"resourceVersion": str(at)}
+    limit = max(options.limit or 0, 0)
+    if not limit or len(items) <= limit:
+        return items, metadata
+    metadata["continue"] = _encode(Continue(TOKEN_VERSION, at, items[limit - 1].key))
+    if whole:
+        metadata["remainingItemCount"] = len(items) - limit
+    return items[:limit], metadata
+
+
+def _refuse_match(options: ListOptions) -> None:
+    """Raise `ApiError` 422: a continue token says itself which state is meant."""
+    found = [
+        causes.forbidden(
+            "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"
+        )
+    ]
+    if not options.resource_version:
+        text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        found.insert(0, causes.forbidden("resourceVersionMatch", text))
+    raise invalid("ListOptions", "meta.k8s.io", "", found)
 
 
 def warn_of_damage(core: Core, call: Call) -> None:
@@ -83,7 +107,7 @@ async def _wanted_state(
     if match:
         found: list[Cause] = []
         if match not in _MATCHES:
-            found.append(causes.unsupported("resourceVersionMatch", match, _MATCHES[1:]))
+            found.append(causes.unsupported("resourceVersionMatch", match, (*_MATCHES[1:], "")))
         elif wanted is None:
             text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
             found.append(causes.forbidden("resourceVersionMatch", text))
@@ -160,7 +184,7 @@ def check_reached(core: Core, wanted: int) -> None:
         raise ApiError(
             504,
             "Timeout",
-            f"Too large resource version: {wanted}, current: {core.store.revision}",
+            f"Timeout: Too large resource version: {wanted}, current: {core.store.revision}",
             causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
             retry_after_seconds=1,
         )
@@ -179,6 +203,9 @@ def _decode(text: str) -> Continue:
         raise bad_request(f"invalid continue token: continue key is not valid: {why}") from None
     except (ValueError, msgspec.DecodeError) as error:
         raise bad_request(f"invalid continue token: {error}") from None
-    if token.v != TOKEN_VERSION or not token.start.startswith("/"):
-        raise bad_request("invalid continue token: unrecognized format")
+    if token.v != TOKEN_VERSION:
+        why = f"server does not recognize this encoded version {token.v}"
+        raise bad_request(f"invalid continue token: continue key is not valid: {why}")
+    if not token.start.startswith("/"):
+        raise bad_request(f"invalid continue token: continue key is not valid: {token.start}")
     return token

@@ -18,13 +18,14 @@ from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.options import check_preconditions, delete_options
 from trainshed.cluster.apiserver.pipeline import counts_generations
 from trainshed.cluster.apiserver.selection import selection
+from trainshed.cluster.apiserver.verbs.read import page
 from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_complete
 from trainshed.cluster.store import KeyMissing, RevisionMismatch, keys
 from trainshed.kube.meta.errors import ApiError, conflict, forbidden
 from trainshed.kube.meta.objects import Object, spec_of, status_of
 from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS, VALIDATINGWEBHOOKS
 from trainshed.kube.meta.times import format_time
-from trainshed.kube.wire.options import CollectionOptions, DeleteOptions
+from trainshed.kube.wire.options import DeleteOptions, ListOptions
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _DEFAULT_GRACE = 30
@@ -40,22 +41,25 @@ async def delete(core: Core, call: Call) -> Answer:
         await _ask_webhooks(core, call, call.kind.view(seen), options)
     written = await remove(core, call.kind, call.route.namespace, call.route.name, options, call.now)
     _warn(core, call, written.obj)
-    return _answer(call, written)
+    return _answer(call, written, 202 if options.orphan_dependents is False and not written.gone else 200)
 
 
 async def delete_collection(core: Core, call: Call) -> Answer:
     """Delete what is selected; answer with the list of it."""
     options = await delete_options(call.request)
     options = _with_default_policy(call, options)
-    chosen = selection(call.kind, CollectionOptions.decode(call.request.query))
-    found, _ = await core.store.labelled(call.kind.prefix(call.route.namespace), chosen.values)
-    items = await chosen.of(await viewed(core, call.kind, found))
+    selected = ListOptions.decode(call.request.query)
+    chosen = selection(call.kind, selected)
+    found, at = await core.store.labelled(call.kind.prefix(call.route.namespace), chosen.values)
+    items, metadata = page(
+        await chosen.of(await viewed(core, call.kind, found)), selected, at, whole=chosen.everything
+    )
     for stored in items:
-        metadata = stored.obj["metadata"]
+        found_at = stored.obj["metadata"]
         try:
             if _asked(core):
                 await _ask_webhooks(core, call, call.kind.view(stored), options)
-            await remove(core, call.kind, metadata.get("namespace"), metadata["name"], options, call.now)
+            await remove(core, call.kind, found_at.get("namespace"), found_at["name"], options, call.now)
             _warn(core, call, stored.obj)
         except ApiError as error:
             if error.code != 404:
@@ -63,7 +67,7 @@ async def delete_collection(core: Core, call: Call) -> Answer:
     if chosen.everything:
         for key in core.store.damaged(call.kind.prefix(call.route.namespace)):
             await _discard(core, call.kind, key, options)
-    return await rendering.many(call, items, {"resourceVersion": str(core.store.revision)})
+    return await rendering.many(call, items, {**metadata, "resourceVersion": str(core.store.revision)})
 
 
 def _asked(core: Core) -> bool:
@@ -129,7 +133,9 @@ async def remove(
         form = new if kind.info.conversion else kind.to_storage(new)
         try:
             if gone:
-                stored = await core.store.delete(key, current.revision, form)
+                # Watchers are told what was there; pods are first marked and then removed.
+                last = form if kind.resource == PODS else current.obj
+                stored = await core.store.delete(key, current.revision, last)
             elif new == old:
                 stored = current
             else:
@@ -168,16 +174,16 @@ def _marked(kind: ServedKind, old: Object, options: DeleteOptions, now: float) -
     if already:
         # A second delete may only shorten the grace.
         if kind.resource != PODS or grace >= (metadata.get("deletionGracePeriodSeconds") or 0):
-            return old
+            return _with_policy(kind, old, options)
         metadata["deletionGracePeriodSeconds"] = grace
         metadata["deletionTimestamp"] = format_time(now + grace)
         return {**old, "metadata": metadata}
     metadata["deletionTimestamp"] = format_time(now + grace)
     metadata["deletionGracePeriodSeconds"] = grace
     _set_finalizers(kind, metadata, options)
-    if kind.resource == CRDS:
+    if kind.resource in (CRDS, NAMESPACES):
         del metadata["deletionGracePeriodSeconds"]
-    elif counts_generations(kind):
+    if kind.resource != CRDS and counts_generations(kind):
         metadata["generation"] = metadata.get("generation", 0) + 1
     out = {**old, "metadata": metadata}
     if kind.resource == NAMESPACES:
@@ -185,6 +191,13 @@ def _marked(kind: ServedKind, old: Object, options: DeleteOptions, now: float) -
     if kind.resource == CRDS:
         out["status"] = _terminating(status_of(old), format_time(now))
     return out
+
+
+def _with_policy(kind: ServedKind, old: Object, options: DeleteOptions) -> Object:
+    """Return an object whose deletion has begun with the finalizers of another propagation policy."""
+    metadata = dict(old["metadata"])
+    _set_finalizers(kind, metadata, options)
+    return old if metadata == old["metadata"] else {**old, "metadata": metadata}
 
 
 def _set_finalizers(kind: ServedKind, metadata: Object, options: DeleteOptions) -> None:
@@ -227,11 +240,11 @@ def _grace(kind: ServedKind, obj: Object, options: DeleteOptions) -> int:
     return max(grace, 0) if grace >= 0 else 1
 
 
-def _answer(call: Call, written: Written) -> Answer:
+def _answer(call: Call, written: Written, status: int) -> Answer:
     resource = call.kind.resource
     builtin = call.kind.builtin
     if not written.gone or (builtin is not None and builtin.returns_deleted):
-        return written.answer(call.kind)
+        return written.answer(call.kind, status)
     details = {"name": call.route.name, "group": resource.group, "kind": resource.plural}
     details["uid"] = written.obj["metadata"].get("uid", "")
     return Answer.json(

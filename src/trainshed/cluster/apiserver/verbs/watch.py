@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
+
 from trainshed.cluster.apiserver import rendering
 from trainshed.cluster.apiserver.conversion import viewed, viewed_events
 from trainshed.cluster.apiserver.core import Call, Core
@@ -90,6 +92,8 @@ def _row(
 async def watch(core: Core, call: Call, frames: Frames) -> Streaming:
     """Return the stream. Raises `ApiError` for a query that makes no sense; later errors are ERROR events."""
     options = WatchOptions.decode(call.request.query)
+    if call.route.name:  # below the deprecated prefix, of one object
+        options = msgspec.structs.replace(options, field_selector=f"metadata.name={call.route.name}")
     chosen = selection(call.kind, options)
     wanted = rendering.representation(call)
     at = revision(options.resource_version)
@@ -105,9 +109,8 @@ def _check_initial_events(options: WatchOptions) -> None:
         if match != "NotOlderThan":
             text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
             found.append(causes.forbidden("resourceVersionMatch", text))
-        elif asked and not options.allow_watch_bookmarks:
-            text = "sendInitialEvents requires setting allowWatchBookmarks to true"
-            found.append(causes.forbidden("allowWatchBookmarks", text))
+            if match:
+                found.append(causes.unsupported("resourceVersionMatch", match, ("NotOlderThan",)))
     elif match:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         found.append(causes.forbidden("resourceVersionMatch", text))

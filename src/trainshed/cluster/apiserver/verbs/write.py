@@ -57,7 +57,7 @@ async def update(core: Core, call: Call, subresource: str = "") -> Answer:
         cause = Cause(
             cause.reason, cause.message.replace("Invalid value: 0:", "Invalid value: 0x0:"), cause.field
         )
-        raise invalid(kind.resource.kind, kind.resource.group, name, [cause])
+        raise invalid(kind.resource.plural, kind.resource.group, name, [cause])
 
     def replaced(old: Object) -> Object:
         sent, held = obj["metadata"].get("uid"), old["metadata"].get("uid")
@@ -126,6 +126,8 @@ class Patch:
     def __init__(self, content_type: str, data: bytes) -> None:
         self.content_type = content_type
         self.document = decode_value(data)
+        if self.document is None and content_type == MERGE:
+            raise bad_request("Invalid JSON Patch")
         if content_type != JSON and not isinstance(self.document, dict):
             what = json_kind(self.document)
             wanted = "map[string]interface {}"

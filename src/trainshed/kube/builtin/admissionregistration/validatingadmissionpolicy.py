@@ -47,6 +47,11 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.required("spec.auditAnnotations", text)
     yield from match_causes(section(spec, "matchConstraints"), "spec.matchConstraints")
     yield from causes.one_of(spec, "spec", "failurePolicy", ("Fail", "Ignore"))
+    kind = spec.get("paramKind")
+    if kind is not None:
+        for field in ("apiVersion", "kind"):
+            if not kind.get(field):
+                yield causes.required(f"spec.paramKind.{field}")
     yield from _expressions(obj, spec)
 
 
@@ -58,11 +63,19 @@ def _expressions(obj: Object, spec: Object) -> Iterator[Cause]:
     from trainshed.kube.cel.types import DYN, Type
 
     params = {"params": DYN} if spec.get("paramKind") else {}
+    named: set[str] = set()
     for index, condition in enumerate(objects(spec, "matchConditions")):
         at = f"spec.matchConditions[{index}]"
         if not condition.get("name"):
             yield causes.required(f"{at}.name")
         yield from condition_causes(condition.get("expression"), f"{at}.expression", {**CONDITION, **params})
+        name = str(condition.get("name") or "")
+        if name in named:
+            yield causes.duplicate(f"{at}.name", name)
+        elif name:
+            for why in qualified_name(name):
+                yield causes.invalid(f"{at}.name", name, why)
+        named.add(name)
     found: dict[str, Type] = {}
     composed = {"variables": Type("object", fields=found)} if spec.get("variables") else {}
     variables = {**CONDITION, **params, **composed}
@@ -94,7 +107,8 @@ def _validation(rule: Object, at: str, variables: Mapping[str, Type]) -> Iterato
     from trainshed.kube.cel.admission import condition_causes, expression_type
 
     yield from condition_causes(rule.get("expression"), f"{at}.expression", variables)
-    yield from causes.one_of(rule, at, "reason", _REASONS)
+    if rule.get("reason") and rule["reason"] not in _REASONS:
+        yield causes.unsupported(f"{at}.reason", rule["reason"], _REASONS[1:])
     message, expression = rule.get("message") or "", rule.get("messageExpression") or ""
     if message and not message.strip():
         yield causes.invalid(f"{at}.message", message, "message must be non-empty if specified")

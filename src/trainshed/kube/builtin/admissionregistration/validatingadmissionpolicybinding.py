@@ -8,7 +8,7 @@ from typing import Any
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
 from trainshed.kube.builtin.parts.webhooks import match_causes, match_defaults
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of
 from trainshed.kube.meta.resources import VALIDATINGADMISSIONPOLICYBINDINGS
@@ -33,14 +33,24 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
             yield causes.unsupported(f"spec.validationActions[{index}]", action, _ACTIONS)
     if "Deny" in actions and "Warn" in actions:
         text = "must not contain both Deny and Warn (repeating the same validation failure information in the API"
-        yield causes.invalid(
-            "spec.validationActions", actions, f"{text} response and headers serves no purpose)"
+        shown = f"[]admissionregistration.ValidationAction{{{', '.join(map(golang.text, actions))}}}"
+        yield causes.invalid_shown(
+            "spec.validationActions", shown, f"{text} response and headers serves no purpose)"
         )
     yield from match_causes(section(spec, "matchResources"), "spec.matchResources")
     reference = section(spec, "paramRef")
     yield from selector_causes(reference.get("selector"), "spec.paramRef.selector")
-    if reference and bool(reference.get("name")) == (reference.get("selector") is not None):
+    if not reference:
+        return
+    named, selects = bool(reference.get("name")), reference.get("selector") is not None
+    if named and selects:
+        for field in ("name", "selector"):
+            yield causes.forbidden(f"spec.paramRef.{field}", "name and selector are mutually exclusive")
+    elif not named and not selects:
         yield causes.required("spec.paramRef", "one of name or selector must be specified")
+    if not reference.get("parameterNotFoundAction"):
+        yield causes.required("spec.paramRef.parameterNotFoundAction")
+    yield from causes.one_of(reference, "spec.paramRef", "parameterNotFoundAction", ("Allow", "Deny"))
 
 
 def _row(obj: Object, now: float) -> list[Any]:

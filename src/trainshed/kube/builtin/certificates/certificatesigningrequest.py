@@ -5,6 +5,7 @@ Source of rules and texts: `pkg/apis/certificates/validation/validation.go`.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,6 +68,10 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
             if spec.get(field) != spec_of(old).get(field):
                 yield causes.invalid(f"spec.{field}", spec.get(field), "field is immutable")
     yield from _conditions(obj, old)
+    certificate = status_of(obj).get("certificate")
+    if certificate and b"-----BEGIN CERTIFICATE-----" not in base64.b64decode(certificate):
+        text = "must contain at least one CERTIFICATE PEM block"
+        yield causes.invalid("status.certificate", "<certificate data>", text)
 
 
 def _spec(spec: Object) -> Iterator[Cause]:
@@ -130,7 +135,7 @@ def _conditions(obj: Object, old: Object | None) -> Iterator[Cause]:
             yield causes.invalid(f"{where}.type", kind, text)
     for kind in _KINDS:
         if kind in before and kind not in seen:
-            yield causes.forbidden(at, f"updates may not remove a condition of type {kind}")
+            yield causes.forbidden(at, f'updates may not remove a condition of type "{kind}"')
 
 
 def _row(obj: Object, now: float) -> list[Any]:

@@ -24,6 +24,7 @@ def _defaults(obj: Object) -> None:
             request.setdefault(name, amount)
 
 
+_KINDS = ("Container", "PersistentVolumeClaim", "Pod")
 _WORDS = {"min": "min", "max": "max", "default": "default", "defaultRequest": "default request"}
 _ORDER = (
     ("min", "max"),
@@ -44,6 +45,8 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         seen.add(kind)
         if not kind:
             yield causes.required(f"{at}.type")
+        elif kind not in _KINDS and "/" not in kind:
+            yield causes.invalid(f"{at}.type", kind, "must be a standard limit type or fully qualified")
         if kind == "Pod":
             for field in ("default", "defaultRequest"):
                 if limit.get(field):
@@ -60,15 +63,16 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
             for name in sorted(section(limit, low).keys() & section(limit, high).keys()):
                 least, most = section(limit, low)[name], section(limit, high)[name]
                 if parse(least) > parse(most):
-                    text = f"{_WORDS[low]} value {least} is greater than {_WORDS[high]} value {most}"
+                    other = "default limit" if (low, high) == ("defaultRequest", "default") else _WORDS[high]
+                    text = f"{_WORDS[low]} value {least} is greater than {other} value {most}"
                     # Upstream names the default that is too small, where there is one.
                     blamed = high if low == "min" and high != "max" else low
-                    shown = golang.quantity(most if blamed == "defaultRequest" else least)
+                    shown = golang.quantity(most if blamed == high == "defaultRequest" else least)
                     yield causes.invalid_shown(f"{at}.{blamed}[{name}]", shown, text)
         for name, ratio in sorted(section(limit, "maxLimitRequestRatio").items()):
             where = f"{at}.maxLimitRequestRatio[{name}]"
             if parse(ratio) < 1:
-                yield causes.invalid(where, str(ratio), f"ratio {ratio} is less than 1")
+                yield causes.invalid_shown(where, golang.quantity(ratio), f"ratio {ratio} is less than 1")
             least, most = section(limit, "min").get(name), section(limit, "max").get(name)
             if (
                 least is not None

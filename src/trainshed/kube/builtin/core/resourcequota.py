@@ -7,7 +7,7 @@ from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import Columns, age, define
-from trainshed.kube.meta import causes, names
+from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 from trainshed.kube.meta.quantity import parse
@@ -23,6 +23,12 @@ _NAMES = frozenset(
     limits.cpu limits.memory limits.ephemeral-storage pods services services.nodeports services.loadbalancers
     replicationcontrollers resourcequotas secrets configmaps persistentvolumeclaims""".split()  # noqa: SIM905
 )
+_COMPUTED = frozenset({"cpu", "memory", "ephemeral-storage"})
+_WHOLE = (
+    _NAMES
+    - _COMPUTED
+    - {f"{kind}.{name}" for kind in ("requests", "limits") for name in (*_COMPUTED, "storage")}
+)
 _SCOPES = (
     "BestEffort",
     "CrossNamespacePodAffinity",
@@ -33,6 +39,12 @@ _SCOPES = (
 )
 
 
+def _in_scope(scope: str, name: str) -> bool:
+    """Return whether a scope can narrow what is counted of a resource: pods always, amounts where pods have some."""
+    amounts = name.removeprefix("requests.").removeprefix("limits.") in _COMPUTED
+    return scope not in _SCOPES or name == "pods" or (amounts and scope != "BestEffort")
+
+
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     spec = spec_of(obj)
     for name, amount in sorted(section(spec, "hard").items()):
@@ -41,19 +53,26 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
             yield causes.invalid(at, name, why)
         bare = name.removeprefix("requests.").removeprefix("limits.")
         if "/" not in name and name not in _NAMES and not bare.startswith("hugepages-"):
-            yield causes.invalid(at, name, "must be a standard resource for quota")
+            yield causes.invalid_shown(at, name, "must be a standard resource type or fully qualified")
+            yield causes.invalid_shown(at, name, "must be a standard resource for quota")
         if parse(amount) < 0:
             yield causes.invalid(at, str(amount), causes.NON_NEGATIVE)
+        if name in _WHOLE and parse(amount) % 1:
+            yield causes.invalid_shown(at, golang.quantity(amount), "must be an integer")
     scopes = spec.get("scopes") or []
+    shown = f"[]core.ResourceQuotaScope{{{', '.join(map(golang.text, scopes))}}}"
     for scope in scopes:
         if scope not in _SCOPES:
-            yield causes.invalid("spec.scopes", scopes, "unsupported scope")
+            yield causes.invalid_shown("spec.scopes", shown, "unsupported scope")
+        for name in section(spec, "hard"):
+            if name in _NAMES and not _in_scope(scope, name):
+                yield causes.invalid_shown("spec.scopes", shown, "unsupported scope applied to resource")
     for one, other in (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")):
         if one in scopes and other in scopes:
-            yield causes.invalid("spec.scopes", scopes, "conflicting scopes")
+            yield causes.invalid_shown("spec.scopes", shown, "conflicting scopes")
     rules = objects(section(spec, "scopeSelector"), "matchExpressions")
-    for index, rule in enumerate(rules):
-        at = f"spec.scopeSelector.matchExpressions[{index}]"
+    for rule in rules:
+        at = "spec.scopeSelector.matchExpressions"
         scope, operator = rule.get("scopeName"), rule.get("operator")
         if scope not in _SCOPES:
             yield causes.invalid(f"{at}.scopeName", scope, "unsupported scope")
@@ -71,7 +90,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
             text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
             yield causes.invalid(f"{at}.values", rule["values"], text)
     if old is not None and set(scopes) != set(spec_of(old).get("scopes") or []):
-        yield causes.invalid("spec.scopes", scopes, "field is immutable")
+        yield causes.invalid_shown("spec.scopes", shown, "field is immutable")
 
 
 def _row(obj: Object, now: float) -> list[Any]:

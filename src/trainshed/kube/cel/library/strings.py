@@ -15,16 +15,6 @@ from trainshed.kube.cel.values import NO_OVERLOAD, EvaluationError
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 _ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
-_GO_WORDS = {
-    "missing )": "missing closing )",
-    "missing ]": "missing closing ]",
-    "no argument for repetition operator": "missing argument to repetition operator",
-    "bad repetition operator": "invalid nested repetition operator",
-    "invalid perl operator": "invalid or unsupported Perl syntax",
-    "invalid repetition size": "invalid repeat count",
-    "trailing \\": "trailing backslash at end of expression",
-}
-"""What RE2 finds wrong with a pattern → what Go's `regexp` calls it."""
 _BLANK = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 member("contains", str, str)(lambda text, part: part in text)
@@ -158,6 +148,4 @@ def _compiled(pattern: str, before: str) -> Pattern:
     try:
         return compile_re2(pattern)
     except ValueError as error:
-        said, colon, what = str(error).partition(": ")
-        shown = f"{_GO_WORDS.get(said, said)}: `{what if colon else pattern}`"
-        raise EvaluationError(f"{before}error parsing regexp: {shown}") from error
+        raise EvaluationError(f"{before}{error}") from error
