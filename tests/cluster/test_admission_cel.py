@@ -197,6 +197,8 @@ async def test_a_policy_says_what_does_not_fit_the_kinds_it_is_about(world: Worl
     }
     at = f"{GROUP}/validatingadmissionpolicies"
     made = await world.ok("POST", at, {"metadata": {"name": "p"}, "spec": spec})
+    assert made["status"] == {}  # the types are looked at next
+    made = await world.ok("GET", f"{at}/p")
     undefined = (
         "ERROR: <input>:1:12: undefined field 'replicas'\n | object.spec.replicas <= 5\n | ...........^\n"
     )

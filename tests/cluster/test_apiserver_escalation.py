@@ -124,7 +124,7 @@ async def test_what_does_not_grant_more_is_allowed(mallory: World, world: World)
     await mallory.refused(403, "PATCH", f"{MINE}/roles/secrets", labels, content_type=MERGE)
     await mallory.refused(403, "POST", f"{MINE}/rolebindings", binding("s", "Role", "secrets"))
     error = await mallory.refused(404, "POST", f"{MINE}/rolebindings", binding("s", "Role", "nope"))
-    assert error["message"] == f'roles.{GROUP} "nope" not found'
+    assert error["message"] == f'rolebindings.{GROUP} "nope" not found'
 
 
 async def test_escalate_and_bind_are_verbs(mallory: World, world: World) -> None:

@@ -189,7 +189,7 @@ async def test_deletion_is_seen_in_steps(world: World) -> None:
     assert modified["type"] == "MODIFIED"
     assert modified["object"]["metadata"]["deletionTimestamp"]
     assert deleted["type"] == "DELETED"
-    assert "finalizers" not in deleted["object"]["metadata"]
+    assert deleted["object"]["metadata"]["finalizers"] == ["example.com/hold"]  # what was there
 
 
 async def test_state_and_revisions_survive_a_restart(tmp_path: Path) -> None:

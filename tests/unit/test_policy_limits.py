@@ -107,6 +107,11 @@ def test_a_wrong_range() -> None:
             ' d:resource.infDecAmount{Dec:(*inf.Dec)(nil)}, s:"2", Format:"DecimalSI"}:'
             " min value 2 is greater than max value 1",
         ),
-        ("spec.limits[0].maxLimitRequestRatio[cpu]", 'Invalid value: "500m": ratio 500m is less than 1'),
+        (
+            "spec.limits[0].maxLimitRequestRatio[cpu]",
+            "Invalid value: resource.Quantity{i:resource.int64Amount{value:500, scale:-3},"
+            ' d:resource.infDecAmount{Dec:(*inf.Dec)(nil)}, s:"500m", Format:"DecimalSI"}:'
+            " ratio 500m is less than 1",
+        ),
         ("spec.limits[1].default", "Forbidden: may not be specified when `type` is 'Pod'"),
     ]

@@ -139,20 +139,25 @@ def test_status_and_what_it_says() -> None:
     ("spec", "field", "text"),
     [
         (
-            {"hard": {"gpus": "1"}},
-            "spec.hard[gpus]",
-            'Invalid value: "gpus": must be a standard resource for quota',
+            {"hard": {"pods": "1500m"}},
+            "spec.hard[pods]",
+            "Invalid value: resource.Quantity{i:resource.int64Amount{value:1500, scale:-3}, "
+            'd:resource.infDecAmount{Dec:(*inf.Dec)(nil)}, s:"1500m", Format:"DecimalSI"}: must be an integer',
         ),
         (
             {"hard": {"pods": "-1"}},
             "spec.hard[pods]",
             'Invalid value: "-1": must be greater than or equal to 0',
         ),
-        ({"scopes": ["X"]}, "spec.scopes", 'Invalid value: ["X"]: unsupported scope'),
+        (
+            {"scopes": ["X"]},
+            "spec.scopes",
+            'Invalid value: []core.ResourceQuotaScope{"X"}: unsupported scope',
+        ),
         (
             {"scopes": ["BestEffort", "NotBestEffort"]},
             "spec.scopes",
-            'Invalid value: ["BestEffort","NotBestEffort"]: conflicting scopes',
+            'Invalid value: []core.ResourceQuotaScope{"BestEffort", "NotBestEffort"}: conflicting scopes',
         ),
     ],
 )

@@ -141,7 +141,7 @@ def test_what_was_decided_stays() -> None:
     both["status"]["conditions"].append({"type": "Denied", "status": "True"})
     assert "mutually exclusive" in causes(both, approved, "approval")[0]
     undone = causes(request(), approved, "approval")
-    assert undone == ["status.conditions: Forbidden: updates may not remove a condition of type Approved"]
+    assert undone == ['status.conditions: Forbidden: updates may not remove a condition of type "Approved"']
     no = with_condition(request(), "Approved")
     no["status"]["conditions"][0]["status"] = "False"
     assert 'Unsupported value: "False"' in causes(no, None, "approval")[0]

@@ -127,7 +127,7 @@ def causes(**spec):
         ),
         (
             {"when": "now"},
-            "Invalid",
+            "TypeInvalid",
             "when",
             'Invalid value: "now": spec.when in body must be of type date-time: "now"',
         ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.conformance.recorded.admitting import ADMITTING
 from tests.conformance.recorded.applies import APPLIES
+from tests.conformance.recorded.identities import IDENTIFYING
+from tests.conformance.recorded.naming import NAMING
 from tests.conformance.recorded.policies import POLICING
 from tests.conformance.recorded.reading import READING
 from tests.conformance.recorded.steps import (
@@ -34,6 +36,7 @@ from tests.conformance.recorded.steps import (
     strategic,
     widget,
 )
+from tests.conformance.recorded.typedrules import TYPED_RULES
 from trainshed.kube.meta.objects import Object
 
 BINDING = {
@@ -118,7 +121,10 @@ SEQUENCES: dict[str, list[Step]] = {
     **APPLIES,
     **READING,
     **ADMITTING,
+    **NAMING,
+    **IDENTIFYING,
     **POLICING,
+    **TYPED_RULES,
     "objects": [
         post(f"{NS}/configmaps", config_map("a", {"k": "v"}, labels={"app": "x"})),
         post(f"{NS}/configmaps", config_map("a")),

@@ -167,7 +167,7 @@ class _Stream:
         try:
             for start in range(0, len(items), _SLICE):
                 yield b"".join(self._frame("ADDED", s) for s in items[start : start + _SLICE])
-            if self._initial:
+            if self._initial and self._bookmarks:
                 yield self._bookmark(since, end=True)
             async for line in self._live(watch, deadline):
                 yield line

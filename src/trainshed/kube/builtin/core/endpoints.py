@@ -29,8 +29,10 @@ def _row(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), first_few(found, _LISTED, NONE), age(obj, now)]
 
 
+_DEPRECATED = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+
 KIND = Builtin(
-    info=row(ENDPOINTS, "ep", create_on_update=True),
+    info=row(ENDPOINTS, "ep", create_on_update=True, deprecation_warning=_DEPRECATED),
     does="written for every Service with a selector",
     defaults=_defaults,
     columns=Columns(define("Name, Endpoints, Age"), _row),

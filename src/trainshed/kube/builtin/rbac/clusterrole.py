@@ -5,18 +5,11 @@ from __future__ import annotations
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.rbac import role_causes
 from trainshed.kube.meta import names
-from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CLUSTERROLES
-
-
-def _defaults(obj: Object) -> None:
-    obj.setdefault("rules", None)
-
 
 KIND = Builtin(
     info=row(CLUSTERROLES, create_on_update=True),
     does="decides every request; aggregated roles are computed",
     name_rule=names.path_segment,
-    defaults=_defaults,
     check=role_causes,
 )

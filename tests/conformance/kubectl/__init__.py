@@ -1,0 +1,1 @@
+"""What kubectl prints of a real kube-apiserver, recorded once, and of the embedded one."""
