@@ -35,6 +35,8 @@ _VARYING = [
     (re.compile(r" +$", re.MULTILINE), ""),
 ]
 _FIELD = re.compile(r"^(GROUP|KIND|VERSION|RESOURCE|FIELD)\b|\t<")
+_THROTTLED = re.compile(r"^.*due to client-side throttling.*\n?", re.MULTILINE)
+"""What a kubectl says that had to wait for itself, on a slow machine."""
 _OPENSHIFT = re.compile(r"^.*openshift.*\n(.*Optional.*\n)?", re.MULTILINE)
 
 
@@ -50,11 +52,12 @@ async def play(kubectl: str, home: Path, server: list[str]) -> dict[str, Object]
     editor = home / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/a: b/a: edited/' \"$1\"\n")
     editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    (home / "kubeconfig").touch()
     environment = {
         "HOME": str(home),
         "PATH": os.environ["PATH"],
         "KUBE_EDITOR": str(editor),
-        "KUBECONFIG": str(home / "none"),
+        "KUBECONFIG": str(home / "kubeconfig"),
     }
     out: dict[str, Object] = {}
     for number, line in enumerate(commands()):
@@ -98,7 +101,7 @@ def _comparable(command: str, lines: list[str]) -> list[str]:
 
 def normal(text: str) -> list[str]:
     """Return the lines of an output without what differs from run to run."""
-    text = _AGE.sub("<age>", _OPENSHIFT.sub("", text))
+    text = _AGE.sub("<age>", _OPENSHIFT.sub("", _THROTTLED.sub("", text)))
     for pattern, stand_in in _VARYING:
         text = pattern.sub(stand_in, text)
     return text.splitlines()

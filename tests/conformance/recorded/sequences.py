@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.conformance.recorded.admitting import ADMITTING
 from tests.conformance.recorded.applies import APPLIES
 from tests.conformance.recorded.identities import IDENTIFYING
+from tests.conformance.recorded.kinds import KINDS
 from tests.conformance.recorded.naming import NAMING
 from tests.conformance.recorded.policies import POLICING
 from tests.conformance.recorded.reading import READING
@@ -121,6 +122,7 @@ SEQUENCES: dict[str, list[Step]] = {
     **APPLIES,
     **READING,
     **ADMITTING,
+    **KINDS,
     **NAMING,
     **IDENTIFYING,
     **POLICING,

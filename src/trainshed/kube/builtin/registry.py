@@ -179,4 +179,7 @@ def selectable_fields(info: ResourceInfo) -> Mapping[str, Getter]:
     """Return the fields that a field selector may name, of a built-in or a custom kind."""
     kind = find(info.resource)
     extra = fieldselectors.custom(info.selectable) if kind is None else kind.fields
-    return {**fieldselectors.METADATA, **extra}
+    known = {**fieldselectors.METADATA, **extra}
+    if extra and kind is not None and not info.resource.namespaced:
+        del known["metadata.namespace"]  # upstream lists by hand what kinds with fields of their own are selected by
+    return known
