@@ -41,7 +41,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
         for name, _, _ in self.requirements:
             if name in fields:
                 continue
-            if builtin and len(fields) == len(METADATA):
+            if builtin and fields.keys() == METADATA.keys():
                 known = ", ".join(f'"{field}"' for field in METADATA)
                 raise bad_request(f'"{name}" is not a known field selector: only {known}')
             raise bad_request(f"field label not supported: {name}")
