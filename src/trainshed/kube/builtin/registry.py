@@ -181,7 +181,6 @@ def selectable_fields(info: ResourceInfo) -> Mapping[str, Getter]:
     extra = fieldselectors.custom(info.selectable) if kind is None else kind.fields
     known = {**fieldselectors.METADATA, **extra}
     if extra and kind is not None and not info.resource.namespaced:
-        del known[
-            "metadata.namespace"
-        ]  # upstream lists by hand what kinds with fields of their own are selected by
+        # Upstream lists by hand what kinds with fields of their own are selected by.
+        del known["metadata.namespace"]
     return known
