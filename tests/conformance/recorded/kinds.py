@@ -8,6 +8,8 @@ from trainshed.kube.meta.resourceinfo import ResourceInfo
 
 _ABSENT = ("metrics.k8s.io",)
 """Groups that a bare kube-apiserver does not serve."""
+_COMPUTED = ("componentstatuses",)
+"""What is asked of other servers at that moment."""
 _FIELDS = (
     "metadata.namespace=x",
     "spec.nodeName=x",
@@ -33,7 +35,11 @@ def _path(info: ResourceInfo) -> str:
     return f"{group}{within}/{resource.plural}"
 
 
-_LISTED = [info for info in RESOURCES if "list" in info.verbs and info.resource.group not in _ABSENT]
+_LISTED = [
+    info
+    for info in RESOURCES
+    if "list" in info.verbs and info.resource.group not in _ABSENT and info.resource.plural not in _COMPUTED
+]
 KINDS: dict[str, list[Step]] = {
     "tables": [get(_path(info), TABLE, fieldSelector="metadata.name=nobody") for info in _LISTED],
     "unknown fields": [get(_path(info), fieldSelector="spec.nothing=x") for info in _LISTED],
