@@ -18,9 +18,10 @@ from trainshed.client.informer import Informer
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, name_of
 from trainshed.kube.meta.plan import Update
 from trainshed.kube.meta.resources import CONFIGMAPS, CRDS, PODS, ROLES, SERVICES
+from trainshed.operator import objects
 from trainshed.operator.manager import Operator
 
 __all__ = ["world"]
@@ -46,6 +47,8 @@ async def launched(registry: None, world: World) -> AsyncIterator[World]:
     names = {"kind": PODGROUPS.kind, "plural": PODGROUPS.plural}
     spec = {"group": PODGROUPS.group, "names": names, "scope": "Namespaced", "versions": [version]}
     await world.admin.create(CRDS, {"metadata": {"name": PODGROUPS.group_resource}, "spec": spec})
+    (own,) = [each for each in objects.crds() if name_of(each) == LAUNCHJOB.resource.group_resource]
+    await world.admin.create(CRDS, own)
     job = make_launchjob()
     del job["metadata"]["uid"]
     await world.admin.create(LAUNCHJOB.resource, job)

@@ -14,6 +14,7 @@ from tests.cluster.sandboxes import Sandboxes, until
 from tests.processes import is_running, processes_with
 from trainshed.cluster.sandbox import bootstrap
 from trainshed.cluster.sandbox.api import DnsRecords, Mount, Route, Runtime, RuntimePaths, RuntimeUnavailable
+from trainshed.cluster.sandbox.daemon.plain.container import SHARED
 from trainshed.cluster.sandbox.linux import landlock
 
 AWAY = "(setsid sh -c 'echo $$; exec env -i sleep 987' &) ; (sleep 0.1; setsid sleep 987 &) ; "
@@ -141,6 +142,15 @@ async def test_pods_have_the_same_ports_names_and_services(boxes: Sandboxes) -> 
     await stream.close()
 
 
+def _place_of_nobody() -> Path:
+    """Return a directory that this user may write to, and a pod may not."""
+    shared = tuple(Path(path).resolve() for path in SHARED)
+    for place in (Path(bootstrap.source_directory()), Path.home(), Path.cwd()):
+        if os.access(place, os.W_OK) and not any(place.resolve().is_relative_to(path) for path in shared):
+            return place
+    raise AssertionError("there is no such directory: run from one outside of /tmp")
+
+
 async def test_a_pod_writes_to_its_own_files_and_volumes_alone(boxes: Sandboxes, tmp_path: Path) -> None:
     assert landlock.version() > 0, "this test needs Linux 5.13 with Landlock"
     volume, shown, secret = tmp_path / "volume", tmp_path / "shown", boxes.home / "secret"
@@ -148,7 +158,7 @@ async def test_a_pod_writes_to_its_own_files_and_volumes_alone(boxes: Sandboxes,
         directory.mkdir()
     (shown / "x").write_text("shown")
     secret.write_text("secret")
-    mine = Path(bootstrap.source_directory()) / f".trainshed-test-{os.getpid()}"
+    mine = _place_of_nobody() / f".trainshed-test-{os.getpid()}"
     script = f"""
     echo wrote > /data/x; cat /shown/x; echo
     echo changed > /shown/x; cat {secret}; touch {mine}; kill -9 {os.getpid()}

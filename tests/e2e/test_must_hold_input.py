@@ -45,6 +45,9 @@ def changed_pod(change: Callable[[Object], Any]) -> Object:
 
 
 APPLIED = {
+    "unknown field": ("spec.foo: field not declared in schema",),
+    "text for the containers": ("spec.containers: expected list, got &{x}",),
+    "unknown field of the pod": (".comand: field not declared in schema",),
     "text for a number": (".replicas: expected numeric (int or float), got string",),
     "a map for a list": (".template.spec.containers: expected list, got ",),
     "a list for a map": ("spec.runPolicy: expected map, got ",),

@@ -180,6 +180,7 @@ def test_images_beside_the_manifest_are_known(checked: Any, tmp_path: Path) -> N
         ("spec.pytorchReplicaSpec", "pytorchReplicaSpecs"),
         ("spec.pytorchReplicaSpecs.Worker.Replicas", "replicas"),
         ("spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].comand", "command"),
+        ('spec.pytorchReplicaSpecs.Worker.template.spec.containers[name="main"].comand', "command"),
         ("spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].resources.limit", "limits"),
         ("spec.activeDeadlineSeconds", "runPolicy.activeDeadlineSeconds"),
         ("spec.zzz", ""),
@@ -195,6 +196,13 @@ def test_the_nearest_field(path: str, meant: str) -> None:
 def test_fields_of_kinds_that_nobody_knows_have_no_neighbours() -> None:
     said = 'x: strict decoding error: unknown field "spec.a", unknown field "spec.b"'
     assert unknown_fields(said, None) == ["spec.a: unknown field", "spec.b: unknown field"]
+
+
+def test_fields_that_an_apply_does_not_know() -> None:
+    head = "failed to create typed patch object (ns/bad; kubeflow.org/v1, Kind=PyTorchJob): "
+    assert unknown_fields(f"{head}.spec.a: field not declared in schema", None) == ["spec.a: unknown field"]
+    both = f"{head}errors:\n  .spec.a: field not declared in schema\n  .spec.b[0].c: field not declared in schema"
+    assert unknown_fields(both, None) == ["spec.a: unknown field", "spec.b[0].c: unknown field"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 
 from trainshed.kube.schema.nodes import SchemaNode
 
-_UNKNOWN = re.compile(r'unknown field "([^"]+)"')
+_UNKNOWN = re.compile(r'unknown field "([^"]+)"|\.(\S+): field not declared in schema')
+"""As a server decodes strictly, and as it applies."""
 _STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
 
 
 def unknown_fields(message: str, schema: SchemaNode | None) -> list[str]:
     """Return a line for each field that the message calls unknown, with the nearest that there is."""
-    return [_line(path, schema) for path in dict.fromkeys(_UNKNOWN.findall(message))]
+    paths = (found[1] or found[2] for found in _UNKNOWN.finditer(message))
+    return [_line(path, schema) for path in dict.fromkeys(paths)]
 
 
 def _line(path: str, schema: SchemaNode | None) -> str:
@@ -45,7 +47,8 @@ def _below(node: SchemaNode | None, step: str) -> SchemaNode | None:
     if node is None:
         return None
     if node.items is not None:
-        return _below(node.items, step) if not step.isdigit() else node.items
+        # An item by its number, or by its key: [name="main"].
+        return node.items if step.isdigit() or "=" in step else _below(node.items, step)
     return node.properties.get(step) or node.additional
 
 
