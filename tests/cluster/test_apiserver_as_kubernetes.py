@@ -272,6 +272,8 @@ async def test_metrics_of_requests_and_objects(world: World) -> None:
     await world.ok("POST", f"{NS}/configmaps", config_map("a"))
     await world.refused(409, "POST", f"{NS}/configmaps", config_map("a"))
     await world.ok("GET", f"{NS}/configmaps")
+    for number in range(3):
+        await world.refused(422, "POST", f"{NS}/configmaps", config_map("b"), dryRun=f"x{number}")
     answer = await world.raw("GET", "/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     lines = answer.body.decode().splitlines()
@@ -284,6 +286,7 @@ async def test_metrics_of_requests_and_objects(world: World) -> None:
             f'code="{code}",component="apiserver",dry_run="",group="",resource="configmaps",scope="{scope}"'
         )
         assert f'apiserver_request_total{{{labels},subresource="",verb="{verb}",version="v1"}} 1.0' in lines
+    assert [line.rpartition(" ")[2] for line in lines if 'dry_run="invalid"' in line] == ["3.0"]
     assert 'apiserver_storage_objects{resource="configmaps"} 1.0' in lines
     assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
 

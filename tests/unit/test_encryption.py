@@ -86,6 +86,8 @@ def test_the_first_provider_writes_and_all_read() -> None:
         Undecipherable, match="/core/secrets/default/s is encrypted by aesgcm with the key 'new'"
     ):
         old.read(SECRET, new.written(SECRET, VALUE))
+    with pytest.raises(Undecipherable, match="is encrypted by aesgcm with the key '\ufffd"):
+        old.read(SECRET, new.written(SECRET, VALUE).replace(b":new:", b":\xffew:"))
     off = encryption.read(configuration({"identity": {}}, {"aescbc": keys("old")}))
     assert off.is_stale(SECRET, before) and off.written(SECRET, off.read(SECRET, before)) == VALUE
     with pytest.raises(Undecipherable, match="by aescbc with the key old, and no key is at hand"):

@@ -212,7 +212,8 @@ class Encryption:
             except ValueError as error:
                 why = str(error)
         how = value.split(b":", 5)
-        named = f"{how[2].decode()} with the key {how[4].decode()!r}" if len(how) == 6 else "an unknown way"
+        way, name = (how[place].decode(errors="replace") if len(how) == 6 else "" for place in (2, 4))
+        named = f"{way} with the key {name!r}" if way else "an unknown way"
         raise Undecipherable(f"{key} is encrypted by {named}: {why}")
 
     def is_stale(self, key: str, value: bytes) -> bool:

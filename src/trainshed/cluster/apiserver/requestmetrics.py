@@ -6,7 +6,7 @@ Names and labels are kube-apiserver's. `prometheus_client` is imported with the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from trainshed._packages import leave_init
@@ -24,6 +24,13 @@ _VERBS = {"create": "POST", "update": "PUT"}
 _LABELS = ("code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 
 
+def _dry_run(values: Sequence[str]) -> str:
+    """Return one of three labels, whatever a client sends: there is a counter for each."""
+    if not values:
+        return ""
+    return "All" if set(values) == {"All"} else "invalid"
+
+
 class RequestMetrics:
     """Counts requests; gives what it counted, and the rest, to whoever scrapes."""
 
@@ -38,7 +45,7 @@ class RequestMetrics:
         patch = found.verb == "patch" and "apply-patch" in call.request.headers.get("content-type", "")
         verb = "APPLY" if patch else _VERBS.get(found.verb, found.verb.upper())
         scope = "resource" if found.name else "namespace" if found.namespace else "cluster"
-        dry_run = (call.request.query.get("dryRun") or ("",))[0]
+        dry_run = _dry_run(call.request.query.get("dryRun") or ())
         names = (found.group, found.plural, scope, found.subresource, verb, found.version)
         self._requests[(str(status), "apiserver", dry_run, *names)] += 1
 
