@@ -88,6 +88,9 @@ async def test_what_is_passed_on(world: World) -> None:
         assert (told["asked"], told["body"]) == (f"{method} /x", "text")
     headers = told["headers"]
     assert headers["x-forwarded-uri"] == f"{NS}/pods/one/proxy/x"
+    answer = await world.raw("POST", f"{NS}/pods/one/proxy/x\rx-more: y")
+    headers = json.loads(answer.body)["headers"]
+    assert headers["x-forwarded-uri"] == f"{NS}/pods/one/proxy/x%0Dx-more:%20y" and "x-more" not in headers
     assert not {"authorization", "x-remote-user"} & {name.lower() for name in headers}
 
 
@@ -95,6 +98,8 @@ async def test_a_page_at_the_root_is_asked_for_with_a_slash(world: World) -> Non
     answer = await world.raw("GET", f"{NS}/pods/one/proxy", a="b")
     assert (answer.status, answer.headers["location"]) == (301, f"{NS}/pods/one/proxy/?a=b")
     assert json.loads((await world.raw("POST", f"{NS}/pods/one/proxy")).body)["asked"] == "POST /"
+    answer = await world.raw("GET", f"{NS}/pods/one\r\nx-more: y/proxy")
+    assert answer.headers["location"] == f"{NS}/pods/one%0D%0Ax-more:%20y/proxy/"
 
 
 async def test_https_and_who_may(world: World, tmp_path: Path) -> None:

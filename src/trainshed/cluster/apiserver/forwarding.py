@@ -83,6 +83,11 @@ def aggregated(
     return Forwarded(request, remote.host, request.path, identity(user), connect)
 
 
+def escaped(path: str) -> str:
+    """Return a path as a request or a header may have it: it was decoded, and may hold anything, ends of lines too."""
+    return quote(path, safe="/:@!$&'()*+,;=~")
+
+
 async def forward(asked: Forwarded, receive: Receive, send: Send) -> None:
     """Answer an HTTP request completely. Raises `ApiError` and `Disconnected` only before anything was sent.
 
@@ -135,7 +140,7 @@ async def _head(exchange: Exchange, asked: Forwarded, headers: list[Header], bod
     from trainshed.cluster.apiserver.outgoing import CallFailed
 
     query = asked.request.scope.get("query_string", b"").decode("latin-1")
-    path = quote(asked.path, safe="/:@!$&'()*+,;=~")
+    path = escaped(asked.path)
     target = f"{path}?{query}" if query else path
     whole = [(b"host", asked.host.encode()), *asked.told, *headers]
     try:

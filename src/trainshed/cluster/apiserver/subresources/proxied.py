@@ -10,7 +10,7 @@ import ssl
 
 from trainshed.cluster.apiserver import callbacks
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.cluster.apiserver.forwarding import Forwarded
+from trainshed.cluster.apiserver.forwarding import Forwarded, escaped
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.backend import ByteStream
 from trainshed.cluster.store import keys
@@ -35,7 +35,7 @@ def to(core: Core, call: Call) -> Forwarded | Answer:
     if not path and request.method in ("GET", "HEAD"):
         # Links of a page at the root are relative to what ends in a slash.
         query = request.scope.get("query_string", b"")
-        location = f"{request.path}/".encode() + (b"?" + query if query else b"")
+        location = f"{escaped(request.path)}/".encode() + (b"?" + query if query else b"")
         return Answer(b"", status=301, content_type="text/plain", headers=((b"location", location),))
     stored = core.store.get(keys.of(call.kind.resource, found.namespace, name))
     if stored is None:
@@ -55,7 +55,7 @@ def to(core: Core, call: Call) -> Forwarded | Answer:
         return stream, context(b"", insecure=True) if scheme == "https" else None
 
     told: list[Header] = [
-        (b"x-forwarded-uri", request.path.encode()),
+        (b"x-forwarded-uri", escaped(request.path).encode()),
         (b"x-forwarded-host", request.headers.get("host", "").encode()),
         (b"x-forwarded-proto", b"https"),
     ]
