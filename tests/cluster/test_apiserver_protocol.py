@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from tests.cluster.api_world import ADMIN_TOKEN, MERGE, World, config_map, open_world, pod
 from trainshed.client.client import warning_text
 from trainshed.client.transport import Response
+from trainshed.cluster.apiserver.streams import bearer
 
 NS = "/api/v1/namespaces/default"
 CMS = f"{NS}/configmaps"
@@ -155,7 +157,20 @@ async def test_health_says_what_is_wrong(tmp_path: Path) -> None:
         assert (await call(world, "/readyz/node")).status == 500
 
 
-async def test_a_watch_over_a_websocket(world: World) -> None:
+_BROWSERS = [
+    bearer.PREFIX + base64.urlsafe_b64encode(ADMIN_TOKEN.encode()).decode().rstrip("="),
+    "base64.binary.k8s.io",
+]
+
+
+@pytest.mark.parametrize(
+    ("headers", "subprotocols"),
+    [([(b"authorization", f"Bearer {ADMIN_TOKEN}".encode())], []), ([], _BROWSERS)],
+    ids=["a header", "a subprotocol"],
+)
+async def test_a_watch_over_a_websocket(
+    world: World, headers: list[tuple[bytes, bytes]], subprotocols: list[str]
+) -> None:
     """Headlamp: one text message per event."""
     await world.ok("POST", CMS, config_map("a"))
     await world.ok("POST", CMS, config_map("b"))
@@ -166,18 +181,19 @@ async def test_a_watch_over_a_websocket(world: World) -> None:
         "type": "websocket",
         "path": CMS,
         "query_string": b"watch=1",
-        "headers": [(b"authorization", f"Bearer {ADMIN_TOKEN}".encode())],
-        "subprotocols": [],
+        "headers": headers,
+        "subprotocols": list(subprotocols),
         "extensions": {"websocket.http.response": {}},
     }
     serving = asyncio.ensure_future(world.api(scope, received.get, sent.put))
     accepted = await asyncio.wait_for(sent.get(), 5)
-    assert accepted["type"] == "websocket.accept"
+    assert accepted["type"] == "websocket.accept", accepted
     names = []
     while len(names) < 2:
         message = await asyncio.wait_for(sent.get(), 5)
         if message.get("text"):
-            names.append(json.loads(message["text"])["object"]["metadata"]["name"])
+            event = base64.b64decode(message["text"]) if subprotocols else message["text"]
+            names.append(json.loads(event)["object"]["metadata"]["name"])
     assert names == ["a", "b"]
     received.put_nowait({"type": "websocket.disconnect", "code": 1000})
     await asyncio.wait_for(serving, 5)

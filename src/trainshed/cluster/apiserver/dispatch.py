@@ -12,6 +12,7 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.forwarding import Forwarded, aggregated
 from trainshed.cluster.apiserver.http import Answer, Bodies, Incoming, Result
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
+from trainshed.cluster.apiserver.streams import bearer
 from trainshed.cluster.apiserver.subresources import (
     binding,
     eviction,
@@ -23,7 +24,7 @@ from trainshed.cluster.apiserver.subresources import (
     token,
 )
 from trainshed.cluster.apiserver.verbs import read, remove, watch, write
-from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource
+from trainshed.kube.meta.errors import ApiError, forbidden, method_not_allowed, no_such_resource, unauthorized
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.meta.resources import COMPONENTSTATUSES, NODES
 from trainshed.kube.policy.attributes import Attributes
@@ -83,6 +84,21 @@ def _selected_name(found: Route, request: Incoming) -> str:
     return match[1] if match else ""
 
 
+def _authorization(request: Incoming) -> str:
+    """Return the credentials in the headers; from then on those of a WebSocket's opening are not among them.
+
+    Raises `ApiError` 401.
+    """
+    given = request.headers.get("authorization", "")
+    try:
+        token, others = bearer.split(request.scope.get("subprotocols") or ())
+    except ValueError as error:
+        raise unauthorized() from error
+    if token:
+        request.scope["subprotocols"] = others
+    return given or (f"Bearer {token}" if token else "")
+
+
 class Dispatcher:
     """Serves routed calls. Holds what watchers share."""
 
@@ -100,10 +116,11 @@ class Dispatcher:
             ApiError: 401, 403, 404, 405.
         """
         core, now = self._core, self._core.clock()
-        authorization = request.headers.get("authorization", "")
-        if core.authenticator.providers is not None:
-            await core.authenticator.prepare(authorization.partition(" ")[2].strip())
+        authorization = ""
         try:
+            authorization = _authorization(request)
+            if core.authenticator.providers is not None:
+                await core.authenticator.prepare(authorization.partition(" ")[2].strip())
             user = core.authenticator.authenticate(request.scope, authorization, now)
         except ApiError:
             if request.trail is not None:
