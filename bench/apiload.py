@@ -1,4 +1,7 @@
-"""A client that costs little, for measuring servers: HTTP/1.1 over TLS, one request at a time on a connection."""
+"""A client that costs little, for measuring servers: HTTP/1.1 over TLS, one request at a time on a connection.
+
+`python -m bench.apiload KUBECONFIG` is a client in a process of its own: it lists pods, and says how long that took.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import base64
 import json
 import ssl
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -39,7 +43,7 @@ class Api:
     """A server, as a kubeconfig says; `pid` is its process where that is ours."""
 
     def __init__(self, kubeconfig: Path, pid: int | None = None) -> None:
-        self.pid = pid
+        self.kubeconfig, self.pid = kubeconfig, pid
         config = yaml.safe_load(kubeconfig.read_text())
         address = urlsplit(config["clusters"][0]["cluster"]["server"])
         self.host, self.port = str(address.hostname), int(address.port or 443)
@@ -195,3 +199,31 @@ class Watching:
     def late(self) -> list[float]:
         """Return how long after its write was sent each event came, in seconds."""
         return [when - self._sent[name] for name, when in self._arrived]
+
+
+async def listed(api: Api) -> tuple[list[float], list[float]]:
+    """Return how long lists of all pods took, and lists by a label, of a client in another process: reading a long
+    answer would else keep those of this one waiting."""
+    command = (sys.executable, "-m", "bench.apiload", str(api.kubeconfig))
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    told, _ = await process.communicate()
+    if process.returncode:
+        raise ConnectionError("the client that lists has failed")
+    whole, some = json.loads(told)
+    return whole, some
+
+
+async def _list(api: Api) -> None:
+    took: tuple[list[float], list[float]] = ([], [])
+    async with api.connection() as connection:
+        await connection.list()
+        for _ in range(10):
+            for seconds, selector in zip(took, ("", "part=7"), strict=True):
+                began = time.perf_counter()
+                await connection.list(selector)
+                seconds.append(time.perf_counter() - began)
+    print(json.dumps(took))
+
+
+if __name__ == "__main__":
+    asyncio.run(_list(Api(Path(sys.argv[1]))))

@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.apiload import Api, Watching, pod, waiting_pod
+from bench.apiload import Api, Watching, listed, pod, waiting_pod
 from bench.apistart import seconds_to_ready, third_party
 from bench.cluster import cluster, installed_environment, status
 from trainshed.cluster.control.launcher import rss_bytes
@@ -138,29 +138,15 @@ async def lists(api: Api, count: int) -> Measured:
                 await connection.create(pod(f"list-{number}", part=str(number % 100)))
 
     await asyncio.gather(*(fill() for _ in range(CLIENTS)))
-    whole, some, waited = [], [], []
-    done = asyncio.Event()
-
-    async def other() -> None:
-        async with api.connection() as connection:
-            while not done.is_set():
-                began = time.perf_counter()
-                await connection.get("list-1")
-                waited.append(time.perf_counter() - began)
-                await asyncio.sleep(0.002)
-
+    waited = []
+    listing = asyncio.create_task(listed(api))
     async with api.connection() as connection:
-        await connection.list()
-        beside = asyncio.create_task(other())
-        for _ in range(10):
+        while not listing.done():
             began = time.perf_counter()
-            await connection.list()
-            whole.append(time.perf_counter() - began)
-            began = time.perf_counter()
-            await connection.list("part=7")
-            some.append(time.perf_counter() - began)
-        done.set()
-        await beside
+            await connection.get("list-1")
+            waited.append(time.perf_counter() - began)
+            await asyncio.sleep(0.002)
+    whole, some = await listing
     await api.delete_all()
     return {"list": median(whole), "label": median(some), "delayed": max(waited) * 1000}
 

@@ -5,13 +5,16 @@
 Everything lies below TMPDIR: in memory the disk is left out, of which a pull of 1 GB takes three times as much in all.
 
 Beside them, alternating, Debian's `buildah build`, `podman pull` and `podman run` where these are installed
-(apt-get install --no-install-recommends buildah podman runc docker-registry), on an image that both have.
+(apt-get install --no-install-recommends buildah podman runc skopeo docker-registry), on an image that both have.
+
+A pull's ceilings stand beside it: what the registry gives to `curl`, which keeps nothing, and what a core digests.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import io
 import os
 import shutil
@@ -171,12 +174,34 @@ def _pull(site: Site, repetitions: int, megabytes: int) -> list[Figure]:
             site.other("podman", "pull", "-q", "--tls-verify=false", name)
             others.append(size / (time.perf_counter() - before))
 
+        def copied() -> None:
+            target = site.home / "skopeo"
+            before = time.perf_counter()
+            source = ("--src-tls-verify=false", f"docker://{name}")
+            _run(["skopeo", "copy", "-q", *source, f"dir:{target}"], {**os.environ})
+            copies.append(size / (time.perf_counter() - before))
+            shutil.rmtree(target)
+
+        def bare() -> None:
+            blobs = [f"http://{address}/v2/bench/large/blobs/{part.digest}" for part in parts]
+            each = [argument for blob in blobs for argument in ("-o", "/dev/null", blob)]
+            before = time.perf_counter()
+            _run(["curl", "-sf", "--parallel", "--parallel-max", str(BLOBS), *each], {**os.environ})
+            ceiling.append(size / (time.perf_counter() - before))
+
+        parts = site.store.get(name).manifest.layers
         speeds: list[float] = []
         others: list[float] = []
+        copies: list[float] = []
+        ceiling: list[float] = []
         for _ in range(repetitions):
             ours()
             if shutil.which("podman") is not None:
                 theirs()
+            if shutil.which("skopeo") is not None:
+                copied()
+            if shutil.which("curl") is not None:
+                bare()
     figures = [
         Figure(f"pull of {size:.0f} MB from a local registry", "MB/s", speeds, 300, higher_is_better=True)
     ]
@@ -184,7 +209,23 @@ def _pull(site: Site, repetitions: int, megabytes: int) -> list[Figure]:
         ratios = [mine / other for mine, other in zip(speeds, others, strict=True)]
         figures.append(Figure("the same, beside podman pull", "times", ratios, 1.0, higher_is_better=True))
         figures.append(Figure("podman pull, for comparison", "MB/s", others, 0, higher_is_better=True))
-    return figures
+    if copies:
+        ratios = [mine / other for mine, other in zip(speeds, copies, strict=True)]
+        figures.append(Figure("the same, beside skopeo copy", "times", ratios, 1.0, higher_is_better=True))
+        figures.append(Figure("skopeo copy, for comparison", "MB/s", copies, 0, higher_is_better=True))
+    if ceiling:
+        figures.append(Figure("the registry alone, by curl", "MB/s", ceiling, 0, higher_is_better=True))
+    digests = [_digested(megabytes) for _ in range(repetitions)]
+    return [*figures, Figure("SHA-256 alone", "MB/s", digests, 0, higher_is_better=True)]
+
+
+def _digested(megabytes: int) -> float:
+    """Return how many MB a core digests in a second."""
+    digest, piece = hashlib.sha256(), bytes(1_000_000)
+    before = time.perf_counter()
+    for _ in range(megabytes):
+        digest.update(piece)
+    return megabytes / (time.perf_counter() - before)
 
 
 async def _start(site: Site, repetitions: int) -> list[Figure]:

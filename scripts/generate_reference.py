@@ -73,6 +73,8 @@ def cli_page() -> str:
         "",
         "| Environment | Meaning |\n|---|---|",
         "| `TRAINSHED_HOME` | state directory of the local cluster; default `~/.local/state/trainshed` |",
+        "| `TRAINSHED_SERVICES` | `process`: `trainshed up` has a process forward to Services,"
+        " where the kernel could |",
         "| `KUBECONFIG` | where `--context` is looked up, and what `--merge` and `--unmerge` change; default"
         " `~/.kube/config` |\n",
         "Commands about jobs use the local cluster, unless `--kubeconfig` or `--context` names another.\n",

@@ -22,7 +22,7 @@ from trainshed.kube.meta import errors
 from trainshed.kube.meta.objects import Object
 
 NODE = "node-a"
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 30.0
 
 
 class KubeApi(FakeApi):

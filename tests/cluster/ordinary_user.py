@@ -13,12 +13,13 @@ from trainshed.cluster.sandbox import bootstrap
 
 
 def run_as(
-    uid: int, *command: str, stdin: str = "", timeout: float = 120
+    uid: int, *command: str, stdin: str = "", timeout: float = 120, home: Path = Path("/")
 ) -> subprocess.CompletedProcess[str]:
     """Run a command that may import the package and the tests' libraries, as the user `uid`."""
     source = bootstrap.source_directory()
     packages = Path(pytest.__file__).parents[1]
     env = {"PYTHONPATH": f"{source}:{packages}", "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    env["HOME"] = str(home)
     return subprocess.run(
         command,
         user=uid,
@@ -68,6 +69,6 @@ def run_tests_as(uid: int, file: str, directory: Path, *, timeout: float = 120) 
     home.mkdir(mode=0o700)
     os.chown(home, uid, uid)
     options = ["-q", "-k", "not ordinary_user", "--basetemp", str(home / "pytest")]
-    done = run_as(uid, python_for_everybody(uid), "-m", "pytest", *options, file, timeout=timeout)
+    done = run_as(uid, python_for_everybody(uid), "-m", "pytest", *options, file, timeout=timeout, home=home)
     assert done.returncode == 0 and " skipped" not in done.stdout, done.stdout + done.stderr
     return done.stdout.splitlines()[-1]

@@ -176,3 +176,46 @@ async def test_a_name_that_only_begins_like_that_of_a_service_account(world: Wor
         "username": user,
         "groups": ["system:authenticated"],
     }
+
+
+async def test_a_uid_and_extras_are_impersonated_by_those_who_may(world: World) -> None:
+    account = "system:serviceaccount:default:default"
+    rule = {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    await world.ok("POST", f"{rbac}/clusterroles", {"metadata": {"name": "acts"}, "rules": [rule]})
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "acts"}
+    bound = {"metadata": {"name": "acts"}, "roleRef": reference, "subjects": [subject]}
+    await world.ok("POST", f"{rbac}/clusterrolebindings", bound)
+    issued = await world.ok("POST", f"{NS}/serviceaccounts/default/token", {"spec": {}})
+    token = issued["status"]["token"]
+    for header, kind, resource in (
+        ({"impersonate-uid": "5"}, "uids", "uids"),
+        ({"impersonate-extra-example.com%2fproject": "5"}, "userextras", "userextras/example.com/project"),
+    ):
+        denied = await call(world, CMS, headers={"impersonate-user": "jane", **header}, token=token)
+        assert denied.status == 403
+        assert json.loads(denied.body)["message"] == (
+            f'{kind}.authentication.k8s.io "5" is forbidden: User "{account}" cannot impersonate resource '
+            f'"{resource}" in API group "authentication.k8s.io" at the cluster scope'
+        )
+        assert (await call(world, CMS, headers=header, token=token)).status == 400, "nobody has them"
+    asked = await call(
+        world,
+        f"{AUTHN}/selfsubjectreviews",
+        method="POST",
+        body=b"{}",
+        headers={
+            "impersonate-user": "jane",
+            "impersonate-uid": "5",
+            "impersonate-extra-example.com%2fproject": "shed",
+            "content-type": "application/json",
+        },
+        token=ADMIN_TOKEN,
+    )
+    assert json.loads(asked.body)["status"]["userInfo"] == {
+        "username": "jane",
+        "uid": "5",
+        "groups": ["system:authenticated"],
+        "extra": {"example.com/project": ["shed"]},
+    }

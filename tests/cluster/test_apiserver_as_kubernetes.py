@@ -79,7 +79,7 @@ PATHS = "spec.rules[0].http.paths[0]"
         (
             INGRESSES,
             ingress({"path": "/", "pathType": "Prefix", "backend": {}}),
-            [(f"{PATHS}.backend", "Required value: resource or service backend is required")],
+            [(f"{PATHS}.backend", 'Invalid value: "": resource or service backend is required')],
         ),
         (
             INGRESSES,
@@ -244,7 +244,6 @@ async def test_a_service_gives_up_what_its_new_type_does_not_need(world: World) 
     assert outside == {
         "type": "ExternalName",
         "externalName": "a.b",
-        "internalTrafficPolicy": "Cluster",
         "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
         "selector": {"a": "b"},
         "sessionAffinity": "None",

@@ -102,8 +102,16 @@ async def test_discovery(world: World) -> None:
     assert "immutable" in document.headers["cache-control"]
     protobuf = {"accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
     old = await call(world, "/openapi/v2", token=ADMIN_TOKEN, headers=protobuf)
-    assert (old.status, old.body) == (200, b"")
+    assert old.status == 200 and b"io.k8s.api.core.v1.PodSpec" in old.body
     assert "proto-openapi" in old.headers["content-type"]
+    tagged = {**protobuf, "if-none-match": old.headers["etag"]}
+    same = await call(world, "/openapi/v2", token=ADMIN_TOKEN, headers=tagged)
+    assert (same.status, same.body) == (304, b"")
+    plain = await call(world, "/openapi/v2", token=ADMIN_TOKEN)
+    assert plain.headers["etag"] != old.headers["etag"]
+    whole = json.loads(plain.body)
+    assert whole["swagger"] == "2.0"
+    assert "/api/v1/namespaces/{namespace}/pods/{name}/exec" in whole["paths"]
 
 
 async def test_response_headers_and_compression(world: World) -> None:
@@ -120,7 +128,7 @@ async def test_response_headers_and_compression(world: World) -> None:
 
 
 async def test_yaml_both_ways(world: World) -> None:
-    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\ndata: {k: 'v', t: '2001-01-01'}\n"
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 'y'}\ndata: {k: 'v', t: '2001-01-01'}\n"
     made = await world.raw("POST", CMS, body, content_type="application/yaml", accept="application/yaml")
     assert made.status == 201
     got = await world.raw("GET", f"{CMS}/y", accept="application/yaml")

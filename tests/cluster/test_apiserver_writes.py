@@ -264,10 +264,13 @@ async def test_pods_need_an_account_and_get_a_priority(world: World) -> None:
     await world.ok(
         "PATCH",
         f"{NS}/serviceaccounts/default",
-        {"automountServiceAccountToken": False},
+        {"automountServiceAccountToken": False, "imagePullSecrets": [{"name": "hub"}]},
         content_type=MERGE,
     )
     plain = await world.ok("POST", f"{NS}/pods", pod("q"))
+    assert plain["spec"]["imagePullSecrets"] == [{"name": "hub"}], "where the pod names none itself"
+    own = await world.ok("POST", f"{NS}/pods", pod("r", imagePullSecrets=[{"name": "own"}]))
+    assert own["spec"]["imagePullSecrets"] == [{"name": "own"}]
     assert "volumes" not in plain["spec"]
     assert "automountServiceAccountToken" not in plain["spec"]
 

@@ -16,6 +16,7 @@ from trainshed.kube.meta.resources import (
     CLUSTERROLES,
     CONFIGMAPS,
     CRDS,
+    EVENTS,
     NAMESPACES,
     NODES,
     PODS,
@@ -103,6 +104,19 @@ async def test_an_owner_in_another_namespace_does_not_count(world: World) -> Non
     a = await make(world, "a", namespace="ns")
     await make(world, "child", a)
     await world.until("child gone", lambda: gone(world, "child"))
+    role = {"metadata": {"name": "role", "ownerReferences": [controller_reference(a)]}, "rules": []}
+    await world.client.create(CLUSTERROLES, role)
+
+    def told() -> dict[str, Object]:
+        found = [event for event in world.all(EVENTS) if event["reason"] == "OwnerRefInvalidNamespace"]
+        return {event["involvedObject"]["name"]: event for event in found}
+
+    await world.until("both told", lambda: told().keys() == {"child", "role"})
+    for name, home in (("child", "default"), ("role", "")):
+        owner = f"[v1/ConfigMap, namespace: {home}, name: a, uid: {a['metadata']['uid']}]"
+        event = told()[name]
+        assert event["message"] == f'ownerRef {owner} does not exist in namespace "{home}"'
+        assert (event["type"], event["source"]["component"]) == ("Warning", "garbage-collector-controller")
 
 
 async def test_what_cannot_be_verified_is_kept(world: World) -> None:

@@ -120,7 +120,7 @@ async def test_suspend_takes_pods_away_without_counting_them(world: World) -> No
     await world.settle()
     job = world.stored(JOBS, "job")
     assert conditions(job) == {"Suspended": "JobSuspended"}
-    assert job is not None and "startTime" not in job["status"] and "failed" not in job["status"]
+    assert job is not None and job["status"]["startTime"] and "failed" not in job["status"]
     world.kubelet.exits = lambda pod: "Succeeded"
     await world.client.patch(JOBS, "job", "default", {"spec": {"suspend": False}})
     await until_job(world, "Complete")

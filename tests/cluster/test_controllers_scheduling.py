@@ -385,7 +385,7 @@ def slices(world: World) -> list[tuple[list[str], list[int]]]:
     return sorted(
         (
             [address for endpoint in one.get("endpoints") or () for address in endpoint["addresses"]],
-            [port["port"] for port in one["ports"]],
+            [port["port"] for port in one["ports"] or ()],
         )
         for one in found
     )

@@ -183,10 +183,11 @@ async def test_a_pod_that_vanishes_is_stopped_and_removed(world):
 
 
 async def test_a_missing_configmap_holds_the_pod_until_it_is_there(world):
-    pod = make_pod(volumes=[{"name": "v", "configMap": {"name": "cm"}}])
+    volumes = [{"name": "v", "configMap": {"name": "cm"}}, {"name": "w", "configMap": {"name": "cm"}}]
+    pod = make_pod(volumes=volumes)
     async with world.node():
         await world.api.apply_pod(pod)
-        await world.until(lambda: "FailedMount" in world.api.reasons(), "FailedMount")
+        await world.until(lambda: world.api.reasons().count("FailedMount") == 2, "an event for each volume")
         assert (
             world.api.status("web")["containerStatuses"][0]["state"]["waiting"]["reason"]
             == "ContainerCreating"

@@ -22,6 +22,7 @@ from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.pod.images import ImageRefused, Images, RunImage, check_non_root
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
 from trainshed.cluster.node.pod.starter import needed, pull_secrets
+from trainshed.cluster.node.pod.unsupported import Capabilities
 from trainshed.cluster.node.references import References
 from trainshed.kube.meta.plan import Event
 
@@ -113,6 +114,12 @@ async def test_strict_backs_off_as_a_kubelet(store, registry, tmp_path):
         assert [(e.type, e.reason) for e in second.events] == [("Normal", "BackOff"), ("Warning", "Failed")]
         clock.now += seconds
     assert len(hub.asked) == 7
+    with pytest.raises(ImageRefused):
+        await images.obtain(container, tmp_path / "other")
+    assert len(hub.asked) == 8, "another pod does not wait for what this one was refused"
+    with pytest.raises(ImageRefused):
+        await images.obtain(container, tmp_path / "other", [{"auths": {}}])
+    assert len(hub.asked) == 9, "nor one that shows other secrets"
     hub.has = ["me/app:1"]
     told.clear()
     assert (await images.obtain(container, tmp_path / "pod", tell=told.append)).stored
@@ -197,12 +204,14 @@ async def test_a_damaged_image_is_said(store, registry, tmp_path):
 async def test_a_pod_waits_for_an_image_that_strict_refuses(tmp_path, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    world = World(tmp_path, machine=MachineOptions(images="strict"))
+    world = World(tmp_path, machine=MachineOptions(images="strict", capabilities=Capabilities(pulls=True)))
     async with FakeRegistry().serving() as hub, world.node():
-        await world.api.apply_pod(make_pod(make_container(image=f"{hub.address}/me/none:1")))
+        container = make_container(image=f"{hub.address}/me/none:1")
+        await world.api.apply_pod(make_pod(container, imagePullSecrets=[{"name": "gone"}]))
         await world.until(lambda: _waiting(world).get("reason") == "ImagePullBackOff", "the pod backs off")
         assert "404 it is manifest_unknown" in _waiting(world)["message"]
-        await world.until(lambda: {"Pulling", "Failed", "BackOff"} <= set(world.api.reasons()), "the events")
+        told = {"FailedToRetrieveImagePullSecret", "Pulling", "Failed", "BackOff"}
+        await world.until(lambda: told <= set(world.api.reasons()), "the events")
         assert not world.runtime.specs
 
 
@@ -305,6 +314,8 @@ async def test_an_image_volume_that_cannot_be_had_is_said(tmp_path, policy, reas
         await world.api.apply_pod(_with_image("me/none:1", pullPolicy=policy))
         await world.until(lambda: _waiting(world).get("reason") == reason, "the pod says why it waits")
         assert message in _waiting(world)["message"] and not world.runtime.specs
+        why = "ErrImageNeverPull" if policy == "Never" else "Failed"
+        await world.until(lambda: {why, "Failed"} <= set(world.api.reasons()), "the events of a kubelet")
 
 
 async def test_volumes_of_an_image_are_told_to_the_runtime_unless_the_pod_mounts_there(tmp_path):

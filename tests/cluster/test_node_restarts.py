@@ -131,3 +131,22 @@ async def test_a_node_that_is_killed_ends_silently_and_comes_back_as_after_a_reb
     await world.api.put(path, metadata=killed)
     async with world.node() as node:
         assert node.is_down, "it stays dead across restarts of the control plane"
+
+
+async def test_who_runs_is_told_of_larger_requests_of_cpu_and_that_they_are_gone(world):
+    """Also by an agent that has found both running."""
+    small = make_pod(metadata={"name": "small", "uid": "uid-small"})
+    large = make_pod(metadata={"name": "large", "uid": "uid-large"})
+    large["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    async with world.node():
+        for pod in (small, large):
+            await world.api.apply_pod(pod)
+            await world.until_phase(pod["metadata"]["name"], "Running")
+        assert world.runtime.specs["uid-small", "main", 0].cpu_largest == 0
+        assert world.runtime.specs["uid-large", "main", 0].cpu_largest == 1000
+        await world.until(lambda: world.runtime.shares.get("uid-small") == 1000, "the small one is told")
+    world.runtime.shares.clear()
+    async with world.node():
+        await world.until(lambda: world.runtime.shares.get("uid-small") == 1000, "it is told again")
+        await world.api.remove("/api/v1/namespaces/default/pods/large")
+        await world.until(lambda: world.runtime.shares.get("uid-small") == 0, "nobody is larger")

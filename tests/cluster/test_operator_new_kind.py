@@ -20,8 +20,9 @@ from trainshed.jobs.engine.plan import Plan
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of
 from trainshed.kube.meta.plan import Update
-from trainshed.kube.meta.resources import CONFIGMAPS, CRDS, PODS, ROLES, SERVICES
+from trainshed.kube.meta.resources import CLUSTERROLES, CONFIGMAPS, CRDS, PODS, ROLES, SERVICES
 from trainshed.operator import objects
+from trainshed.operator.install import embedded_options
 from trainshed.operator.manager import Operator
 
 __all__ = ["world"]
@@ -49,6 +50,9 @@ async def launched(registry: None, world: World) -> AsyncIterator[World]:
     await world.admin.create(CRDS, {"metadata": {"name": PODGROUPS.group_resource}, "spec": spec})
     (own,) = [each for each in objects.crds() if name_of(each) == LAUNCHJOB.resource.group_resource]
     await world.admin.create(CRDS, own)
+    # The rights that come with the package were derived without this kind.
+    role = objects.cluster_role(embedded_options())
+    await world.admin.apply(CLUSTERROLES, role, field_manager="install")
     job = make_launchjob()
     del job["metadata"]["uid"]
     await world.admin.create(LAUNCHJOB.resource, job)

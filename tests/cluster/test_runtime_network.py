@@ -123,3 +123,59 @@ async def test_cluster_listener_is_the_same_after_a_restart(boxes: Sandboxes) ->
     async with await asyncio.start_server(greet, sock=second):
         assert await boxes.exec("api", "python3", "-c", CLIENT, "10.96.0.1", "443") == (0, b"api\n")
     await second_runtime.close()
+
+
+LISTENER = """
+import socket
+heard = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+print("listens", flush=True)
+marks = (b"honest-arp", b"honest", b"other-hardware", b"other-address", b"arp-for-another", b"arp-of-other-hardware",
+    b"router", b"unknown", b"names")
+while True:
+    frame = heard.recv(65536)
+    for mark in marks:
+        if b"<" + mark + b">" in frame:
+            print(mark.decode(), flush=True)
+            if mark == b"honest":
+                raise SystemExit
+"""
+SPOOFER = """
+import socket, struct, sys
+own, gateway = (socket.inet_aton(text) for text in (sys.argv[1], "10.88.0.1"))
+mine, theirs, everybody = b"\\x0a\\x58" + own, b"\\x0a\\x58" + gateway, b"\\xff" * 6
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind(("eth0", 0))
+def send(hardware, kind, body, mark):
+    wire.send(everybody + hardware + struct.pack("!H", kind) + body + b"<" + mark + b">" + bytes(40))
+def arp(hardware, address):
+    return struct.pack("!HHBBH", 1, 0x800, 6, 4, 2) + hardware + address + everybody + own
+def ip(source, port=4000):
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 60, 0, 0, 9, 17, 0) + source + b"\\xff" * 4
+    total = sum(struct.unpack("!10H", head))  # bridges may drop what has no right sum
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    head = head[:10] + struct.pack("!H", total ^ 0xFFFF) + head[12:]
+    return head + struct.pack("!HHHH", port, 4000, 40, 0)
+send(theirs, 0x0800, ip(own), b"other-hardware")
+send(mine, 0x0800, ip(gateway), b"other-address")
+send(mine, 0x0800, ip(gateway, 53), b"names")
+send(mine, 0x0806, arp(mine, gateway), b"arp-for-another")
+send(mine, 0x0806, arp(theirs, own), b"arp-of-other-hardware")
+send(mine, 0x86dd, struct.pack("!IHBB", 0x60000000, 16, 58, 255) + b"\\xfe\\x80" + bytes(14) + b"\\xff\\x02" + bytes(13)
+    + b"\\x01" + struct.pack("!BBH", 134, 0, 0), b"router")
+send(mine, 0x88b5, b"", b"unknown")
+send(mine, 0x0806, arp(mine, own), b"honest-arp")
+send(mine, 0x0800, ip(own), b"honest")
+"""
+
+
+async def test_a_pod_sends_under_its_own_addresses_alone(boxes: Sandboxes) -> None:
+    """Else one with NET_RAW, which containers have, reads what others send to the API, or answers for the DNS."""
+    await boxes.pod("listener")
+    spoofer = await boxes.pod("spoofer")
+    await boxes.start("listener", "python3", "-u", "-c", LISTENER)
+    await boxes.printed("listener", "listens\n")
+    await boxes.start("spoofer", "python3", "-c", SPOOFER, spoofer.ip)
+    assert (await boxes.end("spoofer")).exit_code == 0, boxes.output("spoofer")
+    await boxes.end("listener")
+    assert boxes.output("listener").splitlines() == ["listens", "honest-arp", "honest"]

@@ -1,15 +1,20 @@
-"""Pods as plain processes on the real kernel: nothing gets away, and what a pod has for itself without namespaces."""
+"""Pods as plain processes on the real kernel: nothing gets away, and what a pod has for itself without namespaces.
+
+As root and as an ordinary user.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.ordinary_user import run_tests_as
 from tests.cluster.sandboxes import Sandboxes, until
 from tests.processes import is_running, processes_with
 from trainshed.cluster.sandbox import bootstrap
@@ -193,3 +198,11 @@ async def test_two_clusters_have_addresses_of_their_own(boxes: Sandboxes, tmp_pa
         assert one.ip.split(".")[1] != two.ip.split(".")[1]
     finally:
         await theirs.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user already")
+def test_all_of_it_as_an_ordinary_user() -> None:
+    """In a directory that pods may not write to for its place alone, as they may below /tmp."""
+    with tempfile.TemporaryDirectory(prefix="trainshed-test-", dir="/run") as directory:
+        Path(directory).chmod(0o711)
+        assert "9 passed" in run_tests_as(54329, __file__, Path(directory))

@@ -1,4 +1,7 @@
-"""Addresses of Services on this kernel: forwarded to pods, whoever of the daemons is killed."""
+"""Addresses of Services on this kernel: they lead to pods, whoever of the daemons is killed.
+
+Translated by the kernel, where it can, and forwarded by a process: the same holds for both, but where a test says so.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,13 @@ import pytest
 
 from tests.cluster.sandboxes import Sandboxes, until
 from tests.processes import resident_bytes
+from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.addresses import MACHINE
-from trainshed.cluster.sandbox.api import Route, Runtime, RuntimeLost, RuntimePaths
+from trainshed.cluster.sandbox.api import ExecSpec, Route, Runtime, RuntimeLost, RuntimePaths
+from trainshed.cluster.sandbox.client.keepers import services_by
+from trainshed.cluster.sandbox.daemon.netd import SERVICES_BY
+from trainshed.cluster.sandbox.linux.conntrack import Connections
+from trainshed.cluster.sandbox.linux.nftables import NETLINK_NETFILTER
 
 WEB = "10.96.7.7"
 SERVER = """
@@ -58,13 +66,32 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
 """
 
 
-@pytest.fixture
-async def boxes(tmp_path: Path) -> AsyncIterator[Sandboxes]:
+def ways() -> list[str]:
+    """Return the ways that there are here, the one that is taken by itself first."""
+    try:
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER).close()
+    except OSError:
+        return ["process"]
+    return ["kernel", "process"]
+
+
+def by(way: str) -> pytest.MarkDecorator:
+    """Have a test in one of the ways alone."""
+    return pytest.mark.parametrize("boxes", [one for one in ways() if one == way], indirect=True)
+
+
+@pytest.fixture(params=ways())
+async def boxes(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Sandboxes]:
     """A runtime with two servers, `a` and `b`."""
+    monkeypatch.setenv(SERVICES_BY, "process" if request.param == "process" else "")
     runtime = Runtime(RuntimePaths.under(tmp_path))
     await runtime.start()
     made = Sandboxes(runtime, tmp_path)
     try:
+        chosen = "the kernel (nftables)" if request.param == "kernel" else "a process"
+        assert services_by(tmp_path / "run") == chosen
         for uid in ("a", "b"):
             await made.pod(uid)
             await made.start(uid, "python3", "-c", SERVER, uid)
@@ -112,6 +139,7 @@ async def test_ports_lead_to_endpoints_of_another_number_and_back_to_the_pod_its
     assert await visits(boxes) == ["ConnectionRefusedError"]
 
 
+@by("process")
 async def test_an_endpoint_that_has_gone_is_passed_over(boxes: Sandboxes) -> None:
     ip = await addresses(boxes)
     await boxes.runtime.set_routes([tcp("10.88.200.200", ip["b"], affinity_seconds=1)])
@@ -130,6 +158,190 @@ async def test_datagrams(boxes: Sandboxes) -> None:
         await boxes.runtime.set_routes([route])
         code, output = await boxes.exec("a", "python3", "-c", UDP_CLIENT, WEB, "53")
         assert (code, output.decode().split("\n")) == (0, [f"{uid} one", f"{uid} two", ""])
+
+
+TELLER = """
+import socket, sys, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    sock.settimeout(0.2)
+    sock.connect((sys.argv[1], 53))
+    while True:
+        try:
+            sock.send(b"x")
+            print(sock.recv(99).decode(), flush=True)
+        except OSError:
+            pass
+        time.sleep(0.05)
+"""
+
+
+async def test_one_socket_of_a_client_is_led_anew_when_its_endpoint_has_gone_or_there_was_none(
+    boxes: Sandboxes,
+) -> None:
+    ip = await addresses(boxes)
+    await boxes.pod("teller")
+    await boxes.start("teller", "python3", "-c", TELLER, WEB)
+
+    async def last_is(word: str) -> bool:
+        return boxes.output("teller").endswith(f"{word} x\n")
+
+    for uid in ("a", "b", "a"):
+        route = Route(protocol="udp", ip=WEB, port=53, endpoints=((ip[uid], 5353),))
+        await boxes.runtime.set_routes([route])
+        await until(f"an answer of {uid}", lambda uid=uid: last_is(uid))  # type: ignore[misc]
+
+
+async def test_a_client_is_led_elsewhere_once_it_has_stayed_away_for_longer_than_it_is_remembered(
+    boxes: Sandboxes,
+) -> None:
+    ip = await addresses(boxes)
+    await boxes.runtime.set_routes([tcp(ip["a"], ip["b"], affinity_seconds=2)])
+    first = await visits(boxes, times=10)
+    assert len(set(first)) == 1, "remembered"
+    await boxes.runtime.set_routes([tcp(ip["a"], ip["b"], affinity_seconds=2), tcp(ip["b"], port=81)])
+    assert set(await visits(boxes, times=10)) == set(first), "another port has changed"
+
+    async def is_elsewhere() -> bool:
+        await asyncio.sleep(2.2)
+        return set(await visits(boxes)) != set(first)
+
+    await until("another endpoint", is_elsewhere)
+
+
+THROUGH = """
+import socket, sys
+with socket.create_connection(("10.88.0.1", 3128), 10) as sock:
+    sock.sendall(f"CONNECT {sys.argv[1]}:80 HTTP/1.1\\r\\n\\r\\n".encode())
+    print(sock.recv(999).split(b"\\r")[0])
+    sock.sendall(b"four")
+    sock.shutdown(socket.SHUT_WR)
+    print(sock.recv(99))
+"""
+
+
+async def test_processes_in_the_network_of_the_cluster_are_led_on_too(boxes: Sandboxes) -> None:
+    ip = await addresses(boxes)
+    await boxes.runtime.set_routes([tcp(ip["b"])])
+    code, output = await boxes.exec("a", "python3", "-c", THROUGH, WEB)
+    assert code == 0, output
+    assert output.splitlines()[-1] == b"b'b 4'", output
+
+
+@by("kernel")
+async def test_an_endpoint_that_refuses_is_a_refusal_and_one_outside_goes_by_the_process(
+    boxes: Sandboxes,
+) -> None:
+    ip = await addresses(boxes)
+    refusing = Route(protocol="tcp", ip=WEB, port=80, endpoints=((ip["b"], 1),))
+    await boxes.runtime.set_routes([refusing])
+    assert await visits(boxes) == ["ConnectionRefusedError"]
+    mixed = Route(protocol="tcp", ip=WEB, port=81, endpoints=((ip["b"], 8080), (MACHINE, 1)))
+    await boxes.runtime.set_routes([tcp(ip["a"]), mixed])
+    assert processes(boxes, "daemon.serviceproxy") == []
+    assert (await visits(boxes), await visits(boxes, 81)) == (["a 3"], ["b 3"])
+    assert len(processes(boxes, "daemon.serviceproxy")) == 1
+
+
+LASTING = """
+import socket, sys, time
+with socket.create_connection((sys.argv[1], 80), 10) as sock:
+    print("joined", flush=True)
+    while sys.stdin.readline():
+        sock.sendall(bytes(1000))
+    sock.shutdown(socket.SHUT_WR)
+    print(sock.recv(99).decode(), flush=True)
+"""
+
+
+@by("kernel")
+async def test_connections_and_routes_outlive_netd_and_its_successor_goes_on(boxes: Sandboxes) -> None:
+    ip = await addresses(boxes)
+    await boxes.runtime.set_routes([tcp(ip["b"], affinity_seconds=60)])
+    session = await boxes.runtime.exec(
+        "a", ExecSpec(container="c", argv=("python3", "-c", LASTING, WEB), stdin=True)
+    )
+    output = session.output()
+    assert (await anext(output))[1] == b"joined\n"
+    await session.write_stdin(b"\n")
+    for pid in processes(boxes, "daemon.netd"):
+        os.kill(pid, signal.SIGKILL)
+    assert await visits(boxes, times=3) == ["b 3"] * 3, "with nobody there"
+
+    async def is_back() -> bool:
+        await boxes.runtime.start()
+        return services_by(boxes.home / "run") == "the kernel (nftables)"
+
+    await until("another netd", is_back)
+    assert await visits(boxes, times=3) == ["b 3"] * 3
+    await boxes.runtime.set_routes([tcp(ip["a"])])
+    assert await visits(boxes, times=3) == ["a 3"] * 3
+    await session.write_stdin(b"\n")
+    await session.close_stdin()
+    assert (await anext(output))[1] == b"b 2000\n", "it was joined to its endpoint for good"
+    await session.close()
+
+
+CROWD = """
+import socket, sys, time
+held, refused = [], 0
+for _ in range(1100):
+    sock = socket.socket()
+    try:
+        sock.settimeout(20)
+        sock.connect((sys.argv[1], 443))
+        held.append(sock)
+    except ConnectionRefusedError:
+        refused += 1
+print(len(held), refused, flush=True)
+time.sleep(1000)
+"""
+
+
+@by("kernel")
+async def test_a_pod_has_no_more_connections_than_its_share_and_others_theirs(boxes: Sandboxes) -> None:
+    for uid in ("crowd", "sink"):
+        await boxes.pod(uid)
+    ip = await addresses(boxes)
+    await boxes.start("sink", "python3", "-c", SINK)
+    await boxes.runtime.set_routes([tcp(ip["b"]), tcp(ip["sink"], port=443)])
+    await until("the sink", lambda: says(boxes, "sink", "up\n"))
+    await boxes.start("crowd", "python3", "-c", CROWD, WEB)
+    await until("many connections", lambda: says(boxes, "crowd", "1024 76\n"))
+    assert await visits(boxes, times=5) == ["b 3"] * 5
+    await boxes.runtime.stop_sandbox("crowd")
+
+
+FLOOD = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    for number in range(5000):
+        sock.sendto(b"x", (f"10.96.8.{number % 250}", 1000 + number))
+"""
+
+
+def tracked(boxes: Sandboxes) -> int:
+    """Return how many connections the kernel keeps track of in the cluster's network."""
+    with wire.connect(str(boxes.home / "run/sandboxd.sock"), 10.0) as sock:
+        _, descriptors = wire.ask(sock, {"op": "translate"})
+    with socket.socket(fileno=descriptors[0]) as asking:
+        return len(list(Connections(asking)._all()))
+
+
+@by("kernel")
+async def test_a_pod_that_floods_addresses_takes_no_room_for_connections_from_others(
+    boxes: Sandboxes,
+) -> None:
+    ip = await addresses(boxes)
+    routes = [Route(protocol="udp", ip=WEB, port=53, endpoints=((ip["b"], 5353),)), tcp(ip["b"])]
+    await boxes.runtime.set_routes(routes)
+    await boxes.pod("flood")
+    await boxes.start("flood", "sleep", "600")
+    code, output = await boxes.exec("flood", "python3", "-c", FLOOD)
+    assert (code, output) == (0, b"")
+    assert 3000 < tracked(boxes) < 4200, "it has what it may have"
+    code, output = await boxes.exec("a", "python3", "-c", UDP_CLIENT, WEB, "53")
+    assert (code, output) == (0, b"b one\nb two\n")
+    assert await visits(boxes) == ["b 3"]
 
 
 def free_port() -> int:
@@ -201,6 +413,7 @@ def processes(boxes: Sandboxes, name: str) -> list[int]:
     return found
 
 
+@by("process")
 @pytest.mark.parametrize("victim", ["daemon.serviceproxy", "daemon.netd"])
 async def test_routes_come_back_when_a_daemon_was_killed(boxes: Sandboxes, victim: str) -> None:
     ip = await addresses(boxes)
@@ -225,6 +438,7 @@ async def test_routes_come_back_when_a_daemon_was_killed(boxes: Sandboxes, victi
     assert processes(boxes, "sandbox") == []
 
 
+@by("process")
 async def test_the_process_is_there_from_the_first_connection_on(boxes: Sandboxes) -> None:
     """Or when many may be asked for. Until then what was asked for once may also go, or lead elsewhere."""
     ip, port = await addresses(boxes), free_port()
@@ -283,6 +497,7 @@ time.sleep(1000)
 """
 
 
+@by("process")
 async def test_a_pod_that_opens_connections_without_end_uses_up_its_own_share(boxes: Sandboxes) -> None:
     """Nobody takes what it sends; the process that forwards keeps none of it."""
     for uid in ("hog", "sink"):
@@ -327,6 +542,7 @@ while at + 4 <= len(data):
 """
 
 
+@by("process")
 async def test_pods_hand_over_more_than_a_packet_at_a_time(boxes: Sandboxes) -> None:
     code, output = await boxes.exec("a", "python3", "-c", SEGMENT)
     is_known = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 3)

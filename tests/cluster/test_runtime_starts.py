@@ -20,7 +20,7 @@ from tests.processes import processes_with
 from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, SandboxSpec
 from trainshed.cluster.sandbox.client.connection import connected
-from trainshed.cluster.sandbox.daemon.podlock import claim
+from trainshed.cluster.sandbox.podlock import claim
 
 
 @pytest.fixture

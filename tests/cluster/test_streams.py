@@ -12,9 +12,11 @@ import pytest
 
 from tests.fakes.local_node import LocalNode
 from tests.fakes.spdy_client import SpdyClient
-from trainshed.cluster.apiserver import streams
+from trainshed.cluster.apiserver.streams import pods
+from trainshed.cluster.apiserver.streams.binary import serve_chunks
 from trainshed.cluster.apiserver.streams.inbox import MAX_WAITING_BYTES, Inbox
 from trainshed.cluster.apiserver.streams.portforward import forward_spdy
+from trainshed.cluster.apiserver.streams.rejection import reject
 from trainshed.cluster.apiserver.streams.remotecommand import bridge, exit_status, parse_resize
 from trainshed.cluster.apiserver.streams.spdychannels import SpdyChannels
 from trainshed.cluster.apiserver.streams.spdysession import MAX_STREAMS, Session, Stream
@@ -61,10 +63,10 @@ class Browser:
             case _:
                 self.sent.append(message.get("bytes") or message.get("text"))
 
-    async def exec(self, node: LocalNode, *command: str, stdin: bool = False) -> None:
+    async def exec(self, node: LocalNode, *command: str, **asked: bool) -> None:
         async with asyncio.timeout(DEADLINE):
-            request = ExecRequest("main", command, stdin=stdin, stdout=True, stderr=True)
-            await streams.serve_exec(self.scope, self.receive, self.send, node, POD, request)
+            request = ExecRequest("main", command, **{"stdout": True, "stderr": True, **asked})
+            await pods.serve_exec(self.scope, self.receive, self.send, node, POD, request)
 
 
 async def test_close_message_ends_stdin_in_v5() -> None:
@@ -72,7 +74,7 @@ async def test_close_message_ends_stdin_in_v5() -> None:
     browser.say(b"\x00hello")
     browser.say(b"\xff\x00")
     await browser.exec(LocalNode(), "cat", stdin=True)
-    assert browser.sent == [b"\x01hello", b"\x03" + msgspec.json.encode(exit_status(0))]
+    assert browser.sent == [b"\x01", b"\x01hello", b"\x03" + msgspec.json.encode(exit_status(0))]
     assert (browser.accepted, browser.close_code) == ("v5.channel.k8s.io", 1000)
 
 
@@ -85,13 +87,30 @@ async def test_first_known_protocol_of_the_client_wins() -> None:
 async def test_base64_channels_are_text() -> None:
     browser = Browser("base64.channel.k8s.io")
     await browser.exec(LocalNode(), "echo", "hi")
-    assert browser.sent == ["1" + base64.b64encode(b"hi\n").decode()]
+    assert browser.sent == ["1", "1" + base64.b64encode(b"hi\n").decode()]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({"stderr": False}, [b"\x01", b"\x01out\n"]),
+        ({"stdout": False}, [b"\x02", b"\x02err\n"]),
+        ({"stdout": False, "stderr": False, "stdin": True}, [b"\x03"]),
+    ],
+    ids=["stdout", "stderr", "neither"],
+)
+async def test_streams_that_a_client_did_not_ask_for_are_not_sent(
+    asked: dict[str, bool], sent: list[bytes]
+) -> None:
+    browser = Browser("v4.channel.k8s.io")
+    await browser.exec(LocalNode(), "sh", "-c", "echo out; echo err >&2", **asked)
+    assert browser.sent == [*sent, b"\x03" + msgspec.json.encode(exit_status(0))]
 
 
 async def test_old_protocols_report_a_failure_as_text() -> None:
     browser = Browser()
     await browser.exec(LocalNode(), "false")
-    assert browser.sent == [b"\x03command terminated with non-zero exit code: exit status 1"]
+    assert browser.sent == [b"\x01", b"\x03command terminated with non-zero exit code: exit status 1"]
 
 
 async def test_leaving_hangs_up_the_process() -> None:
@@ -133,9 +152,7 @@ async def test_reject_answers_both_scopes() -> None:
         async def send(message: Any, sent: list[Any] = sent) -> None:
             sent.append(message)
 
-        await streams.reject(
-            {"type": kind}, send, ApiError(429, "TooMany", "slow", headers={"Retry-After": "1"})
-        )
+        await reject({"type": kind}, send, ApiError(429, "TooMany", "slow", headers={"Retry-After": "1"}))
         assert [m["type"] for m in sent] == [f"{prefix}.response.start", f"{prefix}.response.body"]
         assert sent[0]["status"] == 429
         assert (b"retry-after", b"1") in sent[0]["headers"]
@@ -159,7 +176,7 @@ async def test_chunks(protocols: tuple[str, ...], text: bool, expected: list[Any
 
     browser = Browser(*protocols)
     async with asyncio.timeout(DEADLINE):
-        await streams.serve_chunks(browser.scope, browser.receive, browser.send, chunks(), text=text)
+        await serve_chunks(browser.scope, browser.receive, browser.send, chunks(), text=text)
     assert browser.sent == expected if text else browser.sent[1:] == expected
     assert browser.close_code == 1000
 
@@ -177,10 +194,10 @@ async def test_chunks_end_when_the_client_leaves() -> None:
     browser = Browser()
     browser.leave()
     async with asyncio.timeout(DEADLINE):
-        await streams.serve_chunks(browser.scope, browser.receive, browser.send, chunks())
+        await serve_chunks(browser.scope, browser.receive, browser.send, chunks())
     assert ended.is_set()
     with pytest.raises(ApiError) as raised:
-        await streams.serve_chunks(Browser("v9").scope, browser.receive, browser.send, chunks())
+        await serve_chunks(Browser("v9").scope, browser.receive, browser.send, chunks())
     assert raised.value.code == 403
 
 
@@ -188,7 +205,7 @@ async def test_chunks_end_when_the_client_leaves() -> None:
 async def test_port_forward_checks_its_ports(query: str) -> None:
     browser = Browser("v4.channel.k8s.io", query=query)
     with pytest.raises(ApiError) as raised:
-        await streams.serve_port_forward(browser.scope, browser.receive, browser.send, LocalNode(), POD)
+        await pods.serve_port_forward(browser.scope, browser.receive, browser.send, LocalNode(), POD)
     assert raised.value.code == 400
     assert browser.accepted is None
 

@@ -136,11 +136,11 @@ def test_check_of_bad_manifests(cluster: Cluster) -> None:
 
 
 def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
-    unmasked = {"securityContext": {"procMount": "Unmasked"}}
-    demanding = job("demanding", replica("exit 0", **unmasked))
+    profiled = {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}
+    demanding = job("demanding", replica("exit 0", **profiled))
     spec = demanding["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     spec["securityContext"] = {"sysctls": [{"name": "vm.swappiness", "value": "1"}]}
-    bare = pod("bare", "exit 0", **unmasked)
+    bare = pod("bare", "exit 0", **profiled)
     cron = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -152,13 +152,13 @@ def test_check_of_what_the_node_cannot_honour(cluster: Cluster) -> None:
     found = re.findall(r"^! (\S+): (.+)$", done.out, re.MULTILINE)
     template = "spec.pytorchReplicaSpecs[Master].template.spec"
     assert sorted(path for path, _ in found) == [
-        "spec.containers[0].securityContext.procMount",
-        "spec.jobTemplate.spec.template.spec.containers[0].securityContext.procMount",
-        f"{template}.containers[0].securityContext.procMount",
+        "spec.containers[0].securityContext.appArmorProfile",
+        "spec.jobTemplate.spec.template.spec.containers[0].securityContext.appArmorProfile",
+        f"{template}.containers[0].securityContext.appArmorProfile",
         f"{template}.securityContext.sysctls[0]",
     ]
-    why = dict(found)[f"{template}.containers[0].securityContext.procMount"]
-    assert why.startswith("/proc is mounted the usual way")
+    why = dict(found)[f"{template}.containers[0].securityContext.appArmorProfile"]
+    assert why.startswith("profiles of AppArmor and SELinux are not applied")
 
 
 def test_three_nodes_share_the_pods_and_are_kept(

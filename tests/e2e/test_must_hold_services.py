@@ -21,18 +21,18 @@ SERVER = """
 import http.server, os, threading
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        body = os.environ["HOSTNAME"].encode()
+        body = os.environ.get("NAME", os.environ["HOSTNAME"]).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
     def log_message(self, *_):
         pass
-http.server.ThreadingHTTPServer(("", 8000), Answer).serve_forever()
+http.server.ThreadingHTTPServer(("", int(os.environ.get("PORT", 8000))), Answer).serve_forever()
 """
 
 VISITOR = """
-import json, os, socket, struct, sys, urllib.request
+import json, os, socket, struct, sys, time, urllib.request
 def get(host):
     try:
         return urllib.request.urlopen(f"http://{host}/", timeout=20).read().decode()
@@ -54,6 +54,9 @@ def servers(name):
     return struct.unpack_from("!3H", answer, 12 + len(question) + 4 + 12)[2]
 namespace = os.environ["NAMESPACE"]
 ip, seen = os.environ["WEB_SERVICE_HOST"], {}
+end = time.monotonic() + 20  # what leads to endpoints that somebody wrote comes a moment after their slice
+while "first" not in get_directly("manual") and time.monotonic() < end:
+    time.sleep(0.1)
 for host in ("web", f"web.{namespace}", f"web.{namespace}.svc.cluster.local", ip, f"{ip}:81", "alias", "manual"):
     seen[host.replace(ip, "IP")] = [get(host), get_directly(host)]
 seen["empty"] = [get_directly("empty")]
@@ -64,6 +67,8 @@ seen["SRV"] = [
     servers(f"_http._tcp.web.{namespace}.svc.cluster.local"),
     servers(f"_http._tcp.peers.{namespace}.svc.cluster.local"),
 ]
+node = "second.nodes:" + os.environ["NODE_PORT"]
+seen["node"] = [socket.gethostbyname("second.nodes"), get(node), get_directly(node)]
 seen["hosts"] = [line.split() for line in open("/etc/hosts") if "aliased" in line]
 print(json.dumps(seen))
 """
@@ -93,18 +98,31 @@ def fetch(port: int) -> str:
         return repr(error)
 
 
-def visitor(cluster: Cluster, name: str, **spec: Any) -> Object:
+def visitor(cluster: Cluster, name: str, port: int, **spec: Any) -> Object:
     pod = make_pod(name, "", **spec)
     own = {"fieldRef": {"fieldPath": "metadata.namespace"}}
     pod["spec"]["containers"][0] |= {
         "command": ["python3", "-c", VISITOR],
-        "env": [{"name": "NAMESPACE", "valueFrom": own}],
+        "env": [{"name": "NAMESPACE", "valueFrom": own}, {"name": "NODE_PORT", "value": str(port)}],
+    }
+    return pod
+
+
+def on_machine(port: int) -> Object:
+    """Return a pod on the machine's network, which serves at a port of the machine."""
+    pod = make_pod("on-machine", "", grace=1, hostNetwork=True, hostname="second", subdomain="nodes")
+    pod["metadata"]["labels"] = {"app": "nodes"}
+    pod["spec"]["containers"][0] |= {
+        "command": ["python3", "-c", SERVER],
+        "env": [{"name": "NAME", "value": "on the machine"}, {"name": "PORT", "value": str(port)}],
+        "ports": [{"name": "http", "containerPort": port}],
+        "readinessProbe": {"httpGet": {"port": "http"}, "periodSeconds": 1},
     }
     return pod
 
 
 def test_services_lead_to_pods_from_pods_and_from_this_machine(cluster: Cluster) -> None:
-    balancer, host_port = free_port(), free_port()
+    balancer, host_port, of_machine = free_port(), free_port(), free_port()
     web = make_pod("web-0", "", grace=1, hostname="first", subdomain="peers")
     web["metadata"]["labels"] = {"app": "web"}
     web["spec"]["containers"][0] |= {
@@ -118,6 +136,8 @@ def test_services_lead_to_pods_from_pods_and_from_this_machine(cluster: Cluster)
     ]
     cluster.apply(
         web,
+        on_machine(of_machine),
+        service("nodes", clusterIP="None", selector={"app": "nodes"}),
         service("web", ports=more, type="NodePort", sessionAffinity="ClientIP"),
         service("peers", clusterIP="None"),
         service("empty", selector={"app": "nobody"}),
@@ -131,7 +151,7 @@ def test_services_lead_to_pods_from_pods_and_from_this_machine(cluster: Cluster)
             externalName=f"web.{cluster.namespace}.svc.cluster.local",
         ),
     )
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/web-0", "--timeout=30s").ok()
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/web-0", "pod/on-machine", "--timeout=30s").ok()
     address = cluster.get("pods", "web-0")["status"]["podIP"]
     written = {
         "apiVersion": "v1",
@@ -142,7 +162,7 @@ def test_services_lead_to_pods_from_pods_and_from_this_machine(cluster: Cluster)
     cluster.apply(written)
     until(lambda: "8000" in cluster.kubectl("get", "endpointslices").ok().split("manual", 1)[-1], "a slice")
     aliases = [{"ip": "192.0.2.7", "hostnames": ["aliased", "other"]}]
-    cluster.apply(visitor(cluster, "visitor", hostAliases=aliases))
+    cluster.apply(visitor(cluster, "visitor", of_machine, hostAliases=aliases))
     ended = ("Succeeded", "Failed")
     until(lambda: cluster.get("pods", "visitor")["status"]["phase"] in ended, "the visits end")
 
@@ -156,6 +176,7 @@ def test_services_lead_to_pods_from_pods_and_from_this_machine(cluster: Cluster)
         "reverse": [full],
         "pods": [f"first.peers.{cluster.namespace}.svc.cluster.local"],
         "SRV": [80, 8000],
+        "node": ["10.88.0.1", "on the machine", "on the machine"],
         "hosts": [["192.0.2.7", "aliased", "other"]],
     }
 

@@ -13,11 +13,11 @@ import pytest
 
 from tests.e2e.test_streams_kubectl import KUBECTLS
 from tests.fakes.stream_api import running
-from trainshed.cluster.apiserver.streams import Receive, Scope, Send
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery, openapi
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire import negotiate, protobuf
+from trainshed.kube.wire.asgi import Receive, Scope, Send
 
 DEADLINE = 30.0
 COMMANDS = [
@@ -77,7 +77,7 @@ class Recorder:
                 discovery.aggregated(self._registry, core=path == "/api", version=form.version),
             )
         if path == "/openapi/v2":
-            return 200, negotiate.OPENAPI_V2_PROTOBUF, openapi.V2_PROTOBUF
+            return 200, negotiate.OPENAPI_V2_PROTOBUF, self._openapi.whole(protobuf=True)
         if path == "/openapi/v3":
             return 200, "application/json", self._openapi.root()
         if path.startswith("/openapi/v3/"):

@@ -192,9 +192,9 @@ def test_apply_and_check(do: Any, api: Any, tmp_path: Path) -> None:
     verdicts = do(api.check([text, {"apiVersion": "v1", "kind": "Nosuch", "metadata": {"name": "x"}}]))
     assert [(v.name, v.accepted) for v in verdicts] == [("settings", True), ("x", False)]
     assert 'no matches for kind "Nosuch"' in verdicts[1].refusal.message
-    limited = job("train", replica("true", securityContext={"procMount": "Unmasked"}))
+    limited = job("train", replica("true", securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}))
     (verdict,) = do(api.check(limited))
-    assert verdict.accepted and "securityContext.procMount" in verdict.not_honoured[0].path
+    assert verdict.accepted and "securityContext.appArmorProfile" in verdict.not_honoured[0].path
     assert [each.change for each in do(api.apply(text))] == ["created"]
     assert [(each.name, each.change) for each in do(api.apply(file))] == [("configmap/settings", "unchanged")]
     assert [each.change for each in do(api.apply(text.replace("a: b", "a: c")))] == ["configured"]

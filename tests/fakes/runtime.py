@@ -40,6 +40,7 @@ class MemoryRuntime:
         self.sandboxes: dict[str, SandboxState] = {}
         self.specs: dict[tuple[str, str, int], ContainerSpec] = {}
         self.sandbox_specs: dict[str, SandboxSpec] = {}
+        self.shares: dict[str, int] = {}
         self.signals: list[tuple[str, int]] = []
         self.records: list[DnsRecords] = []
         self.routes: list[tuple[Route, ...]] = []
@@ -81,6 +82,9 @@ class MemoryRuntime:
         state = ContainerState(spec.name, spec.attempt, _PID, time.time())
         self._set(uid, state)
         return state
+
+    async def share_cpu(self, uid: str, largest: int) -> None:
+        self.shares[uid] = largest
 
     async def signal_container(self, uid: str, name: str, signal: int) -> None:
         self.signals.append((name, signal))

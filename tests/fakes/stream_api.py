@@ -10,7 +10,9 @@ import msgspec
 import uvicorn
 
 from tests.fakes.local_node import LocalNode
-from trainshed.cluster.apiserver import streams
+from trainshed.cluster.apiserver.streams import pods
+from trainshed.cluster.apiserver.streams.protocol import server_options
+from trainshed.cluster.apiserver.streams.rejection import reject
 from trainshed.cluster.backend import ExecRequest
 from trainshed.kube.meta.errors import ApiError, not_found
 from trainshed.kube.meta.objects import Object
@@ -38,11 +40,11 @@ def make_app(backend: LocalNode) -> Callable[..., object]:
         wanted = ExecOptions.decode(parse_query(scope["query_string"]))
         request = ExecRequest("main", wanted.command, wanted.stdin, wanted.stdout, wanted.stderr, wanted.tty)
         if name == "exec":
-            await streams.serve_exec(scope, receive, send, backend, POD, request)
+            await pods.serve_exec(scope, receive, send, backend, POD, request)
         elif name == "attach":
-            await streams.serve_attach(scope, receive, send, backend, POD, request)
+            await pods.serve_attach(scope, receive, send, backend, POD, request)
         else:
-            await streams.serve_port_forward(scope, receive, send, backend, POD)
+            await pods.serve_port_forward(scope, receive, send, backend, POD)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].rstrip("/")
@@ -61,7 +63,7 @@ def make_app(backend: LocalNode) -> Callable[..., object]:
             else:
                 raise not_found("pods", "", parts[-1])
         except ApiError as error:
-            await streams.reject(scope, send, error)
+            await reject(scope, send, error)
             return
         head = [(b"content-type", content_type.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": head})
@@ -79,7 +81,7 @@ async def running(app: Callable[..., object], *, deadline: float) -> AsyncIterat
         port=0,
         lifespan="off",
         log_level="warning",
-        **streams.server_options(),
+        **server_options(),
     )
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())

@@ -180,9 +180,9 @@ async def test_a_configuration_is_checked(world: World) -> None:
     assert fields == [
         "webhooks[0].name",
         "webhooks[0].sideEffects",
-        "webhooks[0].admissionReviewVersions",
-        "webhooks[0].clientConfig.url",
         "webhooks[0].objectSelector.matchExpressions[0].operator",
+        "webhooks[0].clientConfig.url",
+        "webhooks[0].admissionReviewVersions",
     ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,46 @@ async def test_history_stays_while_nothing_much_is_deleted(tmp_path: Path) -> No
     watch = store.watch("/core/pods/", 1)
     assert len(await watch.batch()) == 600
     await store.close()
+
+
+_LEFT = """
+import asyncio, os, sys
+from pathlib import Path
+from trainshed.cluster.control.launcher import rss_bytes
+from trainshed.cluster.control.memory import MemoryKeeper, keep_one_heap
+from trainshed.cluster.store import Store
+
+async def main():
+    store = await Store.open(Path(sys.argv[1]))
+    keeper = MemoryKeeper(store)
+    before = rss_bytes(os.getpid())
+    made = []
+    for start in range(0, 8000, 80):
+        objects = []
+        for number in range(start, start + 80):
+            objects.append((f"/core/pods/x/p{number}", {"metadata": {}, "x": "x" * 3500}))
+            if number % 4 == 0:
+                objects.append((f"/core/events/x/p{number}", {"metadata": {}, "x": "x" * 1500}))
+        made += await asyncio.gather(*(store.create(*each) for each in objects))
+    made = [stored for stored in made if "/pods/" in stored.key]
+    keeper.look()
+    full = rss_bytes(os.getpid())
+    for start in range(0, 8000, 250):
+        await asyncio.gather(*(store.delete(s.key, s.revision) for s in made[start : start + 250]))
+    del made, objects
+    while keeper.look():
+        await keeper.give_back()
+    held = sum(len(s.encoded) for s in store.list("/")[0])
+    print((full - before) >> 20, (rss_bytes(os.getpid()) - before) >> 20, held >> 20)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_what_stays_holds_no_pages_of_what_went(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _LEFT, str(tmp_path / "store.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    full, left, held = map(int, done.stdout.split())
+    assert full > 30 and held == 2, "8,000 objects of 3.5 KiB, of 1.5 KiB a quarter as many, which stay"
+    assert left <= 12, f"{left} MiB more than before, of {full}"

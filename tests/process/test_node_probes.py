@@ -17,6 +17,7 @@ from tests.unit.node_builders import make_container
 from trainshed.cluster.node.pod.handlers import Outcome, Target, act, port_number, run_hook
 from trainshed.cluster.node.pod.observed import Health
 from trainshed.cluster.node.pod.probes import Prober, initial_health
+from trainshed.cluster.sandbox.api import StartError
 
 
 class Connection:
@@ -132,7 +133,12 @@ async def test_https_without_verification(server, tls):
 async def test_garbage_and_silence(server):
     port = await server(b"SSH-2.0-OpenSSH\r\n")
     outcome = await act(target(), {"httpGet": {"port": port}}, 5)
-    assert not outcome.ok and "malformed" in outcome.message
+    url = f"http://10.88.0.7:{port}/"
+    broken = 'net/http: HTTP/1.x transport connection broken: malformed HTTP response "SSH-2.0-OpenSSH"'
+    assert outcome == Outcome(False, f'Get "{url}": {broken}')
+    port = await server(b"")
+    outcome = await act(target(), {"httpGet": {"port": port}}, 5)
+    assert outcome == Outcome(False, f'Get "http://10.88.0.7:{port}/": EOF')
 
 
 async def test_tcp_by_name_and_refusal(server):
@@ -143,7 +149,7 @@ async def test_tcp_by_name_and_refusal(server):
     refused = await act(target(), {"tcpSocket": {"port": 1}}, 5)
     assert refused == Outcome(False, "dial tcp 10.88.0.7:1: connect: connection refused")
     unknown = await act(target(), {"tcpSocket": {"port": "nope"}}, 5)
-    assert not unknown.ok and "couldn't find port" in unknown.message
+    assert unknown == Outcome(False, 'strconv.Atoi: parsing "nope": invalid syntax', errored=True)
 
 
 class Health1(grpc.GenericRpcHandler):
@@ -234,9 +240,64 @@ async def test_a_tcp_hook_fails_as_with_a_kubelet_which_knows_none(server):
     assert not outcome.ok and outcome.message.startswith("invalid handler")
 
 
-async def test_a_probe_that_hangs_times_out():
-    outcome = await act(target(), {"sleep": {"seconds": 60}}, 0.01)
-    assert not outcome.ok and "timed out" in outcome.message
+class Hanging:
+    """A runtime that never comes to an end."""
+
+    async def dial(self, uid, port, address=""):
+        await asyncio.Event().wait()
+
+    async def exec(self, uid, spec):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        ({"sleep": {"seconds": 60}}, "timed out after 0.01s"),
+        ({"exec": {"command": ["a", "b"]}}, 'command timed out: "a b" timed out after 0.01s'),
+        ({"tcpSocket": {"port": 8}}, "dial tcp 10.88.0.7:8: i/o timeout"),
+        (
+            {"httpGet": {"port": 8, "path": "x"}},
+            'Get "http://10.88.0.7:8/x": context deadline exceeded (Client.Timeout exceeded while awaiting headers)',
+        ),
+    ],
+)
+async def test_an_action_that_hangs_times_out(handler, said):
+    whom = Target(Hanging(), "u1", "10.88.0.7", make_container())
+    assert await act(whom, handler, 0.01) == Outcome(False, said)
+
+
+async def test_a_probe_that_cannot_be_made_does_not_count():
+    """A command that does not exist, a daemon that is being started again: a kubelet throws the result away."""
+
+    class Lost(Dialler):
+        async def exec(self, uid, spec):
+            tried.append(spec.argv)
+            if len(tried) == 5:
+                enough.set()
+            raise StartError(127, 'exec: "nope": executable file not found in $PATH')
+
+    tried: list[tuple[str, ...]] = []
+    enough = asyncio.Event()
+    seen: list[Health] = []
+    told: list[tuple[str, str]] = []
+    probe = {"exec": {"command": ["nope"]}, "periodSeconds": 0.01, "failureThreshold": 1}
+    container = make_container(livenessProbe=probe)
+    prober = Prober(
+        Target(Lost(), "u1", "10.88.0.7", container),
+        health=initial_health(container),
+        on_health=seen.append,
+        on_failure=lambda kind, message: told.append((kind, message)),
+    )
+    prober.start()
+    try:
+        async with asyncio.timeout(5):
+            await enough.wait()
+    finally:
+        prober.stop()
+    assert not seen
+    words = 'errored and resulted in unknown state: exec: "nope": executable file not found in $PATH'
+    assert set(told) == {("Liveness", words)}
 
 
 async def test_startup_then_readiness_then_liveness(server):

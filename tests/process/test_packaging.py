@@ -55,6 +55,7 @@ def test_every_file_of_the_package_is_in_the_wheel(unpacked: Path) -> None:
         "kube/data/protobuf.txt",
         "operator/manifests/crds/kubeflow.org_pytorchjobs.yaml",
         "operator/manifests/crds/definitions.jsonl",
+        "operator/manifests/embedded.jsonl",
     ):
         assert f"trainshed/{name}" in packed
 

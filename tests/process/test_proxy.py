@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from trainshed.cluster.sandbox.addresses import DNS_PORT, PROXY_PORT
 from trainshed.cluster.sandbox.loop import Loop
 from trainshed.cluster.sandbox.net.inside import Inside
 from trainshed.cluster.sandbox.net.proxy import Proxy
@@ -95,6 +96,10 @@ def running() -> Iterator[Running]:
         ("10.96.0.1:443", [("10.96.0.1", 443)]),
         ("10.96.7.7:80", [("10.96.7.7", 80)]),
         ("mapped:80", [("10.96.7.7", 80)]),
+        # Where pods with hostNetwork are: dialled in the cluster's network, where nothing of this machine listens.
+        ("10.88.0.1:8000", [("10.88.0.1", 8000)]),
+        ("173539329:8000", [("10.88.0.1", 8000)]),
+        ("[::ffff:10.88.0.1]:8000", [("10.88.0.1", 8000)]),
     ],
 )
 @pytest.mark.parametrize("request_line", ["CONNECT {} HTTP/1.0", "GET http://{}/ HTTP/1.1"])
@@ -126,9 +131,6 @@ def test_what_pods_reach_by_themselves_is_reached_through_the_proxy(
         ("[::ffff:7f00:1]", 403),
         ("169.254.169.254", 403),
         ("[fe80::1]", 403),
-        ("10.88.0.1", 403),
-        ("173539329", 403),  # 10.88.0.1
-        ("[::ffff:10.88.0.1]", 403),
         ("loopback", 403),
         ("octal", 403),
         ("six", 403),
@@ -146,6 +148,13 @@ def test_no_spelling_and_no_record_leads_to_this_machine(
     open_port = f"{host}:{running.server.getsockname()[1]}"
     answer = running.ask(request_line.format(open_port))
     assert answer.startswith(f"HTTP/1.1 {status} "), answer
+    assert running.network.dialled == []
+
+
+@pytest.mark.parametrize("host", ["10.88.0.1", "173539329", "[::ffff:10.88.0.1]"])
+@pytest.mark.parametrize("port", [DNS_PORT, PROXY_PORT])
+def test_the_clusters_own_ports_are_refused(running: Running, host: str, port: int) -> None:
+    assert running.ask(f"CONNECT {host}:{port} HTTP/1.1").startswith("HTTP/1.1 403 ")
     assert running.network.dialled == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainshed.cluster.sandbox.daemon import serviceproxy
+from trainshed.cluster.sandbox.daemon import servicepost, serviceproxy
 from trainshed.cluster.sandbox.daemon.serviceproxy import Forwarder, MachineSockets
 from trainshed.cluster.sandbox.loop import Loop
 
@@ -20,7 +20,7 @@ from trainshed.cluster.sandbox.loop import Loop
 def test_a_message_that_netd_does_not_live_to_see_answered_is_the_last(
     tmp_path: Path, routes: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / serviceproxy.ROUTES
+    path = tmp_path / servicepost.ROUTES
     path.write_text(routes)
     monkeypatch.setattr(serviceproxy, "end_with_parent", lambda: None)
     netd, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

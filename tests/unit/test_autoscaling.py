@@ -263,7 +263,6 @@ def test_more_replicas_for_what_is_used() -> None:
     }
     shown = {key: value for key, value in after.status.items() if key != "conditions"}
     assert shown == {
-        "observedGeneration": 3,
         "currentReplicas": 2,
         "desiredReplicas": 3,
         "lastScaleTime": format_time(NOW),

@@ -35,8 +35,43 @@ def test_duplicates_are_named_by_path():
 def test_yaml():
     text = b"a: 1\na: 2\nwhen: 2024-01-01T00:00:00Z\n2: x\nyes: y\nlist: [{k: v, k: w}]\n"
     value, duplicates = decode_body(text, "application/yaml; charset=utf-8")
-    assert value == {"a": 2, "when": "2024-01-01T00:00:00Z", "2": "x", "true": "y", "list": [{"k": "w"}]}
+    assert value == {"a": 2, "when": "2024-01-01T00:00:00Z", "2": "x", "true": True, "list": [{"k": "w"}]}
     assert duplicates == ["a", "list[0].k"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("y", True),
+        ("No", False),
+        ("off", False),
+        ("TRUE", True),
+        ("yEs", "yEs"),
+        ("014", 12),
+        ("0o14", 12),
+        ("08", 8.0),
+        ("0x1F", 31),
+        ("-0b11", -3),
+        ("1_000", 1000),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("12:30:45", "12:30:45"),
+        ("2020-01-01", "2020-01-01"),
+        ("0x", "0x"),
+        ("~", None),
+        ('"no"', "no"),
+    ],
+)
+def test_yaml_scalars_are_what_go_takes_them_for(text, value):
+    found, _ = decode_body(f"a: {text}\n".encode(), "application/yaml")
+    assert found == {"a": value}
+    assert type(found["a"]) is type(value)
+
+
+@pytest.mark.parametrize("text", [".inf", "-.INF", ".nan"])
+def test_yaml_numbers_that_json_has_not_are_refused(text):
+    with pytest.raises(ApiError, match="unsupported value"):
+        decode_body(f"a: {text}\n".encode(), "application/yaml")
 
 
 def test_yaml_anchors_are_copied():
@@ -81,6 +116,39 @@ def test_values_need_not_be_objects():
     assert decode_value(b'[{"op":"test"}]') == [{"op": "test"}]
     with pytest.raises(ApiError):
         decode_value(b"[")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": " ", "a": ""}',
+        '{"a": "", "a": " "}',
+        '{"a":{"b":1},"a":{"b": 1}}',
+        '{\n  "a": 1,\n  "a": 1\n}\n',
+        '{"a b": 1, "ab": 2, "a b": 1}',
+        '{"x": [{"a": 1, "a": 1.0}], "y": 1}',
+    ],
+)
+def test_repeated_fields_are_found_whatever_the_spaces(text):
+    assert decode_body(text.encode())[1]
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        lambda value: json.dumps(value),
+        lambda value: json.dumps(value, indent=2),
+        lambda value: json.dumps(value, indent="\t", separators=(" , ", " : ")) + "\r\n",
+        lambda value: json.dumps(value, separators=(",", ":")) + "\n",
+    ],
+)
+def test_what_python_writes_is_not_read_twice(dump, monkeypatch):
+    def never(data):
+        raise AssertionError("the slow reader keeps everybody waiting")
+
+    monkeypatch.setattr("trainshed.kube.wire.body.json_duplicates", never)
+    value = {"a b": ["x y\n\tz", {"c": [], "d": None}], "ab": 1.5, "": True}
+    assert decode_body(dump(value).encode()) == (value, [])
 
 
 @given(JSON)

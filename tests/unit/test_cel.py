@@ -53,6 +53,7 @@ TEXT = {"type": "string"}
         ("bytes(self) == b'ab'", "ab", "b"),
         ("quantity(self).isInteger()", "1.5k", "1.0"),
         ("isIP(self)", "1.2.3.4", "1..2.3"),
+        ("url(self).getEscapedPath() == '/a%20b'", "https://x/a b", "https://x/ab"),
         ("string(double(self)) == '0.0015'", "0.0015", "0.015"),
         ("self.find('[0-9]+') == '12' && self.substring(1, 2) == '1'", "x12", "y"),
         (

@@ -91,6 +91,10 @@ def test_rules_that_fit_their_schema(rule: str) -> None:
         ("self.a", "cel expression must evaluate to a bool"),
         ("self.n + 1", "cel expression must evaluate to a bool"),
         ("self.port", "cel expression must evaluate to a bool"),
+        (
+            "'%d'.format(['a']) == '1'",
+            "compilation failed: ERROR: <input>:1:12: error during formatting: decimal",
+        ),
         ("self.a +", "compilation failed: ERROR: <input>:1:9: Syntax error: "),
         (
             "self.?a..b",

@@ -90,6 +90,23 @@ def test_a_restarted_process_goes_on_counting() -> None:
     run_virtual(main())
 
 
+def test_what_is_written_is_not_kept() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        recorder = EventRecorder(Client(api), "controller")
+        recorder.event(JOB, "Normal", "Created", "pod a")
+        (series,) = recorder._series.values()
+        assert series.encoded, "it is not written yet"
+        await eventually([("Created", "pod a", 1)], api)
+        assert not series.encoded
+        recorder.event(JOB, "Normal", "Created", "pod a")
+        await eventually([("Created", "pod a", 2)], api)
+        assert not series.encoded
+        await recorder.close()
+
+    run_virtual(main())
+
+
 def test_an_expired_event_is_written_anew() -> None:
     async def main() -> None:
         api = FakeApi()

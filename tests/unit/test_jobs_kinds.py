@@ -11,6 +11,7 @@ import pytest
 from tests.unit.jobs_builders import NOW, UID, conditions_of, created, deleted, kinds_of, reasons
 from tests.unit.kind_builders import make_job_of, make_pod_of, make_replica_of, plan_of, told
 from trainshed.api.crd import crd
+from trainshed.api.registry import KINDS
 from trainshed.api.replicated import JobKind
 from trainshed.api.v1.jax import JAXJOB
 from trainshed.api.v1.mx import MXJOB
@@ -335,3 +336,7 @@ def test_what_was_done_is_not_done_again(case: Case, policy: str, state: str | i
         job["status"] = plan.status or job["status"]
     assert plan.status is None
     assert [kind for kind in kinds_of(plan) if kind != "CreateService"] == []
+
+
+def test_a_kind_that_is_deprecated_is_not_proposed_for_a_program() -> None:
+    assert [kind.name for kind in KINDS.values() if not kind.runs_programs] == ["MXJob"]

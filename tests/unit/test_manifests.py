@@ -44,6 +44,15 @@ def test_the_schemas_that_are_vouched_for_are_sound(monkeypatch: pytest.MonkeyPa
     assert len(soundness._known) == len(definitions)
 
 
+def test_what_the_embedded_cluster_takes_from_files_is_what_would_be_made() -> None:
+    wanted = [*install.made(install.AUTO)]
+    found = [obj for obj in install.embedded_objects(args=()) if obj["kind"] != "CustomResourceDefinition"]
+    (container,) = wanted[-1]["spec"]["template"]["spec"]["containers"]
+    container["command"][0] = sys.executable
+    assert found == wanted
+    assert install.definition_names() == [kind.resource.group_resource for kind in KINDS.values()]
+
+
 def test_on_kubernetes_it_meets_the_restricted_pod_security_standard() -> None:
     """Source: kubernetes.io/docs/concepts/security/pod-security-standards."""
     pod = objects.deployment()["spec"]["template"]["spec"]
@@ -64,6 +73,7 @@ def test_definitions_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp
     assert [next(found) for _ in KINDS] == [*objects.crds()]
 
     (tmp_path / "crds").mkdir()
+    (tmp_path / install.EMBEDDED).write_text('{"kind": "Namespace"}\n')
     (tmp_path / install.DEFINITIONS).write_text('{"spec": {"versions": []}}\nno JSON\n')
     monkeypatch.setattr(install, "MANIFESTS", tmp_path)
     found = install.embedded_objects()

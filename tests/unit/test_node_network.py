@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -42,6 +43,23 @@ class Server:
         self.records = records
 
 
+@asynccontextmanager
+async def running(api: FakeApi, server: Server) -> AsyncIterator[NetworkController]:
+    """Run a controller, with the informers that it needs, against these two."""
+    client = Client(api)
+    informers, recorder = SharedInformers(client), EventRecorder(client, "kube-proxy")
+    network = NetworkController(server, client, informers, recorder, domain="cluster.local")  # type: ignore[arg-type]
+    tasks = [asyncio.create_task(informers.run()), asyncio.create_task(network.run())]
+    network.complete()
+    try:
+        yield network
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await recorder.close()
+
+
 async def _service(api: FakeApi, number: int) -> None:
     spec = {"clusterIP": "None", "selector": {"app": str(number)}}
     await api.put(f"{SERVICES}/s{number}", kind="Service", spec=spec)
@@ -65,29 +83,17 @@ def test_the_share_of_the_time_that_goes_into_names_is_bounded(seconds: float, m
 
     async def main() -> None:
         api, server = FakeApi(), Server(seconds)
-        informers = SharedInformers(Client(api))
-        dns = NetworkController(
-            server,  # type: ignore[arg-type]
-            Client(api),
-            informers,
-            EventRecorder(Client(api), "kube-proxy"),
-            domain="cluster.local",
-        )
-        tasks = [asyncio.create_task(informers.run()), asyncio.create_task(dns.run())]
-        dns.complete()
-        for number in range(200):
-            await _service(api, number)
-            await asyncio.sleep(0.01)
-        assert len(server.pushed) <= most
-        began = asyncio.get_running_loop().time()
-        await dns.publish(_pod(199))
-        assert server.records.services["s199.ns.svc.cluster.local"] == ("10.0.0.1",)
-        waited = asyncio.get_running_loop().time() - began
-        assert waited <= min(GATHER_SECONDS + 7 * seconds, PUBLISH_SECONDS) + 0.001
-        assert len(server.records.services) + len(server.records.pending) == 200
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with running(api, server) as dns:
+            for number in range(200):
+                await _service(api, number)
+                await asyncio.sleep(0.01)
+            assert len(server.pushed) <= most
+            began = asyncio.get_running_loop().time()
+            await dns.publish(_pod(199))
+            assert server.records.services["s199.ns.svc.cluster.local"] == ("10.0.0.1",)
+            waited = asyncio.get_running_loop().time() - began
+            assert waited <= min(GATHER_SECONDS + 7 * seconds, PUBLISH_SECONDS) + 0.001
+            assert len(server.records.services) + len(server.records.pending) == 200
 
     run_virtual(main())
 
@@ -97,27 +103,15 @@ def test_names_that_no_pod_waits_for_have_time() -> None:
 
     async def main() -> None:
         api, server = FakeApi(), Server(0.05)
-        informers = SharedInformers(Client(api))
-        dns = NetworkController(
-            server,  # type: ignore[arg-type]
-            Client(api),
-            informers,
-            EventRecorder(Client(api), "kube-proxy"),
-            domain="cluster.local",
-        )
-        tasks = [asyncio.create_task(informers.run()), asyncio.create_task(dns.run())]
-        dns.complete()
-        await _service(api, 1)
-        await asyncio.sleep(0.1)
-        await _service(api, 2)
-        await asyncio.sleep(1.1)
-        await dns.publish(_pod(2))
-        first, second, third = server.pushed
-        assert second - first > 1.0
-        assert third - second < 0.6
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with running(api, server) as dns:
+            await _service(api, 1)
+            await asyncio.sleep(0.1)
+            await _service(api, 2)
+            await asyncio.sleep(1.1)
+            await dns.publish(_pod(2))
+            first, second, third = server.pushed
+            assert second - first > 1.0
+            assert third - second < 0.6
 
     run_virtual(main())
 
@@ -142,44 +136,37 @@ def test_a_load_balancer_says_where_it_is_reached_once_its_port_is_had() -> None
         api, machine = FakeApi(), Machine()
         machine.taken = {8000}
         client = Client(api)
-        informers, recorder = SharedInformers(client), EventRecorder(client, "kube-proxy")
-        network = NetworkController(machine, client, informers, recorder, domain="cluster.local")  # type: ignore[arg-type]
-        tasks = [asyncio.create_task(informers.run()), asyncio.create_task(network.run())]
-        network.complete()
-        spec = {
-            "type": "LoadBalancer",
-            "clusterIP": "10.96.9.9",
-            "selector": {"app": "0"},
-            "ports": [{"port": 8000}],
-        }
-        await api.put(f"{SERVICES}/lb", kind="Service", spec=spec)
+        async with running(api, machine):
+            spec = {
+                "type": "LoadBalancer",
+                "clusterIP": "10.96.9.9",
+                "selector": {"app": "0"},
+                "ports": [{"port": 8000}],
+            }
+            await api.put(f"{SERVICES}/lb", kind="Service", spec=spec)
 
-        async def ingress() -> object:
-            service = await client.get(resources.SERVICES, "lb", "ns")
-            return (service.get("status") or {}).get("loadBalancer", {}).get("ingress")
+            async def ingress() -> object:
+                service = await client.get(resources.SERVICES, "lb", "ns")
+                return (service.get("status") or {}).get("loadBalancer", {}).get("ingress")
 
-        async def events() -> list[str]:
-            found = await client.list(resources.EVENTS, "ns")
-            return [one["message"] for one in found.items if one["reason"] == "PortNotOpened"]
+            async def events() -> list[str]:
+                found = await client.list(resources.EVENTS, "ns")
+                return [one["message"] for one in found.items if one["reason"] == "PortNotOpened"]
 
-        await asyncio.sleep(RETRY_PORT_SECONDS / 2)
-        assert len(machine.routes) == 1 and not await ingress() and not await events()
-        await asyncio.sleep(2 * RETRY_PORT_SECONDS)
-        text = "port 8000/TCP of this machine is not opened at 127.0.0.1: Address already in use"
-        assert await events() == [text]
-        machine.taken.clear()
-        await asyncio.sleep(2 * RETRY_PORT_SECONDS)
-        assert await ingress() == [{"ip": "127.0.0.1", "ipMode": "Proxy"}]
-        tries = len(machine.routes)
-        await asyncio.sleep(10 * RETRY_PORT_SECONDS)
-        assert len(machine.routes) == tries
-        await api.put(f"{SERVICES}/lb", kind="Service", spec={**spec, "type": "NodePort"})
-        await asyncio.sleep(1)
-        assert not await ingress()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await recorder.close()
+            await asyncio.sleep(RETRY_PORT_SECONDS / 2)
+            assert len(machine.routes) == 1 and not await ingress() and not await events()
+            await asyncio.sleep(2 * RETRY_PORT_SECONDS)
+            text = "port 8000/TCP of this machine is not opened at 127.0.0.1: Address already in use"
+            assert await events() == [text]
+            machine.taken.clear()
+            await asyncio.sleep(2 * RETRY_PORT_SECONDS)
+            assert await ingress() == [{"ip": "127.0.0.1", "ipMode": "Proxy"}]
+            tries = len(machine.routes)
+            await asyncio.sleep(10 * RETRY_PORT_SECONDS)
+            assert len(machine.routes) == tries
+            await api.put(f"{SERVICES}/lb", kind="Service", spec={**spec, "type": "NodePort"})
+            await asyncio.sleep(1)
+            assert not await ingress()
 
     run_virtual(main())
 
@@ -187,36 +174,28 @@ def test_a_load_balancer_says_where_it_is_reached_once_its_port_is_had() -> None
 def test_routes_follow_a_pod_that_is_ready_relabelled_or_to_be_deleted() -> None:
     async def main() -> None:
         api, machine = FakeApi(), Machine()
-        client = Client(api)
-        informers = SharedInformers(client)
-        recorder = EventRecorder(client, "kube-proxy")
-        network = NetworkController(machine, client, informers, recorder, domain="cluster.local")  # type: ignore[arg-type]
-        tasks = [asyncio.create_task(informers.run()), asyncio.create_task(network.run())]
-        network.complete()
-        spec = {"clusterIP": "10.96.9.9", "selector": {"app": "0"}, "ports": [{"port": 80}]}
-        await api.put(f"{SERVICES}/web", kind="Service", spec=spec)
-        one, other = _pod(0), _pod(0)
-        other["metadata"]["uid"], other["status"]["podIP"] = "v", "10.0.0.2"
+        async with running(api, machine) as network:
+            spec = {"clusterIP": "10.96.9.9", "selector": {"app": "0"}, "ports": [{"port": 80}]}
+            await api.put(f"{SERVICES}/web", kind="Service", spec=spec)
+            one, other = _pod(0), _pod(0)
+            other["metadata"]["uid"], other["status"]["podIP"] = "v", "10.0.0.2"
 
-        def behind() -> list[str]:
-            return [ip for route in machine.routes[-1] for ip, _ in route.endpoints]
+            def behind() -> list[str]:
+                return [ip for route in machine.routes[-1] for ip, _ in route.endpoints]
 
-        for pod in (one, other):
-            await network.publish(pod)
-        assert behind() == ["10.0.0.1", "10.0.0.2"]
-        stripped = {name: value for name, value in one.items() if name != "status"}
-        ending = {**one["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-        network.update({**stripped, "metadata": ending})
-        await asyncio.sleep(1)
-        assert behind() == ["10.0.0.2"]
-        network.update({**other, "metadata": {**other["metadata"], "labels": {}}})
-        await asyncio.sleep(1)
-        assert behind() == ["10.0.0.1"], "it ends, and still serves while nobody else does"
-        network.forget("u")
-        await asyncio.sleep(1)
-        assert behind() == []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            for pod in (one, other):
+                await network.publish(pod)
+            assert behind() == ["10.0.0.1", "10.0.0.2"]
+            stripped = {name: value for name, value in one.items() if name != "status"}
+            ending = {**one["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            network.update({**stripped, "metadata": ending})
+            await asyncio.sleep(1)
+            assert behind() == ["10.0.0.2"]
+            network.update({**other, "metadata": {**other["metadata"], "labels": {}}})
+            await asyncio.sleep(1)
+            assert behind() == ["10.0.0.1"], "it ends, and still serves while nobody else does"
+            network.forget("u")
+            await asyncio.sleep(1)
+            assert behind() == []
 
     run_virtual(main())

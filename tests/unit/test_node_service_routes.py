@@ -48,9 +48,20 @@ def routes(services: list[Object], *pods: Object, slices: tuple[Object, ...] = (
 def test_a_pod_on_the_machine_s_network_is_reached_there_and_no_other_endpoint_is() -> None:
     ports = [{"containerPort": 8080}]
     found = routes([service()], pod("10.88.0.9"), pod("10.88.0.1", hostNetwork=True, ports=ports))
-    assert found == (Route(protocol="tcp", ip=IP, port=80, endpoints=((MACHINE, 8080), ("10.88.0.9", 8080))),)
+    assert found == (
+        Route(protocol="tcp", ip="10.88.0.1", port=8080, endpoints=((MACHINE, 8080),)),
+        Route(protocol="tcp", ip=IP, port=80, endpoints=((MACHINE, 8080), ("10.88.0.9", 8080))),
+    )
     (slices,) = routes([service(selector=None)], slices=(written({"addresses": ["10.88.0.1"]}),))
     assert slices.endpoints == (("10.88.0.1", 9000),), "what a user wrote leads to no port of the machine"
+
+
+def test_a_pod_on_the_machine_s_network_has_its_ports_at_the_node_s_address_as_far_as_they_are_free() -> None:
+    ports = [{"containerPort": 23456}, {"containerPort": 53, "protocol": "UDP"}, {"containerPort": 3128}]
+    assert [route.place for route in routes([], pod("10.88.0.1", hostNetwork=True, ports=ports))] == [
+        ("tcp", "10.88.0.1", 23456)
+    ]
+    assert routes([], pod("127.0.0.1", hostNetwork=True, ports=ports)) == (), "plain processes are there"
 
 
 def test_a_port_leads_to_the_ready_pods_in_order() -> None:

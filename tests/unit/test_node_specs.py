@@ -112,6 +112,10 @@ def test_fields_that_are_not_honoured(container, spec, expected):
     assert paths(make_pod(make_container(**container), **spec)) == ([expected] if expected else [])
 
 
+def test_a_plain_process_sees_those_of_the_machine():
+    assert paths(make_pod(hostPID=True), plain=True) == []
+
+
 def test_a_profile_in_an_annotation_is_not_honoured():
     pod = make_pod()
     name = "container.apparmor.security.beta.kubernetes.io/main"
@@ -213,6 +217,9 @@ def test_what_containers_of_a_pod_share():
     assert sandbox_spec(two, NETWORK).share_memory and sandbox_spec(two, NETWORK).host_ipc
     own = make_pod(securityContext={"sysctls": [{"name": "kernel.sem", "value": "1 2 3 4"}]})
     assert sandbox_spec(own, NETWORK).sysctls == (("kernel/sem", "1 2 3 4"),)
+    assert not sandbox_spec(make_pod(), NETWORK).share_processes
+    for field in ("shareProcessNamespace", "hostPID"):
+        assert sandbox_spec(make_pod(**{field: True}), NETWORK).share_processes
 
 
 def test_hostnames():

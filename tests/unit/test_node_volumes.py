@@ -25,6 +25,7 @@ from trainshed.cluster.node.volumes.files import File
 from trainshed.cluster.node.volumes.host_path import host_path
 from trainshed.cluster.node.volumes.manager import VolumeManager
 from trainshed.cluster.node.volumes.mounts import container_mounts, memory_volumes
+from trainshed.cluster.node.volumes.projected import ProjectedVolume
 from trainshed.cluster.node.volumes.secret import SecretVolume
 from trainshed.cluster.node.volumes.tokens import Token
 from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Volume
@@ -197,7 +198,9 @@ def test_sub_paths(tmp_path):
     volumes = {"v": Volume(tmp_path / "v"), "ro": Volume(tmp_path / "v", read_only=True)}
 
     def mounts(*declared):
-        return container_mounts(make_container(volumeMounts=list(declared)), volumes, {"POD": "p1"})
+        return container_mounts(
+            make_container(volumeMounts=list(declared)), volumes, {"POD": "p1", "EMPTY": ""}
+        )
 
     assert mounts({"name": "v", "mountPath": "/data/deep"}, {"name": "ro", "mountPath": "/data"}) == (
         Mount(str(tmp_path / "v"), "/data", True),
@@ -213,8 +216,9 @@ def test_sub_paths(tmp_path):
         ({"subPath": "x" * 300}, "too long"),
         ({"subPath": "nowhere"}, "link to nowhere"),
         ({"subPath": "file/below"}, "Not a directory"),
-        ({"subPath": "../x"}, "relative path"),
-        ({"subPathExpr": "$(NOPE)"}, "no value for NOPE"),
+        ({"subPath": "../x"}, "unable to provision SubPath `../x`: must not contain '..'"),
+        ({"subPath": "/x"}, "error SubPath `/x` must not be an absolute path"),
+        ({"subPathExpr": "$(NOPE)/$(EMPTY)"}, "missing value for EMPTY, NOPE"),
     ):
         with pytest.raises(MountError, match=message):
             mounts({"name": "v", "mountPath": "/d", **declared})
@@ -265,6 +269,24 @@ def test_who_may_write_to_a_volume_in_memory_shares_it(tmp_path):
     assert made.make and not (tmp_path / "x").exists(), "made where it can be seen"
 
 
+@pytest.mark.parametrize(
+    ("context", "other", "mode"),
+    [
+        ({}, {}, 0o400),
+        ({"runAsUser": 7}, {}, 0o444),
+        ({"runAsUser": 7}, {"runAsUser": 8}, 0o400),
+        ({"runAsUser": 7, "fsGroup": 9}, {}, 0o400),  # the group reads it
+        ({}, {"runAsUser": 8}, 0o400),
+    ],
+)
+def test_the_one_user_of_a_pod_reads_its_token(context, other, mode):
+    pod = make_pod(make_container("a"), make_container("b", securityContext=other), securityContext=context)
+    source = {"defaultMode": 0o400, "sources": [{"serviceAccountToken": {"path": "token"}}]}
+    (request,) = ProjectedVolume().token_requests(source)
+    files = ProjectedVolume().files(setup(source, pod=pod, tokens={request: Token("t", 0.0)}))
+    assert files == {"token": File(b"t", mode)}
+
+
 async def test_a_pods_volumes_and_their_update(tmp_path):
     tokens = []
 
@@ -302,11 +324,13 @@ async def test_a_pods_volumes_and_their_update(tmp_path):
     assert read(volumes["cm"].source) == {"a": b"new"}
     await manager.update(pod, References({("configmaps", "cm"): None}))
     assert read(volumes["cm"].source) == {"a": b"new"}, "a running pod keeps what it has"
-    with pytest.raises(MountError, match='SetUp failed for volume "x" : configmap "cm" not found'):
+    with pytest.raises(MountError, match='SetUp failed for volume "x" : configmap "x" not found') as caught:
         await manager.prepare(
-            make_pod(volumes=[{"name": "x", "configMap": {"name": "cm"}}]),
-            References({("configmaps", "cm"): None}),
+            make_pod(volumes=[{"name": name, "configMap": {"name": name}} for name in ("x", "y")]),
+            References({("configmaps", "x"): None, ("configmaps", "y"): None}),
         )
+    (other,) = caught.value.others
+    assert other == 'MountVolume.SetUp failed for volume "y" : configmap "y" not found'
     with pytest.raises(MountError, match="nfs is not supported"):
         await manager.prepare(make_pod(volumes=[{"name": "x", "nfs": {}}]), REFERENCES)
 

@@ -10,7 +10,9 @@ import pytest
 
 from tests.unit.test_registry import make_custom
 from trainshed.kube.builtin.registry import RESOURCES
-from trainshed.kube.served.openapi import OpenAPI, gv_path
+from trainshed.kube.served.openapi import OpenAPI
+from trainshed.kube.served.openapi_paths import gv_path
+from trainshed.kube.served.openapi_v2 import v2_schema
 from trainshed.kube.served.registry import Registry
 
 GROUP_VERSIONS = sorted({info.group_version for info in RESOURCES})
@@ -101,3 +103,87 @@ def test_hash_changes_with_the_crd_only_where_it_is_served() -> None:
     registry.remove("pytorchjobs.kubeflow.org")
     assert documents.root()["paths"] == before
     assert documents.document("kubeflow.org", "v1") is None
+
+
+def _fields(data: bytes) -> list[tuple[int, bytes]]:
+    """Return the length-delimited fields of a protobuf message."""
+    out, at = [], 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 2:
+            length = varint()
+            out.append((key >> 3, data[at : at + length]))
+            at += length
+        else:
+            assert key & 7 == 0, "a number of another width"
+            varint()
+    return out
+
+
+def test_version_2_is_closed_and_the_same_as_protobuf() -> None:
+    documents = OpenAPI(Registry(), "v1.33.2")
+    text = documents.whole(protobuf=False).decode()
+    document = msgspec.json.decode(text)
+    referred = set(re.findall(r'"#/definitions/([^"]+)"', text))
+    assert referred <= document["definitions"].keys()
+    assert "#/components" not in text
+    sent = _fields(documents.whole(protobuf=True))
+    assert [data for number, data in sent if number == 1] == [b"2.0"]
+
+    def names(number: int, of_list: int) -> list[str]:
+        lists = [data for field, data in sent if field == number]
+        members = [data for each in lists for field, data in _fields(each) if field == of_list]
+        return [dict(_fields(member))[1].decode() for member in members]
+
+    assert names(9, 1) == list(document["definitions"])
+    assert names(8, 2) == list(document["paths"])
+    pod = next(
+        dict(_fields(member))[2]
+        for field, data in sent
+        if field == 9
+        for _, member in _fields(data)
+        if dict(_fields(member))[1] == b"io.k8s.api.core.v1.Pod"
+    )
+    extension = dict(_fields(dict(_fields(dict(_fields(pod))[31]))[2]))
+    assert msgspec.json.decode(extension[2]) == [{"group": "", "kind": "Pod", "version": "v1"}]
+
+
+def test_version_2_leaves_out_what_it_has_no_words_for() -> None:
+    node = {
+        "type": "object",
+        "nullable": True,
+        "properties": {"a": {"type": "string"}},
+        "x-kubernetes-validations": [{"rule": "true"}],
+    }
+    either = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {}}}
+    whole = {"type": "object", "properties": {"n": node, "e": either, "l": loose}}
+    assert v2_schema(whole)["properties"] == {
+        "n": {"x-kubernetes-validations": [{"rule": "true"}]},
+        "e": {"x-kubernetes-int-or-string": True},
+        "l": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    }
+    told = {"allOf": [{"$ref": "#/components/schemas/a.B"}], "default": {}, "description": "b"}
+    assert v2_schema(told) == {"$ref": "#/definitions/a.B", "description": "b"}
+
+
+def test_the_hash_of_version_2_changes_with_what_is_served() -> None:
+    registry = Registry()
+    documents = OpenAPI(registry, "v1.33.2")
+    before = documents.whole_hash(protobuf=True)
+    assert before != documents.whole_hash(protobuf=False)
+    registry.add("pytorchjobs.kubeflow.org", [make_custom()])
+    assert documents.whole_hash(protobuf=True) != before
+    assert b"org.kubeflow.v1.PyTorchJob" in documents.whole(protobuf=True)

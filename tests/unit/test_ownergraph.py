@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from trainshed.client.client import Client
+from trainshed.cluster.controllers import ownergraph
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.ownergraph import OwnerGraph
 from trainshed.cluster.store import Store, Stored
@@ -42,6 +45,20 @@ def test_a_dependent_that_goes_or_is_let_go_touches_its_owner() -> None:
     assert graph.seen(stored("child", "b")) == {key("child"), key("a")}
     assert graph.gone(stored("child", "b")) == {key("b")}
     assert graph.dependents("uid-b") == []
+
+
+def test_of_objects_that_owned_nothing_fewer_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownergraph, "REMEMBERED", 2)
+    monkeypatch.setattr(ownergraph, "REMEMBERED_ALONE", 1)
+    graph = OwnerGraph()
+    for name in ("a", "b", "c"):
+        graph.seen(stored(name))
+        graph.seen(stored(f"child-{name}", name))
+    for name in ("a", "b", "c"):
+        graph.gone(stored(name))
+        graph.gone(stored(f"child-{name}", name))
+    gone = [name for name in ("a", "b", "c", "child-a", "child-b", "child-c") if graph.is_gone(f"uid-{name}")]
+    assert gone == ["b", "c", "child-c"]
 
 
 async def test_a_name_taken_again_does_not_vouch_for_the_owner_before(tmp_path: Path) -> None:

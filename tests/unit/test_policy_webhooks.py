@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
-import msgspec
 import pytest
 
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, PODS, VALIDATINGWEBHOOKS
-from trainshed.kube.policy.webhooks import Admitted, Hook, concerns, hooks_of, unmatched, verdict
+from trainshed.kube.policy.webhooks import Admitted, Hook, concerns, hooks_of, review_of, unmatched
 
 ANY = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
 
@@ -52,13 +50,16 @@ def hook(**spec: Any) -> Hook:
     ],
 )
 def test_rules(rule: Object, matches: bool) -> None:
-    assert concerns(hook(rules=[{**ANY, **rule}]), asked()) is matches
+    assert (concerns(hook(rules=[{**ANY, **rule}]), asked()) is not None) is matches
 
 
 def test_versions_and_subresources() -> None:
-    other = {**ANY, "apiVersions": ["v2"]}
-    assert concerns(hook(rules=[other]), asked())
-    assert not concerns(hook(rules=[other], matchPolicy="Exact"), asked())
+    other = hook(rules=[{**ANY, "apiVersions": ["v2"]}])
+    assert concerns(other, asked()) is None, "not served"
+    served = asked(others=("v2", "v3"))
+    assert concerns(other, served) == "v2"
+    assert concerns(hook(rules=[*other.spec["rules"], ANY]), served) == "v1", "its own version comes first"
+    assert concerns(hook(rules=other.spec["rules"], matchPolicy="Exact"), served) is None
     status = asked(subresource="status")
     assert not concerns(hook(), status)
     assert concerns(hook(rules=[{**ANY, "resources": ["pods/*"]}]), status)
@@ -74,7 +75,7 @@ def test_versions_and_subresources() -> None:
     ],
 )
 def test_selectors(spec: Object, matches: bool) -> None:
-    assert concerns(hook(**spec), asked()) is matches
+    assert (concerns(hook(**spec), asked()) is not None) is matches
 
 
 def test_the_object_before_an_update_is_looked_at_too() -> None:
@@ -110,34 +111,26 @@ def test_match_conditions() -> None:
     assert not unmatched(rule("request.operation == 'CREATE'", "object.metadata.name == 'p'"), made)
     assert unmatched(rule("request.userInfo.username == 'you'"), made)
     assert unmatched(rule("object.nothing == 1", "false"), made), "one that says no decides"
-    with pytest.raises(ValueError, match="match condition c0"):
+    with pytest.raises(
+        ValueError, match=r"^expression 'object.nothing == 1' resulted in error: no such key: nothing$"
+    ):
         unmatched(rule("object.nothing == 1"), made)
+    with pytest.raises(
+        ValueError, match=r"^\[expression 'object.a == 1' .*, expression 'object.b == 1' .*\]$"
+    ):
+        unmatched(rule("object.a == 1", "object.b == 1"), made)
 
 
-def answer(**response: Any) -> bytes:
-    return msgspec.json.encode({"response": {"uid": "u", "allowed": True, **response}})
-
-
-def test_answers() -> None:
-    patch = base64.b64encode(b'[{"op":"remove","path":"/a"}]').decode()
-    found = verdict(hook(), answer(patch=patch, patchType="JSONPatch", warnings=["w"]), "u")
-    assert found.patch == [{"op": "remove", "path": "/a"}] and found.warnings == ("w",)
-    refused = verdict(hook(), answer(allowed=False, status={"code": 200, "reason": "Why"}), "u").refusal
-    assert refused is not None and refused.code == 400
-    assert refused.message == 'admission webhook "h.example.com" denied the request: Why'
-
-
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (b"nonsense", "could not decode"),
-        (b"[]", "absent"),
-        (b"{}", "absent"),
-        (answer(uid="v"), "expected response.uid"),
-        (answer(patch="e30=", patchType="Merge"), "unsupported"),
-        (answer(patch="###", patchType="JSONPatch"), "cannot be decoded"),
-    ],
-)
-def test_answers_that_are_none(body: bytes, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        verdict(hook(), body, "u")
+def test_the_review_has_the_first_version_that_is_known() -> None:
+    assert review_of(hook(admissionReviewVersions=["v9", "v1beta1", "v1"]), asked(), "u")["apiVersion"] == (
+        "admission.k8s.io/v1beta1"
+    )
+    shown = review_of(hook(), asked(others=("v2",), seen_as="v2", name=""), "u")["request"]
+    assert (shown["resource"]["version"], shown["requestResource"]["version"]) == ("v2", "v1")
+    assert (shown["kind"]["version"], shown["requestKind"]["version"]) == ("v2", "v1")
+    assert "name" not in shown
+    scaled = review_of(hook(), asked(kind=("autoscaling", "v1", "Scale"), subresource="scale"), "u")[
+        "request"
+    ]
+    assert scaled["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert (scaled["resource"]["resource"], scaled["subResource"]) == ("pods", "scale")

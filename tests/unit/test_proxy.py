@@ -68,10 +68,12 @@ def test_the_host_itself_is_out_of_reach(address: str, forbidden: bool) -> None:
 @pytest.mark.parametrize(
     ("address", "inside"),
     [
+        ("10.88.0.1:8080", True),  # a pod on the machine's network
         ("10.88.0.5", True),
         ("10.88.255.254", True),
         ("10.96.0.1", True),
-        ("10.88.0.1", False),  # the gateway is DNS and the proxy itself
+        ("10.88.0.1:53", False),  # the gateway is DNS and the proxy itself
+        ("10.88.0.1:3128", False),
         ("10.96.0.2", True),
         ("10.89.0.5", False),
         ("110.88.0.5", False),
@@ -80,4 +82,5 @@ def test_the_host_itself_is_out_of_reach(address: str, forbidden: bool) -> None:
     ],
 )
 def test_pods_and_the_api_are_reached_inside_the_cluster_network(address: str, inside: bool) -> None:
-    assert is_inside(address) is inside
+    ip, _, port = address.partition(":")
+    assert is_inside(ip, int(port or 80)) is inside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -182,9 +183,24 @@ class TestMounts:
         )
         mounts = mountinfo.read_mounts(str(file))
         assert mounts == {"/": "ext4", "/with space": "tmpfs", "/usr/lib/wsl": "overlay"}
-        assert mountinfo.below(mounts, "/usr") == ["/usr/lib/wsl"]
-        assert mountinfo.below(mounts, "/usr/lib/wsl") == []
-        assert mountinfo.below(mounts, "/us") == []
+        assert mountinfo.above(mounts) == {"/", "/usr", "/usr/lib"}
+        assert mountinfo.above(["/"]) == set()
+
+
+APPARMOR = "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+CLONE = "proc/sys/kernel/unprivileged_userns_clone"
+PROFILE = "proc/self/attr/apparmor/current"
+STATUS = "proc/self/status"
+UNPRIVILEGED = "Name:\tpython3\nCapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n"
+ALMIGHTY = "Name:\tpython3\nCapEff:\t000001ffffffffff\nCapBnd:\t000001ffffffffff\n"
+
+
+def recorded(root: Path, facts: dict[str, str]) -> None:
+    """Write what another machine's files say."""
+    for name, text in facts.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 class TestDoctor:
@@ -204,16 +220,66 @@ class TestDoctor:
         assert expected in remedy
         assert message
 
-    def test_apparmor_is_named_for_ordinary_users(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        path = tmp_path / "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
-        path.parent.mkdir(parents=True)
-        path.write_text("1\n")
-        monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        message, remedy = doctor.explain("network", "Permission denied", tmp_path)
+    @pytest.mark.parametrize("step", ["user", "map", "mount", "network"])
+    def test_apparmor_is_named_for_those_without_rights(self, tmp_path: Path, step: str) -> None:
+        recorded(tmp_path, {APPARMOR: "1", STATUS: UNPRIVILEGED})
+        message, remedy = doctor.explain(step, "Permission denied", tmp_path)
         assert "AppArmor" in message
-        assert "kernel.apparmor_restrict_unprivileged_userns=0" in remedy
+        assert remedy.startswith("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
+        assert remedy.endswith(f"`userns,` for {os.path.realpath(sys.executable)}")
+
+    @pytest.mark.parametrize(
+        ("step", "facts", "not_named"),
+        [
+            ("mount", {APPARMOR: "1", STATUS: ALMIGHTY}, "AppArmor"),
+            ("overlay", {APPARMOR: "1", STATUS: UNPRIVILEGED}, "AppArmor"),
+            ("bridge", {APPARMOR: "1", STATUS: UNPRIVILEGED}, "AppArmor"),
+            ("user", {CLONE: "0", STATUS: ALMIGHTY}, "unprivileged_userns_clone"),
+            ("overlay", {CLONE: "0", STATUS: UNPRIVILEGED}, "unprivileged_userns_clone"),
+            ("overlay", {"proc/sys/user/max_user_namespaces": "0"}, "max_user_namespaces"),
+        ],
+    )
+    def test_a_setting_is_not_blamed_for_what_it_does_not_refuse(
+        self, tmp_path: Path, step: str, facts: dict[str, str], not_named: str
+    ) -> None:
+        recorded(tmp_path, facts)
+        assert not_named not in "".join(doctor.explain(step, "Operation not permitted", tmp_path))
+
+    @pytest.mark.parametrize(("step", "kind"), [("user", "user"), ("mount", "mnt"), ("network", "net")])
+    def test_kinds_of_namespaces_that_the_machine_has_none_of(
+        self, tmp_path: Path, step: str, kind: str
+    ) -> None:
+        recorded(tmp_path, {f"proc/sys/user/max_{kind}_namespaces": "0"})
+        message, remedy = doctor.explain(step, "No space left on device", tmp_path)
+        assert f"user.max_{kind}_namespaces is 0" in message
+        assert remedy == f"sudo sysctl -w user.max_{kind}_namespaces=15000"
+
+    @pytest.mark.parametrize("step", ["user", "map", "mount", "network"])
+    def test_the_apparmor_profile_of_the_interpreter(self, tmp_path: Path, step: str) -> None:
+        recorded(tmp_path, {PROFILE: "/usr/bin/python3.11 (enforce)\n", STATUS: UNPRIVILEGED})
+        message, remedy = doctor.explain(step, "cannot write setgroups: Permission denied", tmp_path)
+        assert "AppArmor profile /usr/bin/python3.11" in message
+        assert remedy == "printf %s /usr/bin/python3.11 | sudo tee /sys/kernel/security/apparmor/.remove"
+
+    @pytest.mark.parametrize("mode", ["unconfined", "trainshed (unconfined)", "python (complain)"])
+    def test_a_profile_that_refuses_nothing(self, tmp_path: Path, mode: str) -> None:
+        recorded(tmp_path, {PROFILE: f"{mode}\n"})
+        assert "AppArmor" not in "".join(doctor.explain("mount", "Operation not permitted", tmp_path))
+
+    @pytest.mark.parametrize(
+        ("profile", "named"), [("docker-default (enforce)", True), ("unconfined", False), ("", False)]
+    )
+    def test_the_apparmor_profile_of_an_engine(self, tmp_path: Path, profile: str, named: bool) -> None:
+        recorded(tmp_path, {".dockerenv": "", PROFILE: profile})
+        message, remedy = doctor.explain("mount", "Permission denied", tmp_path)
+        assert ("AppArmor profile docker-default" in message) == named
+        assert ("--security-opt apparmor=unconfined" in remedy) == named
+        assert ("appArmorProfile Unconfined" in remedy) == named
+
+    def test_cgroups_are_offered_for_what_they_keep(self) -> None:
+        kept = {"cpu": "affinity", "memory": "cgroup: memory.max", "pids": "pid namespace (kernel.pid_max)"}
+        checks = doctor.limit_checks(kept | {"ephemeral-storage": "measured"}, "enable")
+        assert [check.name for check in checks if "`enable`" in check.detail] == ["limits of cpu"]
 
     @pytest.mark.parametrize("step", ["overlay", "bridge", "map", "lock", "start", "mount", "unheard-of"])
     def test_every_step_has_a_diagnosis(self, tmp_path: Path, step: str) -> None:

@@ -64,7 +64,8 @@ def test_a_claim_for_one_pod_only_keeps_the_second_one_waiting() -> None:
     assert placed("ReadWriteOnce", holds=True).node == "laptop"
     assert placed("ReadWriteOncePod", holds=True).why_not == (
         "0/1 nodes are available: 1 node has pod using PersistentVolumeClaim with the same name and "
-        "ReadWriteOncePod access mode."
+        "ReadWriteOncePod access mode. "
+        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
     )
 
 
@@ -279,6 +280,21 @@ def test_a_gated_pod_waits_whatever_there_is_and_without_an_event() -> None:
 
 
 CLAIMED = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def test_a_pod_whose_own_claim_is_not_made_yet_waits_for_that() -> None:
+    found = place(
+        make_pod(volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]), [make_node()], {}, {}
+    )
+    assert found.why_not == (
+        "0/1 nodes are available: waiting for ephemeral volume controller to create the persistentvolumeclaim "
+        '"p-v". preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.'
+    )
+    never = make_pod(**CLAIMED, preemptionPolicy="Never")
+    assert place(never, [make_node()], {}, {}).why_not.endswith(
+        "not found. preemption: not eligible due to preemptionPolicy=Never."
+    )
+    assert place(never, [], {}, {}).why_not == "no nodes available to schedule pods"
 
 
 @pytest.mark.parametrize(

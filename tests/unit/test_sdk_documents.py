@@ -99,6 +99,12 @@ def test_aliases_of_one_document_do_not_count_in_the_next(monkeypatch: pytest.Mo
         one(f"{few}\nd: *a\ne: *a")
 
 
+def test_an_alias_of_nothing_is_told_with_its_line() -> None:
+    with pytest.raises(Unreadable, match="unknown anchor 'y' referenced") as found:
+        list(documents("a: &x 1\nb: *x\nc: *y\n"))
+    assert found.value.line == 3
+
+
 @pytest.mark.parametrize("opening", ["[", "- ", '{"a":', "{a: ", "? "])
 def test_depth_ends_in_an_error(opening: str) -> None:
     with pytest.raises(Unreadable, match=r"nested too deeply|expected|found"):

@@ -238,10 +238,10 @@ TEMPLATE = "spec.pytorchReplicaSpecs[Worker].template."
             "",
         ),
         (
-            job({"securityContext": {"procMount": "Unmasked"}}),
+            job({"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}),
             "TS501",
-            "spec.containers[0].securityContext.procMount",
-            "/proc is mounted the usual way",
+            "spec.containers[0].securityContext.appArmorProfile",
+            "profiles of AppArmor and SELinux are not applied",
             "",
         ),
     ],

@@ -200,9 +200,11 @@ def test_every_kind_prints_an_empty_object(info: ResourceInfo) -> None:
     """Fresh objects have neither spec nor status nor much of anything; lists must print all the same."""
     definitions = tables.columns(info)
     found, _ = tables.row_cells(info, {"metadata": {"name": "x"}}, NOW)
-    assert len(found) == len(definitions)
-    assert [d["format"] for d in definitions].count("name") == 1
-    for definition, cell in zip(definitions, found, strict=True):
+    extra = int(info.resource.plural == "ipaddresses")  # an age without a column, as upstream
+    names = 2 if info.resource.plural == "volumeattachments" else 1  # that of the attacher
+    assert len(found) == len(definitions) + extra
+    assert [d["format"] for d in definitions].count("name") == names
+    for definition, cell in zip(definitions, found, strict=not extra):
         assert isinstance(cell, {"integer": int}.get(definition["type"], str | bool | int)), definition[
             "name"
         ]

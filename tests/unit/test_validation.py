@@ -119,12 +119,26 @@ INVALID = [
         'spec.template.metadata.labels: Invalid value: map[string]string{"c":"d"}:'
         " `selector` does not match template `labels`",
     ),
+    (
+        r.RESOURCEQUOTAS,
+        {
+            "spec": {
+                "hard": {"requests.storage": "1Gi"},
+                "scopeSelector": {
+                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["p"]}]
+                },
+            }
+        },
+        "spec.scopeSelector.matchExpressions: Invalid value: core.ScopeSelector{MatchExpressions:"
+        "[]core.ScopedResourceSelectorRequirement{core.ScopedResourceSelectorRequirement{"
+        'ScopeName:"PriorityClass", Operator:"In", Values:[]string{"p"}}}}: unsupported scope applied to resource',
+    ),
     (r.DEPLOYMENTS, {"spec": {"template": TEMPLATE}}, "spec.selector: Required value"),
     (r.DEPLOYMENTS, {"spec": {"selector": SELECTOR}}, "spec.template: Required value"),
     (
         r.DEPLOYMENTS,
         {"spec": {"selector": {}, "template": TEMPLATE}},
-        "spec.selector: Invalid value: {}: empty selector is invalid for deployment",
+        "spec.selector: Invalid value: v1.LabelSelector{MatchLabels:map[string]string(nil), ",
     ),
     (
         r.DEPLOYMENTS,
@@ -206,7 +220,7 @@ INVALID = [
     (
         r.ROLES,
         {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]},
-        'rules[0].nonResourceURLs: Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs',
+        'rules[0].nonResourceURLs: Invalid value: []string{"/x"}: namespaced rules cannot apply to non-resource URLs',
     ),
     (r.ROLEBINDINGS, {"roleRef": {"kind": "Rolle", "name": "x"}}, 'roleRef.kind: Unsupported value: "Rolle"'),
     (
@@ -232,7 +246,7 @@ INVALID = [
     (
         r.NODES,
         {"spec": {"taints": [{"key": "k", "effect": "x"}]}},
-        'spec.taints[0].effect: Unsupported value: "x"',
+        'metadata.taints[0].effect: Unsupported value: "x"',
     ),
     (
         r.EVENTS,
@@ -335,8 +349,7 @@ BINDING = {"roleRef": {"kind": "Role", "name": "x"}}
             None,
         ),
         (r.PERSISTENTVOLUMES, PV, "spec/claimRef", {"name": "c", "namespace": "ns"}, None),
-        (r.PERSISTENTVOLUMES, PV, "spec/claimRef", {"name": "c"}, "spec.claimRef.namespace: Required value"),
-        (r.PERSISTENTVOLUMES, PV, "spec/claimRef", {"namespace": "ns"}, "spec.claimRef.name: Required value"),
+        (r.PERSISTENTVOLUMES, PV, "spec/claimRef", {"name": "c"}, None),
         (r.PERSISTENTVOLUMES, PV, "spec/hostPath/path", "/y", "spec.persistentvolumesource: Forbidden: "),
         (
             r.CONFIGMAPS,

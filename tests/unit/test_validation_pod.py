@@ -79,7 +79,7 @@ CONTAINER = [
     ),
     (
         {"resources": {"limits": {"gpu": "1"}}},
-        f'{C}.resources.limits: Invalid value: "gpu": must be a standard resource type or fully qualified',
+        f"{C}.resources.limits[gpu]: Invalid value: gpu: must be a standard resource type or fully qualified",
     ),
     (
         {"resources": {"requests": {"nvidia.com/gpu": "1"}}},
@@ -119,6 +119,17 @@ POD = [
         'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always"',
     ),
     ({"dnsPolicy": "x"}, 'spec.dnsPolicy: Unsupported value: "x"'),
+    (
+        {"hostPID": True, "shareProcessNamespace": True},
+        "spec.securityContext.shareProcessNamespace: Invalid value: true: "
+        "ShareProcessNamespace and HostPID cannot both be enabled",
+    ),
+    (
+        {"containers": [{"name": "a", "image": "i", "securityContext": {"procMount": "Unmasked"}}]},
+        'spec.containers[0].securityContext.procMount: Invalid value: "Unmasked": '
+        "`hostUsers` must be false to use `Unmasked`",
+    ),
+    ({"hostPID": True, "hostUsers": False}, "spec.hostPID: Forbidden: when `hostUsers` is false"),
     (
         {"dnsPolicy": "None"},
         "spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None",
@@ -316,7 +327,8 @@ def test_changes_through_subresources():
     assert texts(new, old) != [] and texts(new, old, subresource="resize") == []
     new["spec"]["containers"][0]["resources"] = {}
     assert texts(new, old, subresource="resize") == [
-        'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing'
+        'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
+        "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
     ]
 
 

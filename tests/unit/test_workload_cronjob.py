@@ -125,6 +125,34 @@ def test_the_end_of_a_job_is_told() -> None:
     assert [e.reason for e in plan_for(make_cron_job(status=running)).events] == ["MissingJob"]
 
 
+def told(events: Any) -> list[tuple[str, str, str]]:
+    return [(event.type, event.reason, event.message) for event in events]
+
+
+def test_jobs_that_are_made_and_deleted_are_told_in_the_words_of_the_controller() -> None:
+    plan = plan_for(make_cron_job(concurrencyPolicy="Replace"), make_job(NOON - 600))
+    gone, new = plan.actions
+    name = f"backup-{int(NOON // 60) - 10}"
+    assert told(gone.succeeded(name)) == [("Normal", "SuccessfulDelete", f"Deleted job {name}")]
+    assert told(new.succeeded("x")) == [("Normal", "SuccessfulCreate", "Created job x")]
+    assert told(gone.failed("no")) == [("Warning", "FailedDelete", "Deleted job: no")]
+    assert told(new.failed("no")) == [("Warning", "FailedCreate", "Error creating job: no")]
+
+
+@pytest.mark.parametrize(("missed", "many"), [(1, False), (100, False), (101, True), (5000, True)])
+def test_more_than_a_hundred_missed_times_are_told(missed: int, many: bool) -> None:
+    late = make_cron_job(status={"lastScheduleTime": format_time(NOON - 600 * missed)})
+    plan = plan_for(late)
+    assert made(plan) == [f"backup-{int(NOON // 60)}"], "the last of them counts all the same"
+    text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+    assert told(plan.events) == ([("Warning", "TooManyMissedTimes", text)] if many else [])
+    late["spec"]["startingDeadlineSeconds"] = 600
+    assert told(plan_for(late).events) == []
+
+
 def test_a_schedule_that_cannot_be_read_is_told_and_nothing_is_made() -> None:
     plan = plan_for(make_cron_job("* *"))
     assert plan.actions == () and plan.events[0].reason == "UnparseableSchedule"
+    assert plan.events[0].message == (
+        'unparseable schedule: "* *" : expected exactly 5 fields, found 2: [* *]'
+    )

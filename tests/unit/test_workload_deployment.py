@@ -184,6 +184,48 @@ def owned_set(name: str, replicas: int, *, image: str, number: int, owned: bool 
     return made
 
 
+def shown(deployment: Any, new: Any, *old: Any, now: float = 0.0) -> list[tuple[str, str, str]]:
+    """Write the status into the Deployment; return its conditions."""
+    deployment["status"], _ = deployment_status(deployment, new, old, now)
+    return [(c["type"], c["status"], c["reason"]) for c in deployment["status"]["conditions"]]
+
+
+def test_with_recreate_all_pods_have_to_be_available() -> None:
+    deployment = make_deployment(2, strategy={"type": "Recreate"}, progressDeadlineSeconds=600)
+    assert shown(deployment, make_set("new", 2, 2))[0] == ("Available", "True", "MinimumReplicasAvailable")
+    found = {kind: rest for kind, *rest in shown(deployment, None, make_set("old", 0, 0))}
+    assert found["Available"] == ["False", "MinimumReplicasUnavailable"]
+    found = {kind: rest for kind, *rest in shown(deployment, make_set("newer", 2, 1))}
+    assert found["Available"] == ["False", "MinimumReplicasUnavailable"]
+
+
+def test_conditions_that_change_come_last() -> None:
+    paused = make_deployment(1, paused=True, progressDeadlineSeconds=600)
+    unavailable = ("Available", "False", "MinimumReplicasUnavailable")
+    assert shown(paused, None) == [("Progressing", "Unknown", "DeploymentPaused"), unavailable]
+    assert shown(paused, None) == [("Progressing", "Unknown", "DeploymentPaused"), unavailable], "and stay"
+    rolled = make_deployment(1, progressDeadlineSeconds=600)
+    assert shown(rolled, make_set("a", 1, 0)) == [unavailable, ("Progressing", "True", "ReplicaSetUpdated")]
+    available = ("Available", "True", "MinimumReplicasAvailable")
+    complete = ("Progressing", "True", "NewReplicaSetAvailable")
+    assert shown(rolled, make_set("a", 1, 1)) == [available, complete]
+    assert shown(rolled, make_set("a", 1, 0)) == [complete, unavailable]
+
+
+def test_a_rollout_that_is_over_is_paused_all_the_same_but_not_one_that_timed_out() -> None:
+    deployment = make_deployment(1, progressDeadlineSeconds=5)
+    shown(deployment, make_set("a", 1, 1))
+    deployment["spec"]["paused"] = True
+    available = ("Available", "True", "MinimumReplicasAvailable")
+    paused = [available, ("Progressing", "Unknown", "DeploymentPaused")]
+    assert shown(deployment, make_set("a", 1, 1)) == paused
+    deployment = make_deployment(1, progressDeadlineSeconds=5)
+    shown(deployment, make_set("a", 1, 0))
+    overdue = shown(deployment, make_set("a", 1, 0), now=6.0)
+    deployment["spec"]["paused"] = True
+    assert shown(deployment, make_set("a", 1, 0), now=7.0) == overdue
+
+
 def test_the_set_of_a_new_template_is_made_with_the_next_revision() -> None:
     plan = decided(whole(), owned_set("old", 3, image="web:1", number=4))
     creation = plan.actions[0]

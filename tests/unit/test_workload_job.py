@@ -191,12 +191,18 @@ def test_suspend_and_resume() -> None:
     pod = make_pod("a")
     job["status"] = {"startTime": STAMP}
     plan = decide(job, [pod], NOW)
-    assert deleted(plan) == ["a"] and untracked(plan) == [pod] and "startTime" not in status_of(plan)
+    assert deleted(plan) == ["a"] and untracked(plan) == [pod] and status_of(plan)["startTime"] == STAMP
     assert plan.events == (Event("Normal", "Suspended", "Job suspended"),)
     job["status"], job["spec"]["suspend"] = status_of(plan), False
     resumed = decide(job, [], NOW + 60)
     assert status_of(resumed)["conditions"][0]["status"] == "False" and created(resumed) == [None]
     assert status_of(resumed)["startTime"] == "2023-11-14T22:14:20Z"
+    job["spec"]["activeDeadlineSeconds"] = 30
+    resumed = decide(job, [], NOW + 60)
+    assert true(resumed) == {} and resumed.requeue_after == 30, (
+        "the time before it was suspended is not counted"
+    )
+    assert "startTime" not in status_of(decide(make_job(completions=1, suspend=True), [], NOW))
 
 
 @pytest.mark.parametrize("kind", ["Complete", "Failed"])
@@ -265,7 +271,7 @@ def test_index_ranges_round_trip(indexes: set[int]) -> None:
 
 
 def test_index_ranges() -> None:
-    assert format_indexes([5, 1, 2, 3, 7, 8]) == "1-3,5,7-8"
+    assert format_indexes([5, 1, 2, 3, 7, 8]) == "1-3,5,7,8"
     assert parse_indexes("1-3,x,5,-,9-") == {1, 2, 3, 5, 9}
 
 

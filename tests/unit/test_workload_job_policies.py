@@ -130,6 +130,29 @@ def test_too_many_failed_indexes_end_the_job() -> None:
     )
 
 
+def test_indexes_whose_pods_are_deleted_because_the_job_fails_have_not_failed() -> None:
+    job = per_index(completions=4, parallelism=4, backoffLimitPerIndex=0, maxFailedIndexes=1)
+    lost = [failed(uid, index=index, failures="0") for index, uid in enumerate("ab")]
+    others = [make_pod("c", index=2), make_pod("d", index=3)]
+    plan = decide(job, [*lost, *others], NOW)
+    assert plan.status is not None and plan.status["failedIndexes"] == "0,1"
+    job["status"] = plan.status
+    for pod, phase in zip(others, ("Running", "Failed"), strict=True):
+        pod["metadata"]["deletionTimestamp"] = STAMP
+        pod["status"]["phase"] = phase
+    after = decide(job, [*lost, *others], NOW + 1)
+    assert after.status is not None and after.status["failedIndexes"] == "0,1"
+
+
+def test_indexes_whose_pods_go_because_the_job_is_suspended_have_not_failed() -> None:
+    job = per_index(backoffLimitPerIndex=0, suspend=True)
+    going = make_pod("a", index=0, tracked=False)
+    going["metadata"]["deletionTimestamp"] = STAMP
+    plan = decide(job, [going], NOW)
+    assert plan.status is not None and plan.status["failedIndexes"] == ""
+    assert condition(plan, "FailureTarget") is None
+
+
 def test_a_rule_gives_an_index_up_at_once_and_another_lets_it_try_for_free() -> None:
     job = per_index(backoffLimitPerIndex=5, **rules({"action": "FailIndex", "onExitCodes": CODES}))
     plan = decide(job, [failed("a", 3, index=0, failures="0"), make_pod("b", index=1)], NOW)

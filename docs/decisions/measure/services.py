@@ -1,12 +1,13 @@
-"""What the way over a Service costs, for 0018: `python docs/decisions/measure/services.py`.
+"""What the way over a Service costs, for 0018 and 0022: `python docs/decisions/measure/services.py`.
 
-Throughput, round trips and connections between two pods, directly, by a cluster IP, and by nftables, in turn.
+Throughput, round trips and connections between two pods, directly and by a cluster IP, translated by the kernel and
+forwarded by a process, in turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +18,6 @@ from trainshed.cluster.sandbox.api import ContainerSpec, ExecSpec, Route, Runtim
 
 ROUNDS = 5
 SERVICE = "10.96.7.7"
-TRANSLATED = "10.96.7.8"
 PORT = 23456
 SERVER = """
 import socket, threading
@@ -68,64 +68,55 @@ print(2000 / 1024 / (time.perf_counter() - started), trips, connections)
 """
 
 
-def translate(home: Path, endpoint: str) -> None:
-    """Have the kernel lead `TRANSLATED` to the endpoint, in the namespaces of the process that forwards."""
-    forwarder = next(
-        entry.name
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit()
-        and "daemon.serviceproxy" in (line := (entry / "cmdline").read_text())
-        and str(home) in line
-    )
-    rules = (
-        f"{sys.executable} {Path(__file__).with_name('nftables.py')} {TRANSLATED} {PORT} {endpoint} {PORT}"
-    )
-    inside = ["nsenter", "-t", forwarder, "-U", "-n", "--preserve-credentials", "sh", "-ec"]
-    subprocess.run([*inside, f"echo 1 > /proc/sys/net/ipv4/ip_forward; {rules}"], check=True)
+async def prepare(home: Path) -> tuple[Runtime, str]:
+    """Start a runtime with a server and a client, which knows the former by `SERVICE`; return the server's address."""
+    home.mkdir()
+    runtime = Runtime(RuntimePaths.under(home))
+    await runtime.start()
+    environment = (("PATH", "/usr/local/bin:/usr/bin:/bin"),)
+    ip = {}
+    for uid, argv in (("a", (sys.executable, "-c", SERVER)), ("b", ("sleep", "600"))):
+        spec = SandboxSpec(uid=uid, namespace="d", name=uid, hostname=uid)
+        ip[uid] = (await runtime.run_sandbox(spec)).ip
+        log = str(home / f"{uid}.log")
+        container = ContainerSpec(name="c", argv=argv, env=environment, log_path=log)
+        await runtime.start_container(uid, container)
+    await runtime.set_routes([Route(protocol="tcp", ip=SERVICE, port=PORT, endpoints=((ip["a"], PORT),))])
+    async with asyncio.timeout(20):
+        while "listening" not in (home / "a.log").read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return runtime, ip["a"]
 
 
 async def main(home: Path) -> None:
     """Print the table."""
-    runtime = Runtime(RuntimePaths.under(home))
-    await runtime.start()
-    environment = (("PATH", "/usr/local/bin:/usr/bin:/bin"),)
+    os.environ["TRAINSHED_SERVICES"] = "process"
+    by_process, _ = await prepare(home / "process")
+    os.environ["TRAINSHED_SERVICES"] = ""
+    by_kernel, direct = await prepare(home / "kernel")
+    ways = {
+        "pod to pod": (by_kernel, direct),
+        "by a cluster IP, translated": (by_kernel, SERVICE),
+        "by a cluster IP, forwarded": (by_process, SERVICE),
+    }
+    figures: dict[str, list[list[float]]] = {name: [] for name in ways}
     try:
-        ip = {}
-        for uid, argv in (("a", (sys.executable, "-c", SERVER)), ("b", ("sleep", "600"))):
-            spec = SandboxSpec(uid=uid, namespace="d", name=uid, hostname=uid)
-            ip[uid] = (await runtime.run_sandbox(spec)).ip
-            log = str(home / f"{uid}.log")
-            await runtime.start_container(
-                uid, ContainerSpec(name="c", argv=argv, env=environment, log_path=log)
-            )
-        route = Route(protocol="tcp", ip=SERVICE, port=PORT, endpoints=((ip["a"], PORT),))
-        await runtime.set_routes([route])
-        async with asyncio.timeout(20):
-            while "listening" not in (home / "a.log").read_text():  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        translate(home, ip["a"])
-        ways: dict[str, list[list[float]]] = {ip["a"]: [], SERVICE: [], TRANSLATED: []}
         for _ in range(ROUNDS):
-            for address, found in ways.items():
+            for name, (runtime, address) in ways.items():
                 argv = (sys.executable, "-c", CLIENT, address)
                 session = await runtime.exec("b", ExecSpec(container="c", argv=argv))
                 text = b"".join([data async for _, data in session.output()])
                 await session.close()
-                found.append([float(word) for word in text.split()])
-        names = dict(zip(ways, ("pod to pod", "by a cluster IP", "by nftables"), strict=True))
+                figures[name].append([float(word) for word in text.split()])
         rows = [
-            [
-                names[address],
-                f"{median(rates):.2f} GiB/s",
-                f"{median(trips):.0f} µs",
-                f"{median(made):.0f} µs",
-            ]
-            for address, found in ways.items()
+            [name, f"{median(rates):.2f} GiB/s", f"{median(trips):.0f} µs", f"{median(made):.0f} µs"]
+            for name, found in figures.items()
             for rates, trips, made in [tuple(zip(*found, strict=True))]
         ]
         print_table(["", "throughput", "round trip", "connection with a round trip"], rows)
     finally:
-        await runtime.stop_all()
+        await by_kernel.stop_all()
+        await by_process.stop_all()
 
 
 if __name__ == "__main__":

@@ -311,6 +311,8 @@ def _print(found: ClusterStatus) -> None:
         table.add_row("[red]damaged[/]", escape(text))
     for name, keeper in (found.limits or {}).items():
         table.add_row(f"limits of {name}", escape(keeper))
+    if found.services is not None:
+        table.add_row("Services led on by", escape(found.services))
     if found.isolation is not None:
         plain = found.isolation == "plain"
         table.add_row("isolation", "none: pods are plain processes of yours" if plain else found.isolation)

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from trainshed.api.kind import Kind
-from trainshed.api.registry import KINDS
-from trainshed.cluster import encryption
 from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.control.controlplane import Options, run
 from trainshed.cluster.control.errors import CannotStart
@@ -29,21 +26,18 @@ from trainshed.cluster.sandbox import files
 from trainshed.cluster.sandbox.model import ISOLATIONS
 from trainshed.cluster.store.transform import PLAIN, Transformer
 from trainshed.jobs.engine.model import OperatorOptions
-from trainshed.jobs.registry import review
 from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta.causes import forbidden
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import PODS, Resource
-from trainshed.kube.policy import audit
-from trainshed.kube.policy.audit import Policy
-from trainshed.kube.wire import yamltext
 from trainshed.kube.wire.body import decode_value
-from trainshed.operator.install import AUTO, embedded_objects, embedded_options
+from trainshed.operator.install import AUTO, definition_names, embedded_objects, embedded_options
 from trainshed.tekton import crds
 
 if TYPE_CHECKING:
     from trainshed.cluster.apiserver.oidc.configuration import Configuration
+    from trainshed.kube.policy.audit import Policy
 
 T = TypeVar("T")
 
@@ -82,7 +76,7 @@ def main(program: str) -> None:
         if encryption_file is None and args.encrypt_secrets:
             encryption_file = paths.encryption
             if not encryption_file.exists():
-                write_private(encryption_file, yamltext.dump(encryption.generated()).encode())
+                _generate(encryption_file)
         options = Options(
             nodes=args.nodes,
             port=args.port,
@@ -90,7 +84,7 @@ def main(program: str) -> None:
             admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
             scheduler_names=(operator.gang_scheduler,),
             images=args.images,
-            isolation="plain" if paths.kept_isolation() == "plain" else "namespaces",
+            isolation=paths.kept_isolation(),
             pids=paths.kept_pids(),
             audit=_audit(args.audit_policy, args.audit_log or paths.audit_log),
             fake_nodes=fakes,
@@ -120,6 +114,8 @@ def _audit(policy: Path | None, log: Path) -> tuple[Policy, Path] | None:
     """Return the policy in a file, and where it writes. Raises CannotStart for one that cannot be read."""
     if policy is None:
         return None
+    from trainshed.kube.policy import audit
+
     return _read(policy, "audit policy", audit.read, "docs/how-to/audit.md has an example"), log
 
 
@@ -137,10 +133,20 @@ def _authentication(file: Path | None) -> Configuration | None:
     )
 
 
+def _generate(file: Path) -> None:
+    """Write an encryption configuration with a key of its own."""
+    from trainshed.cluster import encryption
+    from trainshed.kube.wire import yamltext
+
+    write_private(file, yamltext.dump(encryption.generated()).encode())
+
+
 def _encryption(file: Path | None) -> Transformer:
     """Return what encrypts objects as a file says. Raises CannotStart for one that cannot be read."""
     if file is None:
         return PLAIN
+    from trainshed.cluster import encryption  # few encrypt
+
     hint = (
         "docs/how-to/encrypt-secrets.md has an example; without the keys in it, what they encrypted is lost"
     )
@@ -192,7 +198,7 @@ def _reporter(descriptor: int | None) -> Callable[[Report], None]:
 def admission(gang: str = AUTO) -> dict[str, AdmissionCheck]:
     """Return the checks of all our kinds, by group resource; `gang` is as for `embedded_options`."""
     options = embedded_options(gang)
-    return {kind.resource.group_resource: _check_of(kind, options) for kind in KINDS.values()}
+    return {name: _check_of(name, options) for name in definition_names()}
 
 
 def pod_admission(*, allow_privileged: bool) -> dict[str, AdmissionCheck]:
@@ -212,10 +218,15 @@ def pod_admission(*, allow_privileged: bool) -> dict[str, AdmissionCheck]:
     return {PODS.group_resource: check}
 
 
-def _check_of(kind: Kind, options: OperatorOptions) -> AdmissionCheck:
+def _check_of(group_resource: str, options: OperatorOptions) -> AdmissionCheck:
     """Return the check that says what the operator's webhook says on a real cluster, in the same words."""
 
     def check(obj: Object, old: Object | None, operation: str) -> Admission:
+        # The kinds come with the first job: they take a MiB.
+        from trainshed.api.registry import KINDS
+        from trainshed.jobs.registry import review
+
+        kind = next(kind for kind in KINDS.values() if kind.resource.group_resource == group_resource)
         if operation == "DELETE":
             return Admission(warnings=kind.deletion_warnings)
         verdict = review(kind, obj, old, options)

@@ -38,6 +38,8 @@ from trainshed.kube.wire.watchframe import WatchEvent
 
 log = logging.getLogger(__name__)
 
+_WARNINGS_LOGGED = 100
+"""How many different warnings of a server a client logs."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -58,7 +60,8 @@ class Client:
 
     `user_agent` also names the field manager of writes that do not name one (the part before the slash, as
     kubectl does). `on_warning` is given the text of each warning that the server sends along with an answer
-    (a deprecated field, say); without it they are logged. Must be closed.
+    (a deprecated field, say); without it each is logged
+    once. Must be closed.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Client:
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
         self.transport = transport
-        self._on_warning = on_warning or _log_warning
+        self._on_warning = on_warning or _log_once()
         self.namespace = namespace
         self.field_manager = user_agent.partition("/")[0]
 
@@ -163,9 +166,11 @@ class Client:
         force: bool = True,
         dry_run: bool = False,
         field_validation: str = "",
+        subresource: str = "",
     ) -> Object:
         """Server-side apply `obj`, creating it if needed; ApiError 409 names the fields that others own."""
-        path = resource.path(self._write_namespace(resource, obj, None), obj["metadata"]["name"])
+        namespace = self._write_namespace(resource, obj, None)
+        path = resource.path(namespace, obj["metadata"]["name"], subresource)
         options = PatchOptions(
             field_manager=field_manager, dry_run=dry_run, field_validation=field_validation, force=force
         )
@@ -309,8 +314,16 @@ def warning_text(header: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted) if quoted else header
 
 
-def _log_warning(text: str) -> None:
-    log.info("API warning", extra={"warning": text})
+def _log_once() -> Callable[[str], None]:
+    """Return what logs a warning the first time: Endpoints are deprecated with each write of one."""
+    logged: set[str] = set()
+
+    def log_warning(text: str) -> None:
+        if text not in logged and len(logged) < _WARNINGS_LOGGED:
+            logged.add(text)
+            log.info("API warning", extra={"warning": text})
+
+    return log_warning
 
 
 def _with_body(method: str, path: str, options: WriteOptions, body: Any, content_type: str = JSON) -> Request:

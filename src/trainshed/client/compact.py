@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.sparse import give_back
 
 DECODED_BYTES = 256 * 1024
 """JSON of objects that stay decoded."""
@@ -46,6 +47,7 @@ class CompactObjects(MutableMapping[K, Object]):
     def __delitem__(self, key: K) -> None:
         self._release(key)
         del self._encoded[key]
+        give_back(self._encoded)
 
     def __contains__(self, key: object) -> bool:
         return key in self._encoded

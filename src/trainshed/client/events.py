@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -26,14 +27,15 @@ from trainshed.client.transport import TransportError
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import EVENTS
+from trainshed.kube.meta.sparse import give_back
 from trainshed.kube.meta.times import format_time
 
 log = logging.getLogger(__name__)
 
 WARNING = "Warning"
-GATHER_SECONDS = 0.2
+GATHER_SECONDS = 0.4
 """After a quiet time, the first event waits this long: what it tells of is often the first step of something
-that others wait for, whose own requests go first."""
+that others wait for, whose own requests go first. By then most jobs run."""
 REPEAT_SECONDS = 5.0
 REMEMBERED = 2000
 """How many distinct events are remembered for counting repeats, and how many may wait to be written."""
@@ -52,11 +54,12 @@ Identity = tuple[str, str, str, str]
 class _Series(msgspec.Struct, eq=False):
     """One event and how often it happened. `unwritten` occurrences are not in the API yet.
 
-    Thousands are remembered, and few of them looked at again: `encoded` is the event's JSON.
+    Thousands are remembered, and few of them looked at again: `encoded` is the event's JSON, until it is written.
     """
 
     identity: Identity
-    encoded: bytes
+    name: str
+    encoded: bytes = b""
     count: int = 0
     unwritten: int = 0
     last: str = ""
@@ -72,7 +75,13 @@ class _Series(msgspec.Struct, eq=False):
 
     def tell(self, event: Object) -> None:
         """Go on with another event."""
-        self.encoded = _encode(event)
+        self.name, self.encoded = event["metadata"]["name"], _encode(event)
+
+    def wrote(self, occurrences: int) -> None:
+        """Note that so many occurrences are in the API. The next one brings what the event says."""
+        self.unwritten -= occurrences
+        if not self.unwritten:
+            self.encoded, self.last = b"", ""
 
 
 class EventRecorder:
@@ -101,16 +110,19 @@ class EventRecorder:
         """Record that `reason` happened to `obj`; `type` is Normal or Warning."""
         now = self._now()
         message = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 3] + "..."
-        identity = (obj["metadata"].get("uid") or obj["metadata"]["name"], type, reason, message)
+        # Interned: of thousands of objects the same is said.
+        identity = (obj["metadata"].get("uid") or obj["metadata"]["name"], type, reason, sys.intern(message))
         series = self._series.get(identity)
         if series is None:
             self._last_name = max(self._last_name + 1, int(now * 1e9))
-            event = _new_event(obj, self._component, identity, f"{self._last_name:016x}", format_time(now))
-            series = self._series[identity] = _Series(identity, _encode(event))
+            name = f"{obj['metadata']['name'][:230]}.{self._last_name:016x}"
+            series = self._series[identity] = _Series(identity, name)
             series.is_new = (obj["metadata"].get("creationTimestamp") or "") > self._started
             if len(self._series) > REMEMBERED:
                 self._forget_oldest()
         self._series.move_to_end(identity)
+        if not series.encoded:
+            series.tell(_new_event(obj, self._component, identity, series.name, format_time(now)))
         series.unwritten += 1
         series.last = format_time(now)
         if not series.queued:
@@ -180,8 +192,9 @@ class EventRecorder:
                     continue
                 # Its namespace is gone, say. An event is not worth more than a line in the log.
                 log.info("event refused", extra={"component": self._component, "error": str(error)})
-                series.unwritten = 0
+                series.wrote(series.unwritten)
             del self._queue[series]
+            give_back(self._queue)
             loop = asyncio.get_running_loop()
             series.written_at = loop.time()
             series.queued = series.unwritten > 0
@@ -211,7 +224,7 @@ class EventRecorder:
             await self._create(series)
             return
         series.count += occurrences
-        series.unwritten -= occurrences
+        series.wrote(occurrences)
 
     async def _create(self, series: _Series) -> None:
         occurrences = series.unwritten
@@ -231,7 +244,7 @@ class EventRecorder:
             # The answer to an earlier attempt was lost.
             occurrences = min(occurrences, int(found.get("count") or 1))
         series.count = occurrences
-        series.unwritten -= occurrences
+        series.wrote(occurrences)
 
     async def _continue(self, series: _Series) -> None:
         """Go on with the same event of an earlier process, when there is one."""
@@ -264,7 +277,7 @@ def _identity(event: Object) -> Identity:
     return uid, event.get("type", ""), event.get("reason", ""), event.get("message", "")
 
 
-def _new_event(obj: Object, component: str, identity: Identity, suffix: str, stamp: str) -> Object:
+def _new_event(obj: Object, component: str, identity: Identity, name: str, stamp: str) -> Object:
     metadata = obj["metadata"]
     # Events about cluster-scoped objects live in `default`, as in client-go's recorder.
     namespace = metadata.get("namespace") or "default"
@@ -280,7 +293,7 @@ def _new_event(obj: Object, component: str, identity: Identity, suffix: str, sta
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{metadata['name'][:230]}.{suffix}", "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace},
         "involvedObject": {key: value for key, value in involved.items() if value},
         "type": type,
         "reason": reason,

@@ -21,6 +21,7 @@ import asyncio
 import enum
 import logging
 import random
+import sys
 from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import aclosing
 from typing import TypeAlias
@@ -32,6 +33,7 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, namespace_of
 from trainshed.kube.meta.ownership import controller_of
 from trainshed.kube.meta.resources import Resource
+from trainshed.kube.meta.sparse import give_back
 from trainshed.kube.wire.watchframe import WatchEvent
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,8 @@ EVENTS_PER_TURN = 200
 def key_of(obj: Object) -> Key:
     """Return where an object is."""
     metadata = obj["metadata"]
-    return metadata.get("namespace") or "", metadata["name"]
+    # Interned: of a namespace there may be thousands of keys.
+    return sys.intern(metadata.get("namespace") or ""), metadata["name"]
 
 
 def controlled_by(resource: Resource) -> Callable[[Object], list[Key]]:
@@ -106,6 +109,7 @@ class Index:
             del group[key]
             if not group:
                 del self._groups[value]
+                give_back(self._groups)
         if new is not None:
             for value in after:
                 self._groups.setdefault(value, {})[key] = None
@@ -303,6 +307,8 @@ class Informer:
 
     def _remove(self, key: Key, final: Object | None) -> None:
         old = self._objects.pop(key, None)
+        if isinstance(self._objects, dict):
+            give_back(self._objects)
         if old is not None:
             self._tell("DELETED", key, old, final if final is not None else old)
 

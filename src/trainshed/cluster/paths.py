@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,6 +26,10 @@ class StateError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def __reduce__(self) -> tuple[type[StateError], tuple[str, str], dict[str, Any]]:
+        """Let it be told from one process to another."""
+        return StateError, (self.message, self.hint), self.__dict__
 
 
 class StatePaths(msgspec.Struct, frozen=True):
@@ -102,22 +107,16 @@ class StatePaths(msgspec.Struct, frozen=True):
 
     def kept_gang(self) -> str:
         """Return what `trainshed up --gang-scheduler-name` was given last; empty where it never was."""
-        try:
-            return self.gang_scheduler.read_text()
-        except (OSError, UnicodeDecodeError):
-            return ""
+        return _kept(self.gang_scheduler)
 
     @property
     def isolation(self) -> Path:
         """What `trainshed up --isolation` was given last."""
         return self.root / "isolation"
 
-    def kept_isolation(self) -> str:
+    def kept_isolation(self) -> Literal["namespaces", "plain"]:
         """Return what keeps pods apart: `namespaces` where nobody has said otherwise."""
-        try:
-            return self.isolation.read_text()
-        except (OSError, UnicodeDecodeError):
-            return "namespaces"
+        return "plain" if _kept(self.isolation) == "plain" else "namespaces"
 
     @property
     def pod_max_pids(self) -> Path:
@@ -197,6 +196,13 @@ def _check_private(root: Path) -> None:
             f"other users may enter the state directory {root} (mode {stat.S_IMODE(found.st_mode):04o})",
             f"run: chmod 700 {root}",
         )
+
+
+def _kept(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def write_private(path: Path, data: bytes) -> None:

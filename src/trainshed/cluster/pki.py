@@ -17,13 +17,15 @@ import secrets
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainshed import certificates
-from trainshed.certificates import Pair
 from trainshed.cluster.paths import StateError, write_private
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, DOMAIN, GATEWAY
+
+if TYPE_CHECKING:
+    from trainshed.certificates import Pair
 
 FRONT_PROXY = "front-proxy-client"
 """Whom aggregated API servers believe what it says of users."""
@@ -74,6 +76,8 @@ class Pki(msgspec.Struct, frozen=True):
     @property
     def authority(self) -> Pair:
         """The authority of the cluster with its key, which signs certificates of clients and nodes."""
+        from trainshed.certificates import Pair  # X.509: where it signs
+
         return Pair(self.ca_pem, (self.directory / "ca.key").read_text())
 
     @property
@@ -99,6 +103,8 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
         OSError: the directory cannot be written.
         StateError: a file holds something else than its name says.
     """
+    from trainshed import certificates  # X.509: a start does this in a process of its own
+
     now = now or datetime.datetime.now(datetime.UTC)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     pki = Pki(directory)
@@ -114,7 +120,7 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
         write_private(pki.ca_certificate, authority.certificate.encode())
         pki.server_certificate.unlink(missing_ok=True)
     if not (pki.server_certificate.exists() and pki.server_key.exists()) or _ends_soon(pki, now):
-        authority = Pair(pki.ca_pem, ca_key.read_text())
+        authority = pki.authority
         hosts = tuple(dict.fromkeys((*_NAMES, *_machine_name())))
         pair = certificates.issue(authority, "trainshed-apiserver", hosts, now, _ADDRESSES)
         write_private(pki.server_key, pair.key.encode())
@@ -143,6 +149,8 @@ def _look(path: Path, is_one: Callable[[str], bool], what: str) -> None:
 
 
 def _ends_soon(pki: Pki, now: datetime.datetime) -> bool:
+    from trainshed import certificates
+
     return certificates.ends(pki.server_certificate.read_text()) - now < RENEW_BEFORE
 
 

@@ -21,7 +21,6 @@ from trainshed.jobs.engine.constants import LABEL_JOB_NAME, LABEL_OPERATOR_NAME
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import namespace_of, section, uid_of
 from trainshed.kube.meta.resources import PODS
-from trainshed.tekton.customrun import Observed, decide, job_name
 from trainshed.tekton.resources import CUSTOMRUNS
 
 NAME = "customrun-controller"
@@ -88,6 +87,9 @@ class CustomRunController(Controller[Key]):
         run = self._runs.get(*key)
         if run is None:
             return None
+        # It comes with the first: most clusters have none.
+        from trainshed.tekton.customrun import Observed, decide, job_name
+
         observed = Observed(
             run,
             jobs=[job for index in self._jobs for job in index.get(uid_of(run))],

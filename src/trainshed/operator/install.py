@@ -17,8 +17,6 @@ from trainshed.kube.builtin.scheduling.priorityclass import HIGHEST_USER_PRIORIT
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.podgroups import VOLCANO_SCHEDULER
 from trainshed.kube.schema.soundness import vouch
-from trainshed.operator import objects
-from trainshed.operator.flags import gang_scheduler
 
 EMBEDDED_ARGS = (
     "--kube-api-qps=1000",
@@ -41,6 +39,8 @@ def embedded_options(gang: str = AUTO) -> OperatorOptions:
     """Return what `trainshed up --gang-scheduler-name=<gang>` means: `auto`, or a value of the operator's own flag."""
     if gang == AUTO:
         return OperatorOptions(gang_scheduler=VOLCANO_SCHEDULER, gang_policy_only=True)
+    from trainshed.operator.flags import gang_scheduler
+
     return OperatorOptions(gang_scheduler=gang_scheduler(gang))
 
 
@@ -51,17 +51,31 @@ def embedded_objects(
 
     `python` is the interpreter that the pod runs, with this package installed; `gang` is as for `embedded_options`.
     """
-    command = [python, "-m", "trainshed.operator"]
+    namespace, *others = _kept(EMBEDDED) if gang == AUTO else made(gang)
+    yield namespace
+    for definition in _kept(DEFINITIONS):
+        for version in definition["spec"]["versions"]:
+            vouch(version["schema"]["openAPIV3Schema"])
+        yield definition
+    (container,) = others[-1]["spec"]["template"]["spec"]["containers"]
+    container["command"] = [python, "-m", "trainshed.operator"]
+    container["args"] = [*args, *container["args"]]
+    yield from others
+
+
+def made(gang: str) -> list[Object]:
+    """Return the objects but the definitions, with the Deployment last: as it is everywhere, but for its flags."""
+    from trainshed.operator import objects  # what jobs of all kinds may own comes with it
+
     options = embedded_options(gang)
     flags = [f"--gang-scheduler-name={options.gang_scheduler}"] if options.gang_scheduler else []
     flags += ["--gang-policy-only"] if options.gang_policy_only else []
-    deployment = objects.deployment(command=command, args=[*args, *flags])
+    deployment = objects.deployment(args=flags)
     _probe_soon(deployment)
     _as_this_user(deployment)
     _on_this_machine(deployment)
-    yield objects.namespace()
-    yield from _definitions()
     wanted = [
+        objects.namespace(),
         _PRIORITY,
         objects.service_account(),
         objects.cluster_role(options),
@@ -71,24 +85,39 @@ def embedded_objects(
         objects.service(),
         deployment,
     ]
-    yield from msgspec.json.decode(msgspec.json.encode(wanted))
+    copies: list[Object] = msgspec.json.decode(msgspec.json.encode(wanted))
+    return copies
 
 
 MANIFESTS = Path(__file__).parent / "manifests"
 DEFINITIONS = "crds/definitions.jsonl"
 
 
-def _definitions() -> Iterator[Object]:
-    """Yield what `objects.crds` says, from the file of it: making them takes ten times as long, at every start.
+EMBEDDED = "embedded.jsonl"
 
-    Nor are their schemas checked then: the tests do.
-    """
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata
+
+
+def definition_names() -> list[str]:
+    """Return the names of the definitions, which are the group resources of our kinds."""
     with (MANIFESTS / DEFINITIONS).open("rb") as lines:
+        return [msgspec.json.decode(line, type=_Named).metadata.name for line in lines]
+
+
+def _kept(name: str) -> Iterator[Object]:
+    """Yield objects from the file of them: making them takes ten times as long, at every start, and all job kinds.
+
+    Nor are schemas checked then: the tests do.
+    """
+    with (MANIFESTS / name).open("rb") as lines:
         for line in lines:
-            definition: Object = msgspec.json.decode(line)
-            for version in definition["spec"]["versions"]:
-                vouch(version["schema"]["openAPIV3Schema"])
-            yield definition
+            yield msgspec.json.decode(line)
 
 
 _PRIORITY: Object = {

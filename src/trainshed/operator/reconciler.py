@@ -21,6 +21,10 @@ from trainshed.kube.meta.resources import Resource
 from trainshed.operator.execution import Executor
 from trainshed.operator.metrics import Metrics
 
+GATHER_SECONDS = 0.02
+"""Modifications of what a job owns are gathered this long: its pods are bound and start at about the same time, and
+each turn that sees another number of them writes the job's status."""
+
 
 class Reconciler(Controller[Key]):
     """The controller of one kind: watches its jobs and what they own."""
@@ -50,7 +54,11 @@ class Reconciler(Controller[Key]):
         self._now = now
         self._jobs = self.watch(informers.of(kind.resource), lambda job: [key_of(job)])
         children = {
-            row.resource: self.watch(informers.of(row.resource, label_selector=row.watched), self._job_of)
+            row.resource: self.watch(
+                informers.of(row.resource, label_selector=row.watched),
+                self._job_of,
+                gather_seconds=GATHER_SECONDS,
+            )
             for row in controlled.owns
             if row.watched is not None
         }

@@ -64,6 +64,8 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     """What the disk did to the store since the cluster was last started, a sentence each."""
     limits: dict[str, str] | None = None
     """What keeps limits of cpu, memory, pids and ephemeral-storage, in a few words each."""
+    services: str | None = None
+    """What leads connections to Services on, in a few words."""
 
     isolation: str | None = None
     """What keeps pods apart: `namespaces` or `plain`."""
@@ -222,18 +224,11 @@ async def purge(paths: StatePaths) -> None:
         UserError: something cannot be deleted. The rest is, and the message says what is left.
     """
     from trainshed.cluster.images.building.sandbox import BuildSandbox
-    from trainshed.cluster.sandbox.api import (
-        Isolation,
-        Runtime,
-        RuntimeLost,
-        RuntimePaths,
-        RuntimeUnavailable,
-    )
+    from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimePaths, RuntimeUnavailable
 
     if not paths.root.is_dir():
         return
-    isolation: Isolation = "plain" if paths.kept_isolation() == "plain" else "namespaces"
-    runtime = Runtime(RuntimePaths.under(paths.root), isolation)
+    runtime = Runtime(RuntimePaths.under(paths.root), paths.kept_isolation())
     of_pods = [paths.pods, paths.volumes, paths.images]
 
     async def remove(*directories: Path) -> None:
@@ -284,6 +279,7 @@ def status(paths: StatePaths) -> ClusterStatus:
         processes=processes,
         damaged=damaged,
         limits=_limits(paths),
+        services=_services(paths),
         isolation=paths.kept_isolation(),
         images=image_use(paths),
     )
@@ -311,6 +307,12 @@ def _limits(paths: StatePaths) -> dict[str, str] | None:
 
     found = keepers(paths.root / "run")
     return None if found is None else msgspec.to_builtins(found)
+
+
+def _services(paths: StatePaths) -> str | None:
+    from trainshed.cluster.sandbox.client.keepers import services_by
+
+    return services_by(paths.root / "run") or None
 
 
 def store_damage(paths: StatePaths) -> list[str]:

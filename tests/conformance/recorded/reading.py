@@ -24,6 +24,9 @@ from tests.conformance.recorded.steps import (
 MAPS = f"{NS}/configmaps"
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
+COMPACTED = Step("COMPACTED", "")
+"""What was before is forgotten."""
+STREAMED = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 READING: dict[str, list[Step]] = {
     "watches": [
         post(MAPS, config_map("a", {"k": "1"}, labels={"app": "x"})),
@@ -64,6 +67,42 @@ READING: dict[str, list[Step]] = {
         watch(f"{NS}/nothings"),
         watch(MAPS, watch="perhaps", labelSelector="app=x"),
         get(MAPS, resourceVersion="{rv:0}", sendInitialEvents="true", resourceVersionMatch="NotOlderThan"),
+    ],
+    "expired": [
+        *(post(MAPS, config_map(name, labels={"app": "x"})) for name in "abcd"),
+        get(MAPS, limit="2", labelSelector="app=x"),
+        *(merge(f"{MAPS}/a", {"data": {"n": str(number)}}) for number in range(8)),
+        COMPACTED,
+        get(MAPS, limit="2", labelSelector="app=x", **{"continue": "{continue:4}"}),
+        get(MAPS, limit="2", labelSelector="app=x", **{"continue": "{continue:14}"}),
+        get(MAPS, TABLE, limit="2", labelSelector="app=x", **{"continue": "{continue:4}"}),
+        get(MAPS, resourceVersion="{rv:0}", resourceVersionMatch="Exact"),
+        get(MAPS, resourceVersion="{rv:0}", resourceVersionMatch="Exact", limit="1"),
+        get(MAPS, resourceVersion="{rv:0}", resourceVersionMatch="NotOlderThan", labelSelector="app=x"),
+        get(MAPS, resourceVersion="{rv:0}", limit="1", labelSelector="app=x"),
+        delete(MAPS, resourceVersion="{rv:0}", resourceVersionMatch="Exact", labelSelector="no=such"),
+        watch(MAPS, resourceVersion="1"),
+        watch(MAPS, resourceVersion="1", labelSelector="app=x", allowWatchBookmarks="true"),
+        watch(MAPS, TABLE, resourceVersion="1"),
+        watch(MAPS, PARTIAL, resourceVersion="1"),
+        watch(f"{MAPS}/a", resourceVersion="1"),
+        watch("/api/v1/watch/namespaces/{ns}/configmaps/a", resourceVersion="1"),
+        *(
+            watch(MAPS, accept, labelSelector="app=x")
+            for accept in (
+                "application/vnd.kubernetes.protobuf;stream=watch,application/json",
+                "application/json;stream=watch",
+                "application/yaml",
+                "application/yaml,application/json",
+                "text/html",
+            )
+        ),
+        watch(MAPS, TABLE, allowWatchBookmarks="true", labelSelector="app=x", **STREAMED),
+        watch(MAPS, allowWatchBookmarks="perhaps", resourceVersion="{rv:12}"),
+        Step("GET", MAPS, query={"watch": "1", "timeoutSeconds": "x"}),
+        Step("GET", MAPS, query={"watch": "1", "timeoutSeconds": "-1", "labelSelector": "app=x"}),
+        watch(MAPS, resourceVersion="99999999999"),
+        watch(MAPS, resourceVersion="99999999999", **STREAMED),
     ],
     "pages": [
         *(post(MAPS, config_map(name, labels={"app": "x"})) for name in "abcde"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from tests.conformance.recorded.admitting import ADMITTING
 from tests.conformance.recorded.applies import APPLIES
+from tests.conformance.recorded.hooking import HOOKING
 from tests.conformance.recorded.identities import IDENTIFYING
 from tests.conformance.recorded.kinds import KINDS
+from tests.conformance.recorded.mutations import MUTATIONS
 from tests.conformance.recorded.naming import NAMING
 from tests.conformance.recorded.policies import POLICING
 from tests.conformance.recorded.reading import READING
+from tests.conformance.recorded.resizing import RESIZING
 from tests.conformance.recorded.steps import (
     A_CRD,
     APPS,
@@ -37,6 +40,7 @@ from tests.conformance.recorded.steps import (
     strategic,
     widget,
 )
+from tests.conformance.recorded.storedkinds import STORED
 from tests.conformance.recorded.typedrules import TYPED_RULES
 from trainshed.kube.meta.objects import Object
 
@@ -123,10 +127,14 @@ SEQUENCES: dict[str, list[Step]] = {
     **READING,
     **ADMITTING,
     **KINDS,
+    **STORED,
+    "resizing": RESIZING,
     **NAMING,
     **IDENTIFYING,
+    **HOOKING,
     **POLICING,
     **TYPED_RULES,
+    **MUTATIONS,
     "objects": [
         post(f"{NS}/configmaps", config_map("a", {"k": "v"}, labels={"app": "x"})),
         post(f"{NS}/configmaps", config_map("a")),

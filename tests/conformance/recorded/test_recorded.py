@@ -11,10 +11,13 @@ import pytest
 from tests.cluster.api_world import open_world
 from tests.conformance.recorded.play import play
 from tests.conformance.recorded.sequences import SEQUENCES
+from trainshed.cluster.store import RETAIN
 from trainshed.kube.meta.objects import Object
 
 FOLDER = Path(__file__).parent
 VERSION = "1.33"
+FEW = 4
+"""Events that the store keeps where a sequence asks for what it has forgotten."""
 KNOWN = FOLDER / "known_differences.json"
 """By reason, sequence and step, the paths at which an answer still differs. What is listed and the same again fails,
 too."""
@@ -47,7 +50,7 @@ async def test_as_recorded(tmp_path: Path, sequence: str) -> None:
     known: dict[str, list[str]] = {}
     for rows in reasons.values():
         known |= rows.get(sequence, {})
-    async with open_world(tmp_path) as world:
+    async with open_world(tmp_path, retain=FEW if sequence == "expired" else RETAIN) as world:
 
         async def pass_a_second() -> None:
             world.now += 1

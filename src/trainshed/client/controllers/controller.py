@@ -71,10 +71,12 @@ class Controller(ABC, Generic[K]):
         keys: Callable[[Object], Iterable[K]],
         *,
         regards: Callable[[Object], object] | None = None,
+        gather_seconds: float = 0.0,
     ) -> Informer:
         """Reconcile `keys(object)` at each change, those of the state before as well; return the informer.
 
-        With `regards`, a modification that leaves its answer the same is passed over.
+        With `regards`, a modification that leaves its answer the same is passed over. Modifications are gathered for
+        `gather_seconds` where that is longer than the controller's own time.
         """
 
         def changed(change: str, old: Object | None, new: Object) -> None:
@@ -85,10 +87,14 @@ class Controller(ABC, Generic[K]):
                 and regards(old) == regards(new)
             ):
                 return
+            gathered = change == "MODIFIED" and gather_seconds > self._gather_seconds
             for state in (old, new):
                 if state is not None:
                     for key in keys(state):
-                        self.enqueue(key)
+                        if gathered:
+                            self.queue.add_after(key, gather_seconds)
+                        else:
+                            self.enqueue(key)
 
         informer.add_handler(changed)
         return informer

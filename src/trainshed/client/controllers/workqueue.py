@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from trainshed.kube.meta.sparse import give_back
+
 K = TypeVar("K", bound=Hashable)
 
 BASE_SECONDS = 0.01
@@ -100,6 +102,7 @@ class WorkQueue(Generic[K]):
                 raise
         key = self._ready.popleft()
         self._dirty.discard(key)
+        give_back(self._dirty)
         self._processing.add(key)
         return key
 

@@ -7,12 +7,10 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trainshed.cluster.apiserver import streams
 from trainshed.cluster.apiserver.access import ADMIN, Authenticator, Authorizer, RbacAuthorizer
 from trainshed.cluster.apiserver.aggregation import Aggregation, Credentials
-from trainshed.cluster.apiserver.audit import AuditLog, Trail
 from trainshed.cluster.apiserver.core import AdmissionCheck, Call, Core
 from trainshed.cluster.apiserver.definitions import Definitions
 from trainshed.cluster.apiserver.dispatch import Dispatcher
@@ -28,12 +26,14 @@ from trainshed.cluster.apiserver.http import (
     Answer,
     Disconnected,
     Incoming,
+    PiecesAnswer,
     Result,
     Streaming,
 )
 from trainshed.cluster.apiserver.kinds import Kinds
 from trainshed.cluster.apiserver.nonresource import HealthCheck, NonResource
 from trainshed.cluster.apiserver.sending import LAST_CHUNK, send_answer, send_stream
+from trainshed.cluster.apiserver.streams.rejection import reject
 from trainshed.cluster.apiserver.subresources import streaming
 from trainshed.cluster.apiserver.tokens import TokenIssuer
 from trainshed.cluster.apiserver.verbs.remove import remove
@@ -45,6 +45,9 @@ from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire.asgi import Message, Receive, Scope, Send
 from trainshed.kube.wire.options import DeleteOptions
+
+if TYPE_CHECKING:
+    from trainshed.cluster.apiserver.audit import AuditLog
 
 log = logging.getLogger(__name__)
 
@@ -180,6 +183,8 @@ class ApiServer:
         if self.audit_log is None:
             await self._serve(request, scope, receive, send)
             return
+        from trainshed.cluster.apiserver.audit import Trail
+
         request.trail = trail = Trail(self.audit_log, scope, request.method, request.path)
         codes: list[int] = []
 
@@ -225,7 +230,8 @@ class ApiServer:
                 await send(LAST_CHUNK)
         else:
             if request.trail is not None:
-                request.trail.answered(result.status, result.body, result.content_type)
+                written = result.whole if isinstance(result, PiecesAnswer) else result.body
+                request.trail.answered(result.status, written, result.content_type)
             with contextlib.suppress(OSError):  # the client went away
                 await send_answer(request, result, send)
 
@@ -234,6 +240,8 @@ class ApiServer:
         if self.audit_log is None:
             await self._serve_websocket(request, scope, receive, send)
             return
+        from trainshed.cluster.apiserver.audit import Trail
+
         request.trail = trail = Trail(self.audit_log, scope, request.method, request.path)
 
         async def noted(message: Message) -> None:
@@ -263,7 +271,9 @@ class ApiServer:
                 raise ApiError(400, "BadRequest", "this request is not a stream: do not ask for a WebSocket")
             is_watch = routed.route.verb == "watch"
             chunks = _lines(result.chunks) if is_watch else result.chunks
-            await self._run_stream(streams.serve_chunks(scope, receive, send, chunks, text=is_watch))
+            from trainshed.cluster.apiserver.streams.binary import serve_chunks  # browsers watch so
+
+            await self._run_stream(serve_chunks(scope, receive, send, chunks, text=is_watch))
         except Disconnected:
             return
         except Unreachable as error:
@@ -278,7 +288,7 @@ class ApiServer:
 async def _reject(request: Incoming, send: Send, error: ApiError) -> None:
     if request.trail is not None:
         request.trail.failed(error)
-    await streams.reject(request.scope, send, error)
+    await reject(request.scope, send, error)
 
 
 def _leaves_http(call: Call) -> bool:

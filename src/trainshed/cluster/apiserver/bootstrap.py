@@ -6,30 +6,40 @@ Missing ones are created at every start; existing ones are left as they are.
 from __future__ import annotations
 
 import asyncio
+import time
 
 from trainshed.client.client import Client
+from trainshed.cluster.apiserver.admission.addresses import ALLOCATOR, MANAGED_BY, address_of, addresses_of
 from trainshed.cluster.apiserver.bootstrap_roles import cluster_role_bindings, cluster_roles
 from trainshed.cluster.pki import FRONT_PROXY
-from trainshed.cluster.sandbox.addresses import API_ADDRESS
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, SERVICE_NETWORK
+from trainshed.kube.builtin.networking.servicecidr import DEFAULT as DEFAULT_RANGE
+from trainshed.kube.builtin.parts.flowcontrol import FLOW_SCHEMAS, PRIORITY_LEVELS
 from trainshed.kube.builtin.parts.storageclasses import IS_DEFAULT
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, name_of, section
 from trainshed.kube.meta.resources import (
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,
     CONFIGMAPS,
     ENDPOINTS,
     ENDPOINTSLICES,
+    FLOWSCHEMAS,
+    IPADDRESSES,
     NAMESPACES,
     PRIORITYCLASSES,
+    PRIORITYLEVELS,
     ROLES,
+    SERVICECIDRS,
     SERVICES,
     STORAGECLASSES,
     Resource,
 )
+from trainshed.kube.meta.times import format_time
 
 DEFAULT_CLASS = "standard"
 PROVISIONER = "trainshed.dev/hostdir"
+_MANAGERS = dict.fromkeys((FLOWSCHEMAS, PRIORITYLEVELS), "api-priority-and-fairness-config-producer-v1")
 _AUTHENTICATION = "extension-apiserver-authentication"
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _API_PORT = {"name": "https", "port": 443, "protocol": "TCP"}
@@ -43,6 +53,7 @@ async def bootstrap(client: Client) -> None:
     """Create what is missing. Safe to repeat. `client` must be allowed everything."""
     for together in (namespaces(), objects()):
         await asyncio.gather(*(_ensure(client, resource, obj) for resource, obj in together))
+    await mend_addresses(client)
 
 
 def namespaces() -> list[tuple[Resource, Object]]:
@@ -60,9 +71,27 @@ def objects() -> list[tuple[Resource, Object]]:
     out += [(CLUSTERROLEBINDINGS, binding) for binding in cluster_role_bindings()]
     out += [(PRIORITYCLASSES, _priority(*row)) for row in _PRIORITIES]
     out += [(STORAGECLASSES, _storage_class()), (SERVICES, _api_service())]
-    out += [(ROLES, _authentication_reader())]
+    out += [(ROLES, _authentication_reader()), (SERVICECIDRS, _service_range())]
+    out += [(FLOWSCHEMAS, _flow_control(FLOWSCHEMAS, *row)) for row in FLOW_SCHEMAS.items()]
+    out += [(PRIORITYLEVELS, _flow_control(PRIORITYLEVELS, *row)) for row in PRIORITY_LEVELS.items()]
     out += [(ENDPOINTS, _api_endpoints()), (ENDPOINTSLICES, _api_slice())]
     return out
+
+
+async def mend_addresses(client: Client) -> None:
+    """Make the IPAddresses that Services lack, and delete those whose Service is gone.
+
+    A crash between the two leaves them, and clusters of before there were IPAddresses have none.
+    """
+    services = (await client.list(SERVICES)).items
+    held = {ip: service for service in services for ip in addresses_of(service)}
+    addresses = (await client.list(IPADDRESSES)).items
+    for ip in held.keys() - {name_of(address) for address in addresses}:
+        await _ensure(client, IPADDRESSES, address_of(held[ip], ip))
+    for address in addresses:
+        ours = section(address, "metadata", "labels").get(MANAGED_BY) == ALLOCATOR
+        if ours and name_of(address) not in held:
+            await client.delete(IPADDRESSES, name_of(address))
 
 
 async def publish_authentication(client: Client, client_ca: str, proxy_ca: str) -> None:
@@ -119,7 +148,7 @@ async def _ensure(client: Client, resource: Resource, obj: Object) -> None:
         if error.code != 404:
             raise
     try:
-        await client.create(resource, obj)
+        await client.create(resource, obj, field_manager=_MANAGERS.get(resource, ""))
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
@@ -149,6 +178,33 @@ def _storage_class() -> Object:
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "Immediate",
         "allowVolumeExpansion": True,
+    }
+
+
+def _flow_control(resource: Resource, name: str, spec: Object) -> Object:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}},
+        "spec": spec,
+    }
+
+
+def _service_range() -> Object:
+    """Return what Services get addresses of. It stays: its finalizer is never taken off."""
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "",
+        "message": "Kubernetes Service CIDR is ready",
+        "lastTransitionTime": format_time(time.time()),
+    }
+    return {
+        "apiVersion": SERVICECIDRS.api_version,
+        "kind": SERVICECIDRS.kind,
+        "metadata": {"name": DEFAULT_RANGE, "finalizers": ["networking.k8s.io/service-cidr-finalizer"]},
+        "spec": {"cidrs": [SERVICE_NETWORK]},
+        "status": {"conditions": [ready]},
     }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import os
+import socket
 from urllib.parse import urlsplit
 
 from trainshed.cluster.apiserver.core import Core
@@ -15,6 +17,7 @@ from trainshed.kube.meta.objects import Object, is_terminating, objects, section
 from trainshed.kube.meta.pods import is_ready, port_named
 from trainshed.kube.meta.resources import PODS, SERVICES
 from trainshed.kube.meta.selectors import LabelSelector
+from trainshed.kube.wire.clienterrors import client_error
 
 
 class Socket:
@@ -51,7 +54,8 @@ async def call(core: Core, config: Object, body: bytes, seconds: float) -> bytes
     """POST JSON to where a `clientConfig` leads; return the body of the answer.
 
     Raises:
-        ConnectionError: it cannot be reached, takes too long, or answers with anything but 200. The text says why.
+        ConnectionError: it cannot be reached, takes too long, or answers with an error or nothing at all. The text says
+            why, in the words of upstream's client.
     """
     from trainshed.cluster.apiserver.outgoing import CallFailed, context, post
 
@@ -63,7 +67,7 @@ async def call(core: Core, config: Object, body: bytes, seconds: float) -> bytes
         async with asyncio.timeout(seconds):
             trust = context(base64.b64decode(config.get("caBundle") or ""))
             stream = await connect(core, config)
-            return await post(stream, trust, url.hostname or "", f"{url.path or '/'}?{url.query}", body)
+            reply = await post(stream, trust, url.hostname or "", f"{url.path or '/'}?{url.query}", body)
     except TimeoutError as error:
         raise ConnectionError(f'Post "{asked}": context deadline exceeded') from error
     except (CallFailed, OSError, ApiError, binascii.Error) as error:
@@ -72,13 +76,25 @@ async def call(core: Core, config: Object, body: bytes, seconds: float) -> bytes
     finally:
         if stream is not None:
             await stream.close()
+    why = client_error(reply.status, reply.content_type, reply.body)
+    if why:
+        raise ConnectionError(why)
+    return reply.body
 
 
 async def connect(core: Core, config: Object) -> ByteStream:
     """Return a connection to where a `clientConfig` leads. Raises OSError or `ApiError`; the text says why."""
     if config.get("url"):
         url = urlsplit(str(config["url"]))
-        return Socket(*await asyncio.open_connection(url.hostname, url.port or 443))
+        host, number = url.hostname or "", url.port or 443
+        try:
+            return Socket(*await asyncio.open_connection(host, number))
+        except socket.gaierror as error:
+            raise OSError(f"dial tcp: lookup {host}: no such host") from error
+        except OSError as error:
+            if error.errno is None:  # several addresses, and none of them answers
+                raise
+            raise OSError(f"dial tcp {host}:{number}: connect: {os.strerror(error.errno).lower()}") from error
     wanted = section(config, "service")
     name, namespace = str(wanted.get("name")), str(wanted.get("namespace"))
     stored = core.store.get(keys.of(SERVICES, namespace, name))

@@ -91,6 +91,16 @@ async def stored_form(core: Core, kind: ServedKind, obj: Object) -> Object:
     return done if storage is None else _pruned(storage, done)
 
 
+async def translated(core: Core, source: ServedKind, target: ServedKind, obj: Object) -> Object:
+    """Return an object of one served version as another shows it. Raises `ApiError` 500 likewise."""
+    if target.info.conversion:
+        return _pruned(target, (await _convert(core, target, [obj], target.resource.api_version))[0])
+    out = source.to_storage(obj)
+    if target.converter is not None:
+        out = target.converter.from_storage(out)
+    return {**out, "apiVersion": target.resource.api_version}
+
+
 def _pruned(kind: ServedKind, obj: Object) -> Object:
     return conform(obj, kind.schema, mode="ignore", what="", builtin=False)[0]
 

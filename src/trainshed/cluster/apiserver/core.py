@@ -36,6 +36,13 @@ A deletion is asked about when it has begun, so that of its answer only the warn
 """
 
 
+class Reservation(msgspec.Struct, frozen=True):
+    """For which Service, by namespace and name, something is held, and when its write must be over."""
+
+    owner: tuple[str, str]
+    until: float
+
+
 class Core:
     """The parts of the server. `clock` returns seconds since the epoch."""
 
@@ -58,8 +65,8 @@ class Core:
         self.admission = admission
         self.clock = clock
         self.charges = Charges()
-        self.reserved: dict[str, float] = {}
-        """Cluster IPs and node ports of Services whose write is on its way, and when that must be over."""
+        self.reserved: dict[str, Reservation] = {}
+        """Cluster IPs and node ports of Services whose write is on its way."""
 
     def name_suffix(self) -> str:
         """Return the random part of a generated name. Not a secret."""

@@ -67,7 +67,7 @@ class Definitions:
             return  # only metadata or status changed
         kinds.specs[name] = digest
         kinds.definitions[name] = stored.revision
-        kinds.registry.add(name, crd_serving.infos(obj))
+        kinds.registry.add(name, crd_serving.infos(obj, stored.encoded))
 
     def _drop(self, name: str) -> None:
         kinds = self._core.kinds

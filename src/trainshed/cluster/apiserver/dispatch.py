@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
-from trainshed.cluster.apiserver import components, metrics, reviews
-from trainshed.cluster.apiserver.access import AUTHENTICATED, NOBODY, SERVICE_ACCOUNT_PREFIX, User
+from trainshed.cluster.apiserver import components, impersonation, metrics, reviews
+from trainshed.cluster.apiserver.access import User
 from trainshed.cluster.apiserver.aggregation import Aggregation
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.forwarding import Forwarded, aggregated
@@ -138,13 +138,13 @@ class Dispatcher:
                 return aggregated(core, self._aggregation, request, remote, user)
             if request.method not in ("GET", "HEAD"):
                 raise method_not_allowed()
-            return self._nonresource.get(request)
+            return await self._nonresource.get(request)
         self._check(user, found, request)
         if remote is not None:
             return aggregated(core, self._aggregation, request, remote, user)
         call = self._call(request, found, user, now)
         if isinstance(call, Call) and proxied.is_asked(call):
-            return proxied.to(core, call)
+            return await proxied.to(core, call)
         return call
 
     def _call(self, request: Incoming, found: Route, user: User, now: float) -> Call | Answer:
@@ -246,40 +246,8 @@ class Dispatcher:
             raise ApiError(403, "Forbidden", text)
 
     def _impersonated(self, request: Incoming, user: User) -> User:
-        """Return the user that `kubectl --as` names. Raises 403 unless the real one may do that."""
-        name = request.headers.get("impersonate-user", "")
-        groups = [g.strip() for g in request.headers.get("impersonate-group", "").split(",") if g.strip()]
-        if not name:
-            if groups:
-                raise ApiError(400, "BadRequest", "requested groups without impersonating a user")
-            return user
-        wanted = [("users", name, ""), *(("groups", group, "") for group in groups)]
-        parts = name.split(":")
-        if name.startswith(SERVICE_ACCOUNT_PREFIX) and len(parts) == 4 and all(parts):
-            _, _, namespace, account = parts
-            wanted[0] = ("serviceaccounts", account, namespace)
-            if not groups:
-                groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-        for resource, who, namespace in wanted:
-            allowed, _ = self._core.authorizer.authorize(
-                Attributes(
-                    user=user.username,
-                    groups=user.groups,
-                    verb="impersonate",
-                    resource=resource,
-                    namespace=namespace,
-                    name=who,
-                )
-            )
-            if not allowed:
-                where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-                why = (
-                    f'User "{user.username}" cannot impersonate resource "{resource}" in API group "" {where}'
-                )
-                raise forbidden(resource, "", who, why)
-        acting = (
-            NOBODY if name == NOBODY.username else User(name, tuple(dict.fromkeys([*groups, AUTHENTICATED])))
-        )
-        if request.trail is not None:
-            request.trail.impersonated(acting)
-        return acting
+        """Return the user that the request is made as. Raises `ApiError` 400, 403."""
+        who = impersonation.acting(self._core.authorizer, request, user)
+        if who is not user and request.trail is not None:
+            request.trail.impersonated(who)
+        return who

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
@@ -30,6 +30,12 @@ APART_FROM_BYTES = 64 * 1024
 """From here on an object is worked on in a thread: defaults, rules and bookkeeping take 40 ms for 64 KiB of containers,
 and up to a second for as much as may be sent."""
 
+SENT_BYTES = 256 * 1024
+"""How much of a long answer is copied, encrypted and sent at a time."""
+
+PIECE_BYTES = 32 * 1024
+"""From here on a piece of a body is one of something long: to decrypt, copy and count it takes 0.1 ms and more."""
+
 MAX_WARNINGS = 50
 """Python's http.client refuses an answer with more than 100 headers, aiohttp one longer than 8,190 bytes."""
 _MAX_WARNING_CHARACTERS = 1_000
@@ -46,6 +52,7 @@ class Bodies:
         self._limit = BODIES_OF_USER_BYTES if limit is None else limit
         self._held: dict[str, int] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._way = asyncio.Lock()
 
     async def in_turn(self, user: str, work: Callable[[], Done]) -> Done:
         """Return what `work` returns, called in a thread: one for each user at a time, so that nobody has them all."""
@@ -54,6 +61,13 @@ class Bodies:
             turn = self._turns[user] = asyncio.Lock()
         async with turn:
             return await asyncio.to_thread(work)
+
+    async def give_way(self) -> None:
+        """Return when it is the turn of one more piece of something long. There is one piece each time round the loop,
+        however many long things are under way: a short request waits for one of them, not for one of each.
+        """
+        async with self._way:
+            await asyncio.sleep(0)
 
     def hold(self, user: str, size: int) -> None:
         """Count `size` more bytes. Raises `ApiError` 429 when they are too many; then nothing is counted."""
@@ -132,6 +146,13 @@ class Incoming:
             return work()
         return await self.in_turn(work)
 
+    async def give_way(self) -> None:
+        """Let others have their turn before the next piece of something long."""
+        if self._bodies is None:
+            await asyncio.sleep(0)
+        else:
+            await self._bodies.give_way()
+
     def close(self) -> None:
         """Let go of the body."""
         if self._bodies is not None and self._size:
@@ -206,6 +227,8 @@ class Incoming:
             self._length = size
             if not message.get("more_body", False):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            if len(chunk) >= PIECE_BYTES:
+                await self.give_way()
 
 
 def _printable(text: str) -> str:
@@ -251,6 +274,50 @@ class Answer:
         """Return the wire Status of an error."""
         headers = tuple((k.encode(), v.encode()) for k, v in error.headers.items())
         return cls.json(error.status(), status=error.code, headers=headers)
+
+
+class Pieces:
+    """A long text whose parts, objects of the store, are copied as it is read, so that it is never whole in memory."""
+
+    __slots__ = ("_between", "_parts", "length")
+
+    def __init__(self, parts: Sequence[bytes | memoryview], between: bytes) -> None:
+        self._parts = parts
+        self._between = between
+        self.length = sum(map(len, parts)) + len(between) * (len(parts) - 1)
+
+    @classmethod
+    def of(cls, text: bytes) -> Pieces:
+        """Return a text that is whole."""
+        if len(text) <= SENT_BYTES:
+            return cls((text,), b"")
+        view = memoryview(text)
+        return cls([view[at : at + SENT_BYTES] for at in range(0, len(text), SENT_BYTES)], b"")
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the text in pieces of `SENT_BYTES` or a part more."""
+        parts, begin, size = self._parts, 0, 0
+        for end, part in enumerate(parts, 1):
+            size += len(part)
+            if size >= SENT_BYTES and end < len(parts):
+                yield self._between.join((*parts[begin:end], b""))
+                begin, size = end, 0
+        yield self._between.join(parts[begin:])
+
+
+class PiecesAnswer(Answer):
+    """A response of pieces."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: Pieces) -> None:
+        super().__init__()
+        self.pieces = pieces
+
+    @property
+    def whole(self) -> bytes:
+        """The body in one."""
+        return b"".join(self.pieces)
 
 
 class LateAnswer(Answer):

@@ -14,7 +14,7 @@ from trainshed.cluster.apiserver.tokens import JWKS_PATH, openid_configuration
 from trainshed.cluster.store.backup import dump
 from trainshed.kube.meta.errors import no_such_resource
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.served import discovery, openapi
+from trainshed.kube.served import discovery
 from trainshed.kube.served.openapi import OpenAPI
 from trainshed.kube.wire.negotiate import OPENAPI_V2_PROTOBUF, for_discovery, wants_openapi_v2_protobuf
 
@@ -42,7 +42,7 @@ class NonResource:
         self._checks = checks
         self._aggregated: dict[tuple[bool, str], tuple[int, bytes, str]] = {}
 
-    def get(self, request: Incoming) -> Answer:
+    async def get(self, request: Incoming) -> Answer:
         """Return the answer to a GET of the path."""
         parts = [part for part in request.path.split("/") if part]
         match parts:
@@ -62,14 +62,14 @@ class NonResource:
             case ["apis", group, version]:
                 return self._resources(request, group, version)
             case ["openapi", "v2"]:
-                return self._openapi_v2(request)
+                return await self._openapi_v2(request)
             case ["openapi", "v3"]:
                 document = encode_json(self._openapi.root())
                 return _tagged(request, document, discovery.etag(self._openapi.root()))
             case ["openapi", "v3", "api", version]:
-                return self._openapi_v3(request, "", version)
+                return await self._openapi_v3(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
-                return self._openapi_v3(request, group, version)
+                return await self._openapi_v3(request, group, version)
             case [".well-known", "openid-configuration"]:
                 return Answer.json(openid_configuration(), headers=_HOUR)
             case ["openid", "v1", "jwks"]:
@@ -146,19 +146,24 @@ class NonResource:
         wanted = for_discovery(request.headers.get("accept"))
         return yaml_answer(document) if wanted.form == "yaml" else _legacy(document)
 
-    def _openapi_v2(self, request: Incoming) -> Answer:
-        if wants_openapi_v2_protobuf(request.headers.get("accept")):
-            return Answer(openapi.V2_PROTOBUF, content_type=OPENAPI_V2_PROTOBUF)
-        return Answer.json(openapi.v2_json(GIT_VERSION))
+    async def _openapi_v2(self, request: Incoming) -> Answer:
+        protobuf = wants_openapi_v2_protobuf(request.headers.get("accept"))
+        kind = OPENAPI_V2_PROTOBUF if protobuf else "application/json"
+        tag = f'"{self._openapi.whole_hash(protobuf=protobuf)}"'
+        if discovery.matches(request.headers.get("if-none-match"), tag):
+            return _tagged(request, b"", tag, kind, vary=True)
+        document = await request.in_turn(lambda: self._openapi.whole(protobuf=protobuf))
+        return _tagged(request, document, tag, kind, vary=True)
 
-    def _openapi_v3(self, request: Incoming, group: str, version: str) -> Answer:
-        document = self._openapi.document(group, version)
-        if document is None:
+    async def _openapi_v3(self, request: Incoming, group: str, version: str) -> Answer:
+        if not self._openapi.has(group, version):
             return NOT_FOUND
         digest = self._openapi.hash(group, version)
-        return _tagged(
-            request, document, f'"{digest}"', immutable=digest in request.query.get("hash", ())[:1]
-        )
+        tag, immutable = f'"{digest}"', digest in request.query.get("hash", ())[:1]
+        if discovery.matches(request.headers.get("if-none-match"), tag):
+            return _tagged(request, b"", tag, immutable=immutable)
+        document = await request.in_turn(lambda: self._openapi.document(group, version))
+        return NOT_FOUND if document is None else _tagged(request, document, tag, immutable=immutable)
 
     def _paths(self) -> list[str]:
         paths = ["/api", "/api/v1", "/apis"]

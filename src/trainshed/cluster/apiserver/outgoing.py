@@ -186,27 +186,43 @@ class Exchange:
 
 
 def _tls_failed(error: ssl.SSLError) -> CallFailed:
-    return CallFailed(f"tls: {getattr(error, 'verify_message', '') or error.reason or error}")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = _UNTRUSTED.get(error.verify_code, error.verify_message)
+        return CallFailed(f"tls: failed to verify certificate: x509: {why}")
+    if error.reason == "WRONG_VERSION_NUMBER" or error.reason == "HTTP_REQUEST":
+        return CallFailed("http: server gave HTTP response to HTTPS client")
+    return CallFailed(f"tls: {error.reason or error}")
 
 
-async def post(stream: ByteStream, trust: ssl.SSLContext, host: str, path: str, body: bytes) -> bytes:
-    """Return the body of the answer to a POST of JSON; `host` is the name that the certificate has to have.
+_UNTRUSTED = dict.fromkeys((18, 19, 20, 21), "certificate signed by unknown authority") | dict.fromkeys(
+    (9, 10), "certificate has expired or is not yet valid"
+)
+"""What Go says where OpenSSL has a code (X509_V_ERR_*); for others, its own words."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer whole."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+async def post(stream: ByteStream, trust: ssl.SSLContext, host: str, path: str, body: bytes) -> Reply:
+    """Return the answer to a POST of JSON; `host` is the name that the certificate has to have.
 
     Raises:
-        CallFailed: TLS fails, or the answer is not 200.
+        CallFailed: TLS or HTTP fails.
         OSError: the connection breaks.
     """
     headers = [
         (b"host", host.encode()),
         (b"content-type", b"application/json"),
-        (b"accept", b"application/json"),
+        (b"accept", b"application/json, */*"),
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
     ]
     exchange = Exchange(stream, trust, host)
     head = await exchange.send("POST", path, headers, body)
-    answer = await exchange.whole()
-    if head.status != 200:
-        text = answer[:200].decode(errors="replace").strip()
-        raise CallFailed(f"the server responded with status {head.status}{f': {text}' if text else ''}")
-    return answer
+    said = next((value for name, value in head.headers if name == b"content-type"), b"")
+    return Reply(head.status, said.decode("latin-1"), await exchange.whole())

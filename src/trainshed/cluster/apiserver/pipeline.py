@@ -14,13 +14,14 @@ from functools import partial
 from msgspec import UNSET
 
 from trainshed.cluster.apiserver import admission
-from trainshed.cluster.apiserver.admission import mutate_create, mutate_update, policies, webhooks
+from trainshed.cluster.apiserver.admission import mutate_create, mutate_update, parts, policies, webhooks
 from trainshed.cluster.apiserver.admission.escalation import check_grants
 from trainshed.cluster.apiserver.body import conformed
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import names_conflict
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.uids import new_uid
+from trainshed.kube.builtin.parts.pod.resizing import resized
 from trainshed.kube.builtin.registry import default_object, validate_object
 from trainshed.kube.meta import causes, errors, names
 from trainshed.kube.meta.errors import Cause
@@ -34,15 +35,15 @@ from trainshed.kube.meta.resources import (
     PODS,
     REPLICASETS,
     REPLICATIONCONTROLLERS,
-    VALIDATINGWEBHOOKS,
 )
 from trainshed.kube.patch.managedfields import track_update, with_entries
+from trainshed.kube.policy.webhooks import Admitted
 from trainshed.kube.schema import crd_serving
 from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.rules import broken_rules
 from trainshed.kube.schema.structural import apply_defaults, validate
+from trainshed.kube.wire import scale
 from trainshed.kube.wire.options import WriteOptions
-from trainshed.kube.wire.scale import value_causes
 
 _BLOCKING = (
     "FieldValueNotSupported",
@@ -60,6 +61,8 @@ _HOSTNAMES = {
     PODS: "the Pod's hostname",
     **dict.fromkeys((DEPLOYMENTS, JOBS, REPLICASETS, REPLICATIONCONTROLLERS), "Pod names and hostnames"),
 }
+_BORN_WITH = ("uid", "creationTimestamp", "generation")
+_OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
 _SERVER_OWNED = (
     "uid",
     "creationTimestamp",
@@ -81,9 +84,7 @@ def place(core: Core, call: Call, obj: Object) -> Object:
     namespace = call.route.namespace or ""
     if call.kind.resource.namespaced:
         if metadata.get("namespace") not in (None, "", namespace):
-            raise errors.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+            raise errors.bad_request(_OTHER_NAMESPACE)
         metadata["namespace"] = namespace
     elif not metadata.get("namespace"):
         metadata.pop("namespace", None)
@@ -143,9 +144,9 @@ async def prepare_update(
     await apart(partial(check, core, call, new, old, subresource))
     await check_grants(core, call, new, old)
     admission.check(core, call, new, old, subresource)
-    await _ask_webhooks(core, call, new, old, subresource, options)
     if counts_generations(kind) and spec_changed(kind, old, new, subresource):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    await _ask_webhooks(core, call, new, old, subresource, options)
     new = with_entries(new, managed or [])
     return _established(core, call, new) if kind.resource == CRDS and subresource != "status" else new
 
@@ -170,30 +171,74 @@ async def _through_webhooks(
     """Return the object as mutating webhooks leave it; what they add is decoded and defaulted like a client's."""
     if not webhooks.exist(core, MUTATINGWEBHOOKS):
         return obj
-    dry_run = bool(options.dry_run)
-    request = webhooks.asked(core, call, obj, old, subresource=subresource, dry_run=dry_run)
+    shown = _unborn(obj, call.kind) if old is None else obj
+    request = _request(core, call, shown, old, subresource, options)
     changed = await webhooks.mutate(core, call, request)
-    if changed == obj:
+    if changed is None or changed == request.object:
         return obj
-    changed = {**conformed(call, changed, "ignore"), "apiVersion": obj["apiVersion"], "kind": obj["kind"]}
-    kept = ("name", "namespace", "uid", "creationTimestamp")
-    changed["metadata"] = {
-        **changed["metadata"],
-        **{k: obj["metadata"][k] for k in kept if k in obj["metadata"]},
-    }
-    if old is not None:
-        changed = _isolated(call.kind, old, changed, subresource)
-    return _defaulted(call.kind, changed)
+    if request.kind is not None:
+        assert call.kind.info.scale is not None
+        return scale.from_scale(obj, changed, call.kind.info.scale)
+    return _as_changed(call, obj, old, changed, subresource)
+
+
+def _as_changed(call: Call, obj: Object, old: Object | None, changed: Object, subresource: str) -> Object:
+    """Return what webhooks have made of `obj` as if a client had sent it. Raises `ApiError` 400, 500: it cannot be."""
+    kind, own = call.kind, (obj["apiVersion"], obj["kind"])
+    named = (changed.get("apiVersion") or own[0], changed.get("kind") or own[1])
+    if named != own and not kind.info.crd:
+        internal = f"({kind.resource.group or 'core'}.{kind.resource.kind})"
+        said = ".".join(map(str, named))
+        raise errors.ApiError(500, "", f"converting ({said}) to {internal}: unknown conversion")
+    try:
+        changed = {**conformed(call, changed, "ignore"), "apiVersion": own[0], "kind": own[1]}
+    except errors.ApiError as error:
+        raise errors.internal(
+            error.message.partition("cannot be handled as a ")[2].partition(": ")[2]
+        ) from error
+    metadata = changed["metadata"]
+    if old is None:
+        changed["metadata"] = {
+            **metadata,
+            **{k: obj["metadata"][k] for k in _BORN_WITH if k in obj["metadata"]},
+        }
+    else:
+        kept = {key: value for key, value in old["metadata"].items() if key != "name"}
+        changed["metadata"] = _restored(kept, metadata)
+        changed = _isolated(kind, old, changed, subresource)
+    if kind.resource.namespaced:
+        place_of = changed["metadata"].setdefault("namespace", call.route.namespace)
+        if place_of != call.route.namespace:
+            raise errors.bad_request(_OTHER_NAMESPACE)
+    return _defaulted(kind, changed)
+
+
+def _unborn(obj: Object, kind: ServedKind) -> Object:
+    """Return a new object as its creator sent it: webhooks that change it are asked before it gets its uid."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _BORN_WITH}
+    if not kind.info.crd:
+        metadata["creationTimestamp"] = None
+    return {**obj, "metadata": metadata}
 
 
 async def _ask_webhooks(
     core: Core, call: Call, obj: Object, old: Object | None, subresource: str, options: WriteOptions
 ) -> None:
-    if webhooks.exist(core, VALIDATINGWEBHOOKS) or policies.exist(core):
-        dry_run = bool(options.dry_run)
-        request = webhooks.asked(core, call, obj, old, subresource=subresource, dry_run=dry_run)
+    if parts.asked(core):
+        request = _request(core, call, obj, old, subresource, options)
         await policies.check(core, call, request)
         await webhooks.validate(core, call, request)
+
+
+def _request(
+    core: Core, call: Call, obj: Object, old: Object | None, subresource: str, options: WriteOptions
+) -> Admitted:
+    """Return the request as admission sees it: that of a replica count is about a Scale."""
+    dry_run, paths = bool(options.dry_run), call.kind.info.scale
+    if subresource != "scale" or paths is None or old is None:
+        return webhooks.asked(core, call, obj, old, subresource=subresource, dry_run=dry_run)
+    pair = scale.to_scale(obj, paths), scale.to_scale(old, paths)
+    return webhooks.asked(core, call, *pair, subresource=subresource, dry_run=dry_run, kind=scale.KIND)
 
 
 def counts_generations(kind: ServedKind) -> bool:
@@ -251,7 +296,17 @@ def _isolated(kind: ServedKind, old: Object, new: Object, subresource: str) -> O
     if subresource == "finalize":
         spec = _with_field(spec_of(old), "finalizers", spec_of(new))
         return {**old, "metadata": metadata, "spec": spec}
-    return _with_field(new, "status", old) if kind.info.has_status else new
+    new = _with_field(new, "status", old) if kind.info.has_status else new
+    return {**resized(old, new), "metadata": _only_status(old, new)} if subresource == "resize" else new
+
+
+def _only_status(old: Object, new: Object) -> Object:
+    """Return the metadata of a write that changes none but managedFields and the like."""
+    kept = ("labels", "annotations", "finalizers", "ownerReferences")
+    metadata: Object = new["metadata"]
+    for field in kept:
+        metadata = _with_field(metadata, field, old["metadata"])
+    return metadata
 
 
 def _with_field(target: Object, field: str, source: Object) -> Object:
@@ -276,7 +331,7 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
         found = validate_metadata(resource, obj, old)
         found += validate(obj, kind.schema, old=UNSET if old is None else old)
         if kind.info.scale is not None:
-            found += value_causes(obj, kind.info.scale)
+            found += scale.value_causes(obj, kind.info.scale)
         if kind.schema.with_rules and any(cause.reason in _BLOCKING for cause in found):
             found.append(causes.invalid(causes.ROOT, "null", _UNCHECKED))
         elif not found:

@@ -13,9 +13,10 @@ import msgspec
 
 from trainshed.cluster.apiserver.body import go_package
 from trainshed.cluster.apiserver.core import Call
-from trainshed.cluster.apiserver.http import Answer, LateAnswer, encode_json
+from trainshed.cluster.apiserver.http import Answer, LateAnswer, Pieces, PiecesAnswer, encode_json
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.store import Stored
+from trainshed.kube.builtin.parts.columns import NAME_CREATED
 from trainshed.kube.meta.causes import shown
 from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object
@@ -100,11 +101,11 @@ async def many(call: Call, items: Sequence[Stored], metadata: Object) -> Answer:
     wanted = representation(call)
     kind = call.kind
     if wanted.form == "json":
-        return Answer(await list_json(kind, items, metadata))
+        return PiecesAnswer(await list_json(kind, items, metadata))
     if wanted.form == "yaml":
         head: Object = {"apiVersion": kind.resource.api_version, "kind": kind.info.list_kind}
         listed = await list_json(kind, items, metadata)
-        return _late_yaml(lambda: {**head, **_decode(listed)})
+        return _late_yaml(lambda: {**head, **_decode(b"".join(listed))})
     if wanted.form == "partial":
         text = "you requested PartialObjectMetadata, but the requested object is a list"
         raise ApiError(406, "NotAcceptable", f"{text} ({_go_type(kind, kind.info.list_kind)})")
@@ -121,7 +122,7 @@ def _go_type(kind: ServedKind, name: str) -> str:
     return f"*{go_package(kind.resource)}.{name}"
 
 
-async def list_json(kind: ServedKind, items: Sequence[Stored], metadata: Object) -> bytes:
+async def list_json(kind: ServedKind, items: Sequence[Stored], metadata: Object) -> Pieces:
     """Return a list as JSON, made of the objects' cached bytes.
 
     Items of custom kinds carry their apiVersion and kind, those of built-in ones do not: the list says it.
@@ -133,7 +134,7 @@ async def list_json(kind: ServedKind, items: Sequence[Stored], metadata: Object)
     }
     head = encode_json(info)[:-1] + b',"items":['
     if not items:
-        return head + b"]}"
+        return Pieces([head + b"]}"], b"")
     encoded, between = kind.encoded, b"," if kind.info.crd else b",{"
     named = encode_json({"apiVersion": kind.resource.api_version, "kind": kind.resource.kind})[:-1] + b","
     parts: list[bytes | memoryview] = []
@@ -145,10 +146,9 @@ async def list_json(kind: ServedKind, items: Sequence[Stored], metadata: Object)
             parts += [encoded(stored) for stored in some]
         else:
             parts += [_after(encoded(stored), named) for stored in some]
-    # What begins and ends the list goes into its parts: the list, which may be long, is copied once.
     parts[0] = head + between[1:] + bytes(parts[0])
     parts[-1] = bytes(parts[-1]) + b"]}"
-    return between.join(parts)
+    return Pieces(parts, between)
 
 
 def _after(encoded: bytes, named: bytes) -> bytes | memoryview:
@@ -174,6 +174,9 @@ async def _partials(
 
 async def _table(call: Call, items: Sequence[Stored], metadata: Object, wanted: Representation) -> bytes:
     kind, include = call.kind, include_object(call)
+    order = kind.builtin.columns.order if kind.builtin is not None else None
+    if order is not None:
+        items = sorted(items, key=lambda stored: order(stored.obj))
     rows: list[bytes] = []
     for start in range(0, len(items), _SLICE):
         if start:
@@ -196,4 +199,6 @@ async def _table(call: Call, items: Sequence[Stored], metadata: Object, wanted: 
             "columnDefinitions": tables.columns(kind.info),
         }
     )
+    if not rows and (kind.builtin is None or kind.builtin.columns is NAME_CREATED):
+        return head[:-1] + b',"rows":null}'  # as a list of Go that nothing was added to
     return head[:-1] + b',"rows":[' + b",".join(rows) + b"]}"

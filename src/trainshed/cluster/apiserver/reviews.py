@@ -115,9 +115,8 @@ async def create(core: Core, call: Call) -> Answer:
     if resource.plural == "tokenreviews":
         await core.authenticator.prepare(spec.get("token") or "")
     options = managed(CreateOptions.decode(call.request.query), call.request)
-    of_rules = (
-        resource.plural == "selfsubjectrulesreviews"
-    )  # the answer is of itself, not the question with a status
+    # The answer is of itself, not the question with a status.
+    of_rules = resource.plural == "selfsubjectrulesreviews"
     tracked = (
         {"metadata": {}}
         if of_rules

@@ -7,7 +7,8 @@ import asyncio
 import msgspec
 
 from trainshed.cluster.apiserver.kinds import ServedKind
-from trainshed.cluster.store import Stored
+from trainshed.cluster.store import Stored, keys
+from trainshed.kube.meta.fieldselectors import METADATA
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.selectors import FieldSelector, LabelSelector
 from trainshed.kube.wire.options import CollectionOptions
@@ -50,9 +51,14 @@ class Selection(msgspec.Struct, frozen=True):
     def selects(self, stored: Stored) -> bool:
         """Return whether a stored object is selected; its labels are looked at first, without decoding the rest."""
         if self.kind.converter is None:  # every version of an object has the same labels
-            if not self.labels.matches(stored.labels):
+            if not self.labels.everything and not self.labels.matches(stored.labels):
                 return False
             if not self.fields.requirements:
+                return True
+        if all(name in METADATA for name, _, _ in self.fields.requirements):
+            if not self.fields.matches(_named(stored), METADATA):
+                return False
+            if self.labels.everything:
                 return True
         return self.matches(self.kind.view(stored))
 
@@ -66,6 +72,12 @@ class Selection(msgspec.Struct, frozen=True):
                 await asyncio.sleep(0)
             out += [stored for stored in items[start : start + _SLICE] if self.selects(stored)]
         return out
+
+
+def _named(stored: Stored) -> Object:
+    """Return as much of an object as its key says."""
+    place = keys.place(stored.key)
+    return {"metadata": {"name": place.name, "namespace": place.namespace or ""}}
 
 
 def selection(kind: ServedKind, options: CollectionOptions) -> Selection:

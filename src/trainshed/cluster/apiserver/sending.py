@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
+import zlib
 from collections.abc import Sequence
 
 from trainshed.cluster.apiserver.http import (
+    PIECE_BYTES,
     Answer,
     Incoming,
     LateAnswer,
+    Pieces,
+    PiecesAnswer,
     Streaming,
 )
 from trainshed.cluster.apiserver.uids import new_uid
@@ -18,7 +21,6 @@ from trainshed.kube.wire.asgi import Header, Receive, Send
 _GZIP_FROM_BYTES = 128 * 1024
 _THREAD_GZIP_FROM_BYTES = 1024 * 1024
 LAST_CHUNK = {"type": "http.response.body", "body": b"", "more_body": False}
-_PIECE_BYTES = 256 * 1024
 
 
 def _headers(request: Incoming, content_type: str, extra: Sequence[Header]) -> list[Header]:
@@ -37,28 +39,33 @@ def _headers(request: Incoming, content_type: str, extra: Sequence[Header]) -> l
 
 async def send_answer(request: Incoming, answer: Answer, send: Send) -> None:
     """Send a whole answer, compressed where that is asked for and worth it, a long one in pieces."""
-    body = await answer.encoded(request) if isinstance(answer, LateAnswer) else answer.body
+    if isinstance(answer, PiecesAnswer):
+        body = answer.pieces
+    else:
+        body = Pieces.of(await answer.encoded(request) if isinstance(answer, LateAnswer) else answer.body)
     extra = list(answer.headers)
-    if len(body) > _GZIP_FROM_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
-        if len(body) > _THREAD_GZIP_FROM_BYTES:
-            body = await asyncio.to_thread(gzip.compress, body, 1)  # zlib lets other threads run
+    if body.length > _GZIP_FROM_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
+        if body.length > _THREAD_GZIP_FROM_BYTES:
+            body = await asyncio.to_thread(_compressed, body)  # zlib lets other threads run
         else:
-            body = gzip.compress(body, 1)
+            body = _compressed(body)
         extra.append((b"content-encoding", b"gzip"))
     headers = _headers(request, answer.content_type, extra)
     if answer.status not in (204, 304):
-        headers.append((b"content-length", str(len(body)).encode()))
+        headers.append((b"content-length", str(body.length).encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    if len(body) <= _PIECE_BYTES:
-        await send({"type": "http.response.body", "body": body})
-        return
-    # In pieces, so that encrypting a long list does not keep everybody else waiting.
-    view = memoryview(body)
-    for start in range(0, len(body), _PIECE_BYTES):
-        more = start + _PIECE_BYTES < len(body)
-        piece = bytes(view[start : start + _PIECE_BYTES])
-        await send({"type": "http.response.body", "body": piece, "more_body": more})
-        await asyncio.sleep(0)
+    left = body.length
+    for piece in body:
+        left -= len(piece)
+        await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
+        if left:  # encrypting a long list does not keep everybody else waiting
+            await request.give_way()
+
+
+def _compressed(body: Pieces) -> Pieces:
+    compressor = zlib.compressobj(1, wbits=31)  # as gzip does, but for the time in its head
+    parts = [compressor.compress(piece) for piece in body]
+    return Pieces.of(b"".join((*parts, compressor.flush())))
 
 
 async def send_stream(request: Incoming, stream: Streaming, receive: Receive, send: Send) -> None:
@@ -69,7 +76,10 @@ async def send_stream(request: Incoming, stream: Streaming, receive: Receive, se
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
         try:
             async for chunk in stream.chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                for piece in Pieces.of(chunk):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    if len(piece) >= PIECE_BYTES:
+                        await request.give_way()
         finally:
             close = getattr(stream.chunks, "aclose", None)
             if close is not None:

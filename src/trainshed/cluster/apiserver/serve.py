@@ -12,7 +12,7 @@ from typing import Any
 from uvicorn.config import Config
 from uvicorn.server import Server
 
-from trainshed.cluster.apiserver.streams import server_options
+from trainshed.cluster.apiserver.streams.protocol import server_options
 from trainshed.cluster.pki import Pki
 
 CONNECTIONS = 2048

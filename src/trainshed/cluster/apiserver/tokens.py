@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
@@ -35,6 +35,10 @@ MAX_SECONDS = 1 << 32
 JWKS_PATH = "/openid/v1/jwks"
 """Where those who are shown a token find the keys to check it with."""
 _COORDINATE_BYTES = 32
+_PUBLIC_DER = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d03010703420004")
+"""What a SubjectPublicKeyInfo of P-256 begins with (RFC 5480); x and y follow."""
+_PRIVATE_DER = bytes.fromhex("308187020100301306072a8648ce3d020106082a8648ce3d030107046d306b0201010420")
+"""What a PKCS #8 key of P-256 with its public key begins with (RFC 5958, RFC 5915); the number follows."""
 
 
 def openid_configuration() -> Object:
@@ -58,26 +62,23 @@ class TokenIssuer:
     def __init__(self, key: ec.EllipticCurvePrivateKey) -> None:
         self._key = key
         self._public = key.public_key()
-        der = self._public.public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
+        numbers = self._public.public_numbers()
+        self._point = tuple(n.to_bytes(_COORDINATE_BYTES, "big") for n in (numbers.x, numbers.y))
+        der = _PUBLIC_DER + b"".join(self._point)
         self._key_id = _b64(hashlib.sha256(der).digest())
         self._header = _b64(msgspec.json.encode({"alg": "ES256", "kid": self._key_id, "typ": "JWT"}))
         self._verified: dict[str, dict[str, Any]] = {}
 
     def key_set(self) -> Object:
         """Return the public key as a JSON Web Key Set (RFC 7517)."""
-        numbers = self._public.public_numbers()
-        x, y = (_b64(number.to_bytes(_COORDINATE_BYTES, "big")) for number in (numbers.x, numbers.y))
+        x, y = map(_b64, self._point)
         key = {"use": "sig", "kty": "EC", "kid": self._key_id, "crv": "P-256", "alg": "ES256", "x": x, "y": y}
         return {"keys": [key]}
 
     @classmethod
     def load(cls, path: Path) -> TokenIssuer:
         """Return the issuer of the PEM key in a file."""
-        key = serialization.load_pem_private_key(path.read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        return cls(key)
+        return cls(_private_key(path.read_bytes()))
 
     def issue(
         self,
@@ -177,6 +178,22 @@ class TokenIssuer:
             self._verified.clear()
         self._verified[token] = claims
         return claims
+
+
+def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """Return the key on P-256 that a file holds; one as `certificates.new_key` writes it needs no further library."""
+    begin, _, rest = pem.strip().partition(b"\n")
+    body, _, end = rest.rpartition(b"\n")
+    if (begin, end) == (b"-----BEGIN PRIVATE KEY-----", b"-----END PRIVATE KEY-----"):
+        der = base64.b64decode(body)
+        if der.startswith(_PRIVATE_DER):
+            number = der[len(_PRIVATE_DER) :][:_COORDINATE_BYTES]
+            return ec.derive_private_key(int.from_bytes(number, "big"), ec.SECP256R1())
+    from cryptography.hazmat.primitives import serialization  # 0.6 MiB, most of it for keys of SSH
+
+    key = serialization.load_pem_private_key(pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key
 
 
 def _b64(data: bytes) -> str:

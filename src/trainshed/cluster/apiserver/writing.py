@@ -7,6 +7,7 @@ from functools import partial
 
 import msgspec
 
+from trainshed.cluster.apiserver.admission.addresses import recorded, release
 from trainshed.cluster.apiserver.admission.quotas import charged
 from trainshed.cluster.apiserver.conversion import stored_form, viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
@@ -91,12 +92,13 @@ async def store_new(core: Core, call: Call, prepared: Object, options: WriteOpti
         call.request.warn(kind.builtin.warning)
     key = kind.key(prepared["metadata"].get("namespace"), prepared["metadata"]["name"])
     if options.dry_run:
+        release(core, kind, prepared)
         current = core.store.get(key)
         if current is not None:
             raise KeyExists(current)
         async with charged(core, call, prepared, None, dry_run=True):
             return Written(prepared, None, created=True)
-    async with charged(core, call, prepared, None, dry_run=False):
+    async with charged(core, call, prepared, None, dry_run=False), recorded(core, kind, prepared, None):
         stored = await core.store.create(key, await stored_form(core, kind, prepared))
     return Written(prepared, await viewed_one(core, kind, stored), created=True)
 
@@ -127,7 +129,8 @@ async def modify(
         if current is None:
             raise kind.missing(name)
         seen = await viewed_one(core, kind, current)
-        old, size = kind.view(seen), len(current.encoded)
+        size = len(current.encoded)
+        old = await call.request.apart(partial(kind.view, seen), size)
         wanted = await call.request.apart(partial(change, old), size)
         _check_version(kind, name, old, wanted)
         new = await prepare_update(core, call, old, wanted, options, subresource, size)
@@ -138,12 +141,15 @@ async def modify(
         try:
             async with charged(core, call, new, old, dry_run=bool(options.dry_run)):
                 if options.dry_run:
+                    release(core, kind, new)
                     return Written(new, None)
                 if deletion_complete(new):
                     # Watchers are told what was there, finalizers and all; who took the last one off sees his own.
-                    await store.delete(key, current.revision, current.obj)
+                    async with recorded(core, kind, None, old):
+                        await store.delete(key, current.revision, current.obj)
                     return Written(new, None, gone=True)
-                stored = await store.update(key, await stored_form(core, kind, new), current.revision)
+                async with recorded(core, kind, new, old):
+                    stored = await store.update(key, await stored_form(core, kind, new), current.revision)
                 return Written(new, await viewed_one(core, kind, stored))
         except RevisionMismatch:
             continue

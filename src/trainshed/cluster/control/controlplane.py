@@ -32,11 +32,11 @@ from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.apiserver.app import ApiServer
-from trainshed.cluster.apiserver.audit import AuditLog
 from trainshed.cluster.apiserver.bootstrap import bootstrap, publish_authentication
 from trainshed.cluster.apiserver.core import AdmissionCheck
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import kubeconfig
+from trainshed.cluster.control.apart import run_apart
 from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
 from trainshed.cluster.control.listening import LOOPBACK, listen
@@ -44,6 +44,7 @@ from trainshed.cluster.control.memory import MemoryKeeper, keep_one_heap
 from trainshed.cluster.controllers.aggregatedroles import AggregationController
 from trainshed.cluster.controllers.autoscaling.autoscalers import AutoscalerController
 from trainshed.cluster.controllers.certificaterequests import CertificateController
+from trainshed.cluster.controllers.flowschemas import FlowSchemaController
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.namespaces import NamespaceController
 from trainshed.cluster.controllers.nodestates import NodeStateController
@@ -56,7 +57,6 @@ from trainshed.cluster.images.lookup import Lookup
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.devices.gpu import detect
 from trainshed.cluster.node.fake.lifecycle import RUNS, Lifecycle
-from trainshed.cluster.node.fake.nodes import FakeNodes
 from trainshed.cluster.node.machine import Machine, NodeOptions
 from trainshed.cluster.node.membership import settle_fakes, settle_nodes
 from trainshed.cluster.node.nodes import NodeGroup
@@ -80,12 +80,13 @@ from trainshed.cluster.store.transform import PLAIN, Transformer
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, labels_of, name_of
 from trainshed.kube.meta.resources import PODS, Resource
-from trainshed.kube.policy.audit import Policy
 from trainshed.tekton.crds import STAND_IN
 from trainshed.tekton.versions import CONVERSIONS
 
 if TYPE_CHECKING:
+    from trainshed.cluster.apiserver.audit import AuditLog
     from trainshed.cluster.apiserver.oidc.configuration import Configuration
+    from trainshed.kube.policy.audit import Policy
 
 log = logging.getLogger("trainshed.cluster")
 
@@ -150,7 +151,9 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
         _lock(paths, stack)
         try:
             report(Report(step="certificates"))
-            pki = await asyncio.to_thread(ensure_pki, paths.pki)
+            # X.509 takes 3 MiB, and is used again for few: who shows a certificate, or asks for one.
+            run_apart(lambda: ensure_pki(paths.pki))
+            pki = Pki(paths.pki)
             report(Report(step="store"))
             store = await Store.open(paths.store, transformer=options.encryption)
             stack.push_async_callback(store.close)
@@ -208,6 +211,8 @@ async def _end_daemons(runtime: Runtime, kind: object, error: BaseException | No
 
 
 def _audit_log(policy: Policy, path: Path) -> AuditLog:
+    from trainshed.cluster.apiserver.audit import AuditLog
+
     try:
         return AuditLog(policy, path, time.time)
     except OSError as error:
@@ -271,6 +276,7 @@ async def _serve(
         NamespaceController(client, informers, store, pki.ca_pem),
         TokenController(client, informers, api.core.authenticator.issuer, pki.ca_pem),
         AggregationController(client, informers),
+        FlowSchemaController(client, informers),
         Tekton(client, informers, Lookup(ImageRegistry(paths.images_file), ImageStore(paths.image_store))),
         NodeStateController(client, informers),
         AutoscalerController(client, informers),
@@ -284,6 +290,8 @@ async def _serve(
     ]
     names = await settle_nodes(client, socket.gethostname(), options.nodes)
     if fakes := await settle_fakes(client, options.fake_nodes):
+        from trainshed.cluster.node.fake.nodes import FakeNodes
+
         parts.append(FakeNodes(client, count=fakes, lifecycles=options.fake_lifecycles, stay=True))
     pulls = options.images != "machine"
     capabilities = msgspec.structs.replace(

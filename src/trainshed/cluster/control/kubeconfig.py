@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trainshed.cluster.paths import StatePaths, write_private
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.wire import yamlblock
 
 NAME = "trainshed"
 CREDENTIAL_FILE = "admin.token"
+_SERVER = re.compile(rb"server: https://127\.0\.0\.1:([0-9]{1,5})\n")
 _LISTS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
 
 
@@ -51,8 +54,17 @@ def of_cluster(paths: StatePaths, port: int) -> Object:
 
 
 def write(path: Path, config: Object) -> None:
-    """Write a kubeconfig with mode 0600."""
-    write_private(path, _dump(config))
+    """Write the kubeconfig of a cluster with mode 0600."""
+    write_private(path, yamlblock.dump(config).encode())
+
+
+def port_of(path: Path) -> int:
+    """Return the port that a cluster's kubeconfig leads to; 0 where there is none, or it is damaged."""
+    try:
+        found = _SERVER.search(path.read_bytes())
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
 
 
 def leads_to(path: Path, config: Object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 
+from trainshed.cluster.control import kubeconfig
 from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.paths import StatePaths
 
@@ -41,20 +42,6 @@ def _candidate_ports(paths: StatePaths) -> list[int]:
     Below the ephemeral range (ip(7), ip_local_port_range): no outgoing connection takes the port while the
     control plane is down.
     """
-    last = _last_port(paths)
+    last = kubeconfig.port_of(paths.kubeconfig)
     chosen = random.sample(_PORTS, 16)
     return [*([last] if last else []), *chosen, 0]
-
-
-def _last_port(paths: StatePaths) -> int:
-    from urllib.parse import urlsplit
-
-    import yaml
-
-    from trainshed.kube.wire import yamltext
-
-    try:
-        config = yamltext.load(paths.kubeconfig.read_text())
-        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
-    except (OSError, yaml.YAMLError, LookupError, TypeError, ValueError):
-        return 0

@@ -36,6 +36,7 @@ class MemoryKeeper:
     """Trims the heap whenever the store has become smaller: the C library keeps freed memory for itself otherwise.
 
     The history goes first, but for that since the last look: it is most of what is left then, objects that are gone.
+    What stays is moved together: an event of 2 KiB is else all that is left on a page of pods that are gone.
     """
 
     def __init__(self, store: Store) -> None:
@@ -49,7 +50,12 @@ class MemoryKeeper:
         while True:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
             if self.look():
-                await asyncio.to_thread(_trim)
+                await self.give_back()
+
+    async def give_back(self) -> None:
+        """Give what objects have left to the system."""
+        await self._store.draw_together()
+        await asyncio.to_thread(_trim)
 
     def look(self) -> bool:
         """Look at the store; return whether the heap is to be trimmed."""

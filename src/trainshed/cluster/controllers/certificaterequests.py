@@ -7,18 +7,19 @@ import binascii
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from trainshed import certificates
-from trainshed.certificates import Pair
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
 from trainshed.client.controllers.informers import SharedInformers
-from trainshed.cluster import signing
 from trainshed.cluster.controllers import signers
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, objects, spec_of, status_of
 from trainshed.kube.meta.resources import CERTIFICATESIGNINGREQUESTS
 from trainshed.kube.meta.times import format_time
+
+if TYPE_CHECKING:
+    from trainshed.certificates import Pair
 
 
 class CertificateController(Controller[str]):
@@ -60,6 +61,8 @@ class CertificateController(Controller[str]):
         return None if ends is None else ends - now
 
     async def _decide(self, request: Object, now: float) -> None:
+        from trainshed.cluster import signing  # X.509: few clusters are asked for certificates
+
         status, stamp = status_of(request), format_time(now)
         try:
             pem = base64.b64decode(spec_of(request)["request"])
@@ -88,6 +91,8 @@ def _certificate_ends(request: Object) -> float | None:
     encoded = status_of(request).get("certificate")
     if not encoded:
         return None
+    from trainshed import certificates
+
     try:
         return certificates.ends(base64.b64decode(encoded).decode()).timestamp()
     except (ValueError, binascii.Error):

@@ -26,9 +26,9 @@ from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import is_ready, phase
 from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES
 
-GATHER_SECONDS = 0.2
-"""Changes of pods are gathered this long: by then most jobs run, and each Service is written once. The cluster's
-DNS reads the pods themselves and is not kept waiting."""
+GATHER_SECONDS = 0.4
+"""Changes of pods are gathered this long: by then most jobs run, also where other programs are busy, and each Service
+is written once. The cluster's DNS and what routes to Services read the pods themselves and are not kept waiting."""
 
 
 class EndpointsController(Controller[Key]):

@@ -6,6 +6,7 @@ Follows the store's own event stream rather than one watch per kind: `storedobje
     owner foreground      its dependents are deleted; when none that blocks is left, or all that is left is a
                           circle of owners waiting for one another, it goes
     owner orphaning       its dependents drop the reference; then it goes
+    owner elsewhere       in another namespace than its dependent, to which it does not count: that is told
     owner cannot be told  nothing happens: its kind is not served, it is damaged in the store, or a cluster-scoped
                           object names an owner that lives in a namespace
 """
@@ -16,6 +17,7 @@ import asyncio
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
+from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.ownergraph import OwnerGraph
 from trainshed.cluster.controllers.storedobjects import is_namespaced, resource_of
 from trainshed.cluster.store import DELETED, Compacted, Store, Stored, keys
@@ -35,6 +37,7 @@ class GarbageCollector(Controller[str]):
         self._client = client
         self._store = store
         self._graph = OwnerGraph()
+        self._recorder = EventRecorder(client, "garbage-collector-controller")
 
     async def run(self) -> None:
         """Collect until cancelled or the store closes."""
@@ -53,7 +56,7 @@ class GarbageCollector(Controller[str]):
             for stored in items:
                 self._graph.seen(stored)
             for stored in items:
-                metadata = stored.obj["metadata"]
+                metadata = stored.identity
                 if metadata.get("ownerReferences") or _waits(stored):
                     self.enqueue(stored.key)
             try:
@@ -80,7 +83,7 @@ class GarbageCollector(Controller[str]):
         try:
             if _waits(stored):
                 await self._finish(stored)
-            if not stored.obj["metadata"].get("deletionTimestamp"):
+            if not stored.identity.get("deletionTimestamp"):
                 await self._collect(stored)
         except ApiError as error:
             if error.code != 404:  # a conflict means that the object has changed: looked at again soon
@@ -88,12 +91,16 @@ class GarbageCollector(Controller[str]):
 
     async def _collect(self, stored: Stored) -> None:
         """Delete the object, or drop the references to owners that are gone."""
-        metadata = stored.obj["metadata"]
+        metadata = stored.identity
         references = metadata.get("ownerReferences") or []
         solid: list[Object] = []
         waiting = False
         for reference in references:
             state = self._state(reference, metadata.get("namespace"))
+            if state == "elsewhere":
+                self._tell_elsewhere(stored, reference)
+                # Nothing cluster-scoped goes for the lack of an owner that may not be one.
+                state = "absent" if metadata.get("namespace") else "unknown"
             if state == "waiting":
                 waiting = True
             elif state != "absent":
@@ -108,24 +115,22 @@ class GarbageCollector(Controller[str]):
         await self._delete(stored, self._policy(stored, waiting))
 
     def _policy(self, stored: Stored, waiting: bool) -> str:
-        finalizers = stored.obj["metadata"].get("finalizers") or ()
+        finalizers = stored.identity.get("finalizers") or ()
         if ORPHAN in finalizers:
             return "Orphan"
-        if FOREGROUND in finalizers or (waiting and self._graph.dependents(stored.obj["metadata"]["uid"])):
+        if FOREGROUND in finalizers or (waiting and self._graph.dependents(stored.identity["uid"])):
             return "Foreground"
         return "Background"
 
     def _state(self, reference: Object, namespace: str | None) -> str:
-        """Return present, absent, waiting (being deleted in the foreground) or unknown."""
+        """Return present, absent, waiting (being deleted in the foreground), elsewhere or unknown."""
         uid = reference["uid"]
         key = self._graph.key(uid)
         owner = self._store.get(key) if key else None
-        if owner is not None and owner.obj["metadata"]["uid"] == uid:
-            home = owner.obj["metadata"].get("namespace")
-            if home is not None and namespace is None:
-                return "unknown"
+        if owner is not None and owner.identity["uid"] == uid:
+            home = owner.identity.get("namespace")
             if home is not None and home != namespace:
-                return "absent"  # API reference: owners in other namespaces do not count
+                return "elsewhere"  # API reference: owners in other namespaces do not count
             return "waiting" if _has(owner, FOREGROUND) else "present"
         if self._graph.is_gone(uid):
             return "absent"
@@ -136,6 +141,13 @@ class GarbageCollector(Controller[str]):
             return "unknown"
         return "absent"
 
+    def _tell_elsewhere(self, stored: Stored, reference: Object) -> None:
+        namespace = stored.identity.get("namespace") or ""
+        what = f"{reference['apiVersion']}/{reference['kind']}, namespace: {namespace}"
+        owner = f"[{what}, name: {reference['name']}, uid: {reference['uid']}]"
+        text = f'ownerRef {owner} does not exist in namespace "{namespace}"'
+        self._recorder.event(stored.obj, "Warning", "OwnerRefInvalidNamespace", text)
+
     def _may_be_damaged(self, reference: Object) -> bool:
         """Return whether the owner may be an object that is there and cannot be read."""
         group = reference["apiVersion"].rpartition("/")[0]
@@ -144,11 +156,11 @@ class GarbageCollector(Controller[str]):
 
     async def _finish(self, stored: Stored) -> None:
         """Serve the finalizers that a Foreground or Orphan deletion put on the owner."""
-        uid = stored.obj["metadata"]["uid"]
+        uid = stored.identity["uid"]
         dependents = [d for key in self._graph.dependents(uid) if (d := self._store.get(key)) is not None]
         if _has(stored, ORPHAN):
             for dependent in dependents:
-                metadata = dependent.obj["metadata"]
+                metadata = dependent.identity
                 left = [r for r in metadata.get("ownerReferences") or () if r["uid"] != uid]
                 version = metadata["resourceVersion"]
                 patch = {"metadata": {"ownerReferences": left or None, "resourceVersion": version}}
@@ -172,7 +184,7 @@ class GarbageCollector(Controller[str]):
         seen: set[str] = set()
         ahead = [stored]
         while ahead:
-            uid = ahead.pop().obj["metadata"]["uid"]
+            uid = ahead.pop().identity["uid"]
             for key in self._graph.dependents(uid):
                 dependent = self._store.get(key)
                 if key in seen or dependent is None or not _has(dependent, FOREGROUND):
@@ -185,7 +197,7 @@ class GarbageCollector(Controller[str]):
         return False
 
     async def _delete(self, stored: Stored, policy: str) -> None:
-        metadata = stored.obj["metadata"]
+        metadata = stored.identity
         await self._client.delete(
             resource_of(stored),
             metadata["name"],
@@ -197,7 +209,7 @@ class GarbageCollector(Controller[str]):
         )
 
     async def _patch(self, stored: Stored, patch: Object) -> None:
-        metadata = stored.obj["metadata"]
+        metadata = stored.identity
         try:
             await self._client.patch(resource_of(stored), metadata["name"], metadata.get("namespace"), patch)
         except ApiError as error:
@@ -206,14 +218,17 @@ class GarbageCollector(Controller[str]):
 
 
 def _has(stored: Stored, finalizer: str) -> bool:
-    metadata = stored.obj["metadata"]
+    metadata = stored.identity
     return bool(metadata.get("deletionTimestamp")) and finalizer in (metadata.get("finalizers") or ())
 
 
 def _waits(stored: Stored) -> bool:
-    return _has(stored, FOREGROUND) or _has(stored, ORPHAN)
+    metadata = stored.identity
+    return bool(metadata.get("deletionTimestamp")) and not {FOREGROUND, ORPHAN}.isdisjoint(
+        metadata.get("finalizers") or ()
+    )
 
 
 def _blocks(dependent: Stored, uid: str) -> bool:
-    references = dependent.obj["metadata"].get("ownerReferences") or ()
+    references = dependent.identity.get("ownerReferences") or ()
     return any(r["uid"] == uid and r.get("blockOwnerDeletion") for r in references)

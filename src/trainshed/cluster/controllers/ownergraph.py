@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 
 from trainshed.cluster.store import Stored
+from trainshed.kube.meta.sparse import give_back
 
 REMEMBERED = 10_000
-"""How many deleted uids are known to be gone; an older one has to be verified by its kind."""
+"""How many deleted owners are known to be gone; an older one has to be verified by its kind."""
+REMEMBERED_ALONE = 1_000
+"""The same for objects that owned nothing when they went: only what named one just then asks."""
 
 
 class OwnerGraph:
@@ -18,6 +21,7 @@ class OwnerGraph:
         self._dependents: defaultdict[str, set[str]] = defaultdict(set)
         self._owners: dict[str, frozenset[str]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone_alone: OrderedDict[str, None] = OrderedDict()
 
     def clear(self) -> None:
         """Forget everything, before starting over from a list."""
@@ -31,7 +35,7 @@ class OwnerGraph:
 
     def is_gone(self, uid: str) -> bool:
         """Return whether the object with this uid was seen to go."""
-        return uid in self._gone
+        return uid in self._gone or uid in self._gone_alone
 
     def dependents(self, uid: str) -> list[str]:
         """Return the keys of the objects that name `uid` as an owner."""
@@ -39,7 +43,7 @@ class OwnerGraph:
 
     def seen(self, stored: Stored) -> set[str]:
         """Take in an object; return the keys to look at: itself and former owners, when its owners changed."""
-        metadata = stored.obj["metadata"]
+        metadata = stored.identity
         self._keys[metadata["uid"]] = stored.key
         owners = frozenset(reference["uid"] for reference in metadata.get("ownerReferences") or ())
         before = self._owners.get(stored.key, frozenset())
@@ -59,14 +63,16 @@ class OwnerGraph:
 
         Nobody knows the uid, and so the dependents, of what was damaged: everything that has an owner is looked at.
         """
-        uid = stored.obj["metadata"]["uid"]
+        uid = stored.identity["uid"]
         if not uid:
             self._owners.pop(stored.key, None)
             return set(self._owners)
         self._keys.pop(uid, None)
-        self._gone[uid] = None
-        if len(self._gone) > REMEMBERED:
-            self._gone.popitem(last=False)
+        give_back(self._keys)
+        if uid in self._dependents:
+            _remember(self._gone, uid, REMEMBERED)
+        else:
+            _remember(self._gone_alone, uid, REMEMBERED_ALONE)
         owners = self._owners.pop(stored.key, frozenset())
         self._unlink(stored.key, owners)
         return {*self._dependents.get(uid, ()), *self._present(owners)}
@@ -79,3 +85,9 @@ class OwnerGraph:
 
     def _present(self, uids: frozenset[str]) -> set[str]:
         return {self._keys[uid] for uid in uids if uid in self._keys}
+
+
+def _remember(uids: OrderedDict[str, None], uid: str, limit: int) -> None:
+    uids[uid] = None
+    if len(uids) > limit:
+        uids.popitem(last=False)

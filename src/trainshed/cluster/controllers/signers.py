@@ -6,12 +6,15 @@ Source: `pkg/controller/certificates/signer`, `pkg/controller/certificates/clean
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainshed.cluster.signing import Asked
 from trainshed.kube.meta.objects import Object, objects, spec_of, status_of
 from trainshed.kube.meta.times import time_or_none
+
+if TYPE_CHECKING:
+    from trainshed.cluster.signing import Asked
 
 CLIENT = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"

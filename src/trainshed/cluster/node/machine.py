@@ -42,10 +42,17 @@ from trainshed.cluster.node.pod.environment import search_path
 from trainshed.cluster.node.pod.images import Images
 from trainshed.cluster.node.pod.nodecontext import MachineOptions, NodeContext
 from trainshed.cluster.node.pod.sandboxspec import python_prefix
+from trainshed.cluster.node.pod.shares import Shares
 from trainshed.cluster.node.pod.starter import TOOLS_PATH, tools_directory
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.registration import KILLED, Registration
-from trainshed.cluster.sandbox.api import Runtime, RuntimeLost, RuntimeUnavailable, SandboxState
+from trainshed.cluster.sandbox.api import (
+    Runtime,
+    RuntimeLost,
+    RuntimeUnavailable,
+    SandboxNotFound,
+    SandboxState,
+)
 from trainshed.kube.meta.objects import Object, name_of, texts
 from trainshed.kube.meta.plan import Event
 from trainshed.kube.meta.resources import CONFIGMAPS, NODES, PERSISTENTVOLUMECLAIMS, PODS, SECRETS, SERVICES
@@ -103,6 +110,7 @@ class Machine:
         self._images = Images(registry, store, self._options.images, now, pulled=self._image_keeper.look_soon)
         self._tools = tools_directory()
         self._cores = Cores(sorted(os.sched_getaffinity(0)))
+        self._shares = Shares()
         self._attachments = Attachments()
         self._known_gpus = nvml.query() if gpu.detect() else {}
         self._nodes: dict[str, Node] = {}
@@ -140,6 +148,7 @@ class Machine:
             gpus=gpus,
             known_gpus=self._known_gpus,
             cores=self._cores,
+            shares=self._shares,
             attachments=self._attachments,
             now=self._now,
         )
@@ -174,6 +183,7 @@ class Machine:
                 tasks.create_task(self._disk.run())
                 tasks.create_task(self._memory.run())
                 tasks.create_task(self._image_keeper.run())
+                tasks.create_task(self._share_cpu())
                 await self._remove_orphans(found)
                 for informer in self._referenced:
                     self._watch(informer)
@@ -293,6 +303,26 @@ class Machine:
                 continue
             for node, uids in before:
                 node.compare(uids, states)
+
+    async def _share_cpu(self) -> None:
+        """Tell pods that run when others request more CPU than before, or no longer do."""
+        changed = asyncio.Event()
+        self._shares.changed = changed.set
+        while True:
+            for uid in self._shares.behind():
+                largest = self._shares.largest
+                try:
+                    await self._runtime.share_cpu(uid, largest)
+                    self._shares.told(uid, largest)
+                except SandboxNotFound:
+                    pass  # it is about to start, or has ended and will be released
+                except (RuntimeLost, OSError) as error:
+                    log.warning("shares of CPU time not told", extra={"pod": uid, "error": str(error)})
+            if self._shares.behind():
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            await changed.wait()
+            changed.clear()
 
     async def _keep_daemons(self) -> None:
         """Start a daemon again that has died. Running pods do without them: only new ones wait."""

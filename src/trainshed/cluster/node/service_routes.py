@@ -4,6 +4,7 @@
     127.0.0.1  : nodePort              NodePort, LoadBalancer
     127.0.0.1  : port                  LoadBalancer: this machine is its balancer
     127.0.0.1 (hostIP) : hostPort      pods
+    10.88.0.1  : containerPort         pods with hostNetwork: their address is the node's
 
 Nothing is opened beyond the machine's loopback. Of two that want one port of the machine the first by name has it.
 """
@@ -15,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from trainshed.cluster.node.backends import Backends
-from trainshed.cluster.sandbox.addresses import API_ADDRESS
+from trainshed.cluster.sandbox.addresses import API_ADDRESS, DNS_PORT, GATEWAY, MACHINE, PROXY_PORT
 from trainshed.cluster.sandbox.model import Place, Route
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of, status_of
 from trainshed.kube.meta.pods import is_finished, is_sidecar
@@ -121,6 +122,9 @@ def _of_pod(pod: Object) -> Iterator[Route]:
     ip = status_of(pod).get("podIP")
     if not ip or is_finished(pod):
         return
+    if spec_of(pod).get("hostNetwork"):
+        yield from _of_machine_pod(pod, ip)
+        return
     for port in _host_ports(pod):
         address, protocol = host_ip(port), port.get("protocol") or "TCP"
         if address is not None and protocol in PROTOCOLS:
@@ -130,10 +134,22 @@ def _of_pod(pod: Object) -> Iterator[Route]:
             )
 
 
-def _host_ports(pod: Object) -> Iterator[Object]:
-    spec = spec_of(pod)
-    if spec.get("hostNetwork"):
+def _of_machine_pod(pod: Object, ip: str) -> Iterator[Route]:
+    """Yield routes from the node's address, which the pod has, to the machine's own network, where it listens."""
+    if ip != GATEWAY:
         return
+    for port in _ports(pod):
+        number, protocol = int(port["containerPort"]), port.get("protocol") or "TCP"
+        if protocol in PROTOCOLS and number not in (DNS_PORT, PROXY_PORT):
+            yield Route(protocol=protocol.lower(), ip=ip, port=number, endpoints=((MACHINE, number),))
+
+
+def _host_ports(pod: Object) -> Iterator[Object]:
+    return (port for port in _ports(pod) if port.get("hostPort"))
+
+
+def _ports(pod: Object) -> Iterator[Object]:
+    spec = spec_of(pod)
     sidecars = [one for one in objects(spec, "initContainers") if is_sidecar(one)]
     for container in (*objects(spec, "containers"), *sidecars):
-        yield from (port for port in objects(container, "ports") if port.get("hostPort"))
+        yield from objects(container, "ports")

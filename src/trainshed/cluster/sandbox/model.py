@@ -103,7 +103,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `beside` is a running container in whose pid namespace it is to be.
     `memory_limit` is in bytes, 0 for none: a container that holds more is killed, as a whole.
     `cpu_limit` and `cpu_request` are in thousandths of a core, 0 for none. Where the kernel does not keep them by a
-    cgroup, the container stays on the cores `cpus`, all if empty, and smaller requests are nicer to others.
+    cgroup, the container stays on the cores `cpus`, all if empty, and is nicer to others than one with a request of
+    `cpu_largest`, the largest of those that run.
     `oom_score` is how readily the kernel ends it when the machine's memory runs out (`oom_score_adj`).
     With `root`, host directories with the topmost first, they alone are the root, and nothing of the host's is in it;
     `layers` are not looked at then. There `user` (`name|uid[:group|gid]`, as images have it) counts where `uid` and
@@ -140,6 +141,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit: int = 0
     cpu_limit: int = 0
     cpu_request: int = 0
+    cpu_largest: int = 0
     cpus: tuple[int, ...] = ()
     oom_score: int = 1000
     beside: str = ""

@@ -34,8 +34,37 @@ def start_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def kill_marked(variable: bytes) -> bool:
-    """Kill every process that has this variable in its environment; return whether there was one that lived."""
+def threads(pid: int) -> list[int]:
+    """Return the threads of a process, `pid` in the pid namespace of /proc, by their numbers in the caller's own."""
+    depth = len(_numbers("/proc/self/status"))
+    try:
+        found = [_numbers(f"/proc/{pid}/task/{one}/status") for one in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+    return [numbers[depth - 1] for numbers in found if len(numbers) >= depth]
+
+
+def _numbers(status: str) -> list[int]:
+    """Return the numbers of a thread, from the namespace of /proc inwards (proc(5), NSpid); none when it has ended."""
+    try:
+        with open(status) as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                if name == "NSpid":
+                    return [int(number) for number in value.split()]
+    except OSError:
+        pass
+    return []
+
+
+MARK = "TRAINSHED_SANDBOX"
+"""The variable by which processes of a plain pod are known whose reaper and shim were killed: the pod's directory,
+since its uid alone could be another cluster's, too."""
+
+
+def kill_marked(directory: str) -> bool:
+    """Kill every process that is marked with a pod's directory; return whether there was one that lived."""
+    variable = f"{MARK}={directory}".encode()
     found = False
     for number in filter(str.isdigit, os.listdir("/proc")):
         try:

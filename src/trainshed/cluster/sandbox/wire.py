@@ -7,7 +7,6 @@ A frame is a 4-byte length, a 1-byte kind and the payload; descriptors ride on i
 from __future__ import annotations
 
 import array
-import contextlib
 import json
 import os
 import socket
@@ -15,7 +14,7 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, TypeAlias
 
     Message: TypeAlias = dict[str, Any]
@@ -125,12 +124,11 @@ def wait_answer(sock: socket.socket) -> tuple[Message, list[int]]:
             return answer, taken
 
 
-@contextlib.contextmanager
-def _address(path: str) -> Iterator[str]:
-    """Yield a name for the socket at `path` that fits sockaddr_un (108 bytes), whatever its length."""
+def _at(path: str, use: Callable[[str], object]) -> None:
+    """Call `use` with a name for the socket at `path` that fits sockaddr_un (108 bytes), whatever its length."""
     directory = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
     try:
-        yield f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+        use(f"/proc/self/fd/{directory}/{os.path.basename(path)}")
     finally:
         os.close(directory)
 
@@ -140,8 +138,7 @@ def connect(path: str, timeout: float | None = 10.0) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout)
-        with _address(path) as name:
-            sock.connect(name)
+        _at(path, sock.connect)
     except BaseException:
         sock.close()
         raise
@@ -150,13 +147,14 @@ def connect(path: str, timeout: float | None = 10.0) -> socket.socket:
 
 def listen(path: str) -> socket.socket:
     """Return a non-blocking listener at `path`, replacing what a dead process left; mode 0600."""
-    with contextlib.suppress(FileNotFoundError):
+    try:
         os.unlink(path)
+    except FileNotFoundError:
+        pass
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
-        with _address(path) as name:
-            sock.bind(name)
+        _at(path, sock.bind)
     finally:
         os.umask(mask)
     sock.listen(BACKLOG)

@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
+from trainshed.kube.meta.sparse import give_back
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -32,5 +34,6 @@ class ActiveQueue(Generic[K]):
             _, number, key = heapq.heappop(self._heap)
             if self._current.get(key) == number:
                 del self._current[key]
+                give_back(self._current)
                 return key
         return None

@@ -17,9 +17,13 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, uid_of
 from trainshed.kube.meta.plan import Event, Plan
 from trainshed.kube.meta.resources import PODS
+from trainshed.kube.meta.sparse import give_back
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.patch.types import STRATEGIC
 
+EXPLAINING = 6
+"""How many pods are told at a time why they wait: nothing waits for that, and ten thousand that are created at once
+keep neither their clients nor pods that have a node waiting."""
 EXPLAIN_SECONDS = 1.0
 """A waiting pod's reason is not written more often than this: it changes with every pod that comes and goes."""
 
@@ -50,11 +54,18 @@ class BindingCycle:
         self._preempted: set[str] = set()
         """Uids of pods that were told to give way, and are still there."""
         self._explained: dict[Key, float] = {}
-        self._worker: Worker[Key] = Worker("binder", self._carry_out, workers=16)
+        self._binder: Worker[Key] = Worker("binder", self._act, workers=16)
+        self._explainer: Worker[Key] = Worker("explainer", self._tell_why, workers=EXPLAINING)
+        self._busy: set[Key] = set()
+        """Pods of which something is being written: one thing at a time, in the order of the decisions."""
+        self._renewed: set[Key] = set()
+        """Those of them with another decision meanwhile."""
 
     async def run(self) -> None:
         """Carry out decisions until cancelled."""
-        await self._worker.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._binder.run())
+            tasks.create_task(self._explainer.run())
 
     def start(self, pod: Object, plan: Plan, *, patient: bool = False) -> None:
         """Have a decision carried out; a patient explanation has time to become untrue."""
@@ -65,7 +76,7 @@ class BindingCycle:
         if patient and not node_of(plan) and key not in self._explained:
             now = asyncio.get_running_loop().time()
             self._explained[key] = now + COMING_SECONDS - EXPLAIN_SECONDS
-        self._worker.enqueue(key)
+        self._enqueue(key)
 
     def is_acting(self, key: Key) -> bool:
         """Return whether what was decided of the pod changes more than its status, and is not done yet."""
@@ -79,18 +90,50 @@ class BindingCycle:
     def forget(self, key: Key, uid: str) -> None:
         """Let go of a pod that has a node, or is over."""
         self._explained.pop(key, None)
+        give_back(self._explained)
         if key in self._decisions and self._decisions[key][0] == uid:
             del self._decisions[key]
+            give_back(self._decisions)
 
     def forget_victim(self, uid: str) -> None:
         """Let go of a pod that was told to give way, since it did."""
         self._preempted.discard(uid)
 
-    async def _carry_out(self, key: Key) -> float | None:
+    def _enqueue(self, key: Key) -> None:
+        if key in self._busy:
+            self._renewed.add(key)
+        else:
+            (self._binder if self.is_acting(key) else self._explainer).enqueue(key)
+
+    async def _act(self, key: Key) -> None:
+        """Carry out a decision, unless it is one that changes no more than a status."""
+        if self.is_acting(key):
+            await self._alone(key)
+
+    async def _tell_why(self, key: Key) -> None:
+        """Carry out a decision that changes no more than a status."""
+        if not self.is_acting(key):
+            await self._alone(key)
+
+    async def _alone(self, key: Key) -> None:
+        """Carry out what was decided of a pod of which nothing else is being written; else it is done after that."""
+        if key in self._busy:
+            self._renewed.add(key)
+            return
+        self._busy.add(key)
+        try:
+            await self._carry_out(key)
+        finally:
+            self._busy.discard(key)
+            if key in self._renewed:
+                self._renewed.discard(key)
+                self._enqueue(key)
+
+    async def _carry_out(self, key: Key) -> None:
         uid, plan = self._decisions.get(key, ("", None))
         pod = self._pods.get(*key)
         if plan is None:
-            return None
+            return
         if pod is None or uid_of(pod) != uid:
             self._take_back(key, uid)
         elif node := node_of(plan):
@@ -106,7 +149,6 @@ class BindingCycle:
             await self._explain(key, pod, plan)
             if victims:
                 self._again(pod, EXPLAIN_SECONDS)
-        return None
 
     async def _preempt(self, action: Preempt) -> None:
         """Tell a pod why it goes, and delete it, once."""

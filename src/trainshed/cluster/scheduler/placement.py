@@ -10,7 +10,15 @@ import msgspec
 
 from trainshed.cluster.scheduler.feasibility import Wanted, wanted
 from trainshed.cluster.scheduler.predicates import INSUFFICIENT, allocatable
-from trainshed.cluster.scheduler.preemption import ON_THEIR_WAY, Nomination, Preempt, nominate
+from trainshed.cluster.scheduler.preemption import (
+    NO_VICTIMS,
+    NOT_HELPFUL,
+    ON_THEIR_WAY,
+    Nomination,
+    Preempt,
+    ineligible,
+    nominate,
+)
 from trainshed.cluster.scheduler.scores import best
 from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.builtin.parts.pod.admission import GATED
@@ -18,7 +26,7 @@ from trainshed.kube.meta import quantity
 from trainshed.kube.meta.objects import Object, namespace_of, spec_of, status_of, uid_of
 from trainshed.kube.meta.plan import Action, Event, Plan
 from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
-from trainshed.kube.meta.pods import claim_names
+from trainshed.kube.meta.pods import claim_names, ephemeral_claims
 from trainshed.kube.meta.resources import PODS
 from trainshed.kube.meta.times import format_time
 
@@ -118,13 +126,12 @@ def _waiting(
 def place(pod: Object, snapshot: Snapshot, *, alone: bool = True) -> Placement:
     """Return where a pod without gates goes. Only for one that is placed `alone` do others give way."""
     nodes = snapshot.nodes
-    blocked = unusable_claim(pod, snapshot.claims_of(namespace_of(pod)))
-    if blocked:
-        return Placement(why_not=f"0/{len(nodes)} nodes are available: {blocked}.")
     if not nodes:
         return Placement(why_not="no nodes available to schedule pods")
+    if blocked := unusable_claim(pod, snapshot.claims_of(namespace_of(pod))):
+        return _nobody_helps(pod, snapshot, blocked, NOT_HELPFUL if alone else "")
     if in_use(pod, snapshot):
-        return Placement(why_not=f"0/{len(nodes)} nodes are available: {len(nodes)} {IN_USE}.")
+        return _nobody_helps(pod, snapshot, f"{len(nodes)} {IN_USE}", NO_VICTIMS if alone else "")
     want = wanted(pod, snapshot)
     refused: dict[str, list[str]] = {}
     candidates: dict[str, tuple[Object, Mapping[str, Decimal]]] = {}
@@ -158,6 +165,15 @@ def _nowhere(want: Wanted, snapshot: Snapshot, refused: Mapping[str, list[str]],
     return Placement(why_not=f"{why} preemption: {nomination}{offers}", nominated=nominated)
 
 
+def _nobody_helps(pod: Object, snapshot: Snapshot, why: str, others: str) -> Placement:
+    """Return why the pod waits on all nodes alike. `others` is why none gives way, empty where none is asked to."""
+    on_all = f"0/{len(snapshot.nodes)} nodes are available: "
+    if not others:
+        return Placement(why_not=f"{on_all}{why}.")
+    none = ineligible(pod, snapshot) or f"{on_all}{len(snapshot.nodes)} {others}."
+    return Placement(why_not=f"{on_all}{why}. preemption: {none}")
+
+
 def in_use(pod: Object, snapshot: Snapshot) -> bool:
     """Return whether another pod has a claim of this one's that is for one pod only."""
     namespace = namespace_of(pod)
@@ -171,6 +187,8 @@ def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
     """Return why a claimed volume keeps the pod waiting, or an empty string."""
     for name in claim_names(pod):
         claim = claims.get(name)
+        if claim is None and name in ephemeral_claims(pod):
+            return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
         if claim is None:
             return f'persistentvolumeclaim "{name}" not found'
         if claim["metadata"].get("deletionTimestamp"):

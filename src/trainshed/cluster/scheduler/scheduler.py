@@ -58,6 +58,7 @@ from trainshed.kube.meta.resources import (
     PODDISRUPTIONBUDGETS,
     PODS,
 )
+from trainshed.kube.meta.sparse import give_back
 from trainshed.kube.meta.times import time_or_none
 
 FOREIGN_SECONDS = 3.0
@@ -170,6 +171,7 @@ class Scheduler(Controller[Unit]):
 
     def _forget(self, key: Key, uid: str) -> None:
         self._waiting.discard(("", *key))
+        give_back(self._waiting)
         self._nominated.pop(uid, None)
         self._binding.forget(key, uid)
 

@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping
 
 from trainshed.cluster.store.model import DELETED, Stored, StoreEvent
+from trainshed.kube.meta.sparse import give_back
 
 INDEXED_LABELS = 4
 """Labels of a resource whose values are indexed: those asked for last. Each takes some 100 bytes an object."""
@@ -146,6 +147,14 @@ class Index:
             bucket.items[key] = objects[key]
             bucket.keys.append(key)
 
+    async def move(self) -> None:
+        """Move all objects closer together in memory; others have their turn meanwhile."""
+        for prefix in list(self._buckets):
+            for number, stored in enumerate(self.list(prefix), 1):
+                stored.move()
+                if not number % _SLICE:
+                    await asyncio.sleep(0)
+
     def apply(self, event: StoreEvent) -> None:
         """Take in a committed change; the replaced version keeps its bytes only."""
         bucket = self._buckets.setdefault(bucket_of(event.key), _Bucket())
@@ -156,6 +165,7 @@ class Index:
             event.stored.release()
             if bucket.items.pop(event.key, None) is not None:  # a damaged object was not in it
                 del bucket.keys[bisect_left(bucket.keys, event.key)]
+                give_back(bucket.items)
             return
         if event.key not in bucket.items:
             insort(bucket.keys, event.key)

@@ -23,16 +23,31 @@ LARGE_BYTES = 32 * 1024
 """An object of this size does not stay: a few definitions, read when one of their objects is created, would be half."""
 
 
-class _Metadata(msgspec.Struct):
+class _Labels(msgspec.Struct):
     labels: Any = None
 
 
 class _Labelled(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _Labels
+
+
+class _Identity(msgspec.Struct, omit_defaults=True):
+    name: Any = None
+    namespace: Any = None
+    uid: Any = None
+    resourceVersion: Any = None
+    deletionTimestamp: Any = None
+    finalizers: Any = None
+    ownerReferences: Any = None
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
 
 
 _decode = msgspec.json.Decoder(dict).decode
 _decode_labelled = msgspec.json.Decoder(_Labelled).decode
+_decode_identified = msgspec.json.Decoder(_Identified).decode
 
 
 class Stored:
@@ -73,9 +88,22 @@ class Stored:
             found = _decode_labelled(self.encoded).metadata.labels
         return found if isinstance(found, dict) else None
 
+    @property
+    def identity(self) -> Object:
+        """What its metadata says of what it is, whose it is and whether it goes, found without decoding the rest."""
+        if self._obj is not None:
+            metadata: Object = self._obj["metadata"]
+            return metadata
+        found: Object = msgspec.to_builtins(_decode_identified(self.encoded).metadata)
+        return found
+
     def release(self) -> None:
         """Forget the decoded form; it comes back when asked for."""
         self._obj = None
+
+    def move(self) -> None:
+        """Put the bytes where the heap has room for them now: beside others, not alone on a page of many that went."""
+        self.encoded = bytes(memoryview(self.encoded))
 
     def __repr__(self) -> str:
         return f"Stored({self.key}@{self.revision})"
@@ -101,8 +129,20 @@ class _Decoded:
                 self._bytes -= len(oldest.encoded)
                 oldest.release()
 
+    def release_all(self) -> None:
+        with self._lock:
+            for stored in self._kept:
+                stored.release()
+            self._kept.clear()
+            self._bytes = 0
+
 
 _decoded = _Decoded()
+
+
+def release_all() -> None:
+    """Forget the decoded form of every object; each comes back when asked for."""
+    _decoded.release_all()
 
 
 class StoreEvent:

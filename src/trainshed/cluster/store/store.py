@@ -29,7 +29,7 @@ from trainshed.cluster.store.errors import Damaged, FutureRevision, StoreError
 from trainshed.cluster.store.index import Index, Values
 from trainshed.cluster.store.loading import Loaded
 from trainshed.cluster.store.log import Log, explain
-from trainshed.cluster.store.model import Stored, StoreEvent
+from trainshed.cluster.store.model import Stored, StoreEvent, release_all
 from trainshed.cluster.store.transform import PLAIN, Transformer, Undecipherable
 from trainshed.cluster.store.window import Watch, Window
 from trainshed.cluster.store.writer import Outcomes, Write, Writer
@@ -199,6 +199,11 @@ class Store:
         self._window.forget(upto)
         if self._writer is not None and not self._writer.closed.done():
             self._writer.tidy()
+
+    async def draw_together(self) -> None:
+        """Move all objects closer together in memory, so that what others have left can be given back."""
+        release_all()
+        await self._index.move()
 
     async def _write(self, key: str, obj: Object | None, expected: int, *, delete: bool) -> Stored:
         return await self._submit(Write(key, obj, expected, delete, _future()))

@@ -29,6 +29,7 @@ from trainshed.cluster.store.model import ADDED, DELETED, MODIFIED, Stored, Stor
 from trainshed.cluster.store.rows import Row
 from trainshed.cluster.store.watermark import Watermark
 from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.sparse import give_back
 
 MAX_BATCH = 256
 """Writes from which on a commit takes no more: bounds how long the first of them waits for the last to be encoded."""
@@ -204,6 +205,7 @@ class Writer:
         for key, head in overlay.items():
             if head is None:
                 self._heads.pop(key, None)
+                give_back(self._heads)
             else:
                 self._heads[key] = head
         if discarded:

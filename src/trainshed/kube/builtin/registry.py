@@ -49,14 +49,21 @@ from trainshed.kube.builtin.core import (
 )
 from trainshed.kube.builtin.discovery import endpointslice
 from trainshed.kube.builtin.events import event as event_view
+from trainshed.kube.builtin.flowcontrol import flowschema, prioritylevelconfiguration
 from trainshed.kube.builtin.kind import Builtin
 from trainshed.kube.builtin.metrics import nodemetrics, podmetrics
-from trainshed.kube.builtin.networking import ingress, ingressclass, networkpolicy
+from trainshed.kube.builtin.networking import ingress, ingressclass, ipaddress, networkpolicy, servicecidr
 from trainshed.kube.builtin.node import runtimeclass
 from trainshed.kube.builtin.policy import poddisruptionbudget
 from trainshed.kube.builtin.rbac import clusterrole, clusterrolebinding, role, rolebinding
 from trainshed.kube.builtin.scheduling import priorityclass
-from trainshed.kube.builtin.storage import csidriver, csinode, storageclass
+from trainshed.kube.builtin.storage import (
+    csidriver,
+    csinode,
+    csistoragecapacity,
+    storageclass,
+    volumeattachment,
+)
 from trainshed.kube.meta import causes, fieldselectors
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import Getter
@@ -104,7 +111,9 @@ BUILTINS: tuple[Builtin, ...] = (
     certificatesigningrequest.KIND,
     ingressclass.KIND,
     ingress.KIND,
+    ipaddress.KIND,
     networkpolicy.KIND,
+    servicecidr.KIND,
     poddisruptionbudget.KIND,
     clusterrolebinding.KIND,
     clusterrole.KIND,
@@ -112,7 +121,9 @@ BUILTINS: tuple[Builtin, ...] = (
     role.KIND,
     csidriver.KIND,
     csinode.KIND,
+    csistoragecapacity.KIND,
     storageclass.KIND,
+    volumeattachment.KIND,
     mutatingwebhookconfiguration.KIND,
     validatingadmissionpolicy.KIND,
     validatingadmissionpolicybinding.KIND,
@@ -122,6 +133,8 @@ BUILTINS: tuple[Builtin, ...] = (
     lease.KIND,
     runtimeclass.KIND,
     endpointslice.KIND,
+    flowschema.KIND,
+    prioritylevelconfiguration.KIND,
     nodemetrics.KIND,
     podmetrics.KIND,
 )

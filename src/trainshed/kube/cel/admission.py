@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from trainshed.kube.cel.check import check
 from trainshed.kube.cel.constants import NotInstantiable
-from trainshed.kube.cel.functions import AUTHORIZER, BOOL, list_of
+from trainshed.kube.cel.functions import AUTHORIZER, BOOL, INT, list_of
 from trainshed.kube.cel.types import DYN, UNBOUNDED, Type
 from trainshed.kube.cel.wording import syntax_error
 from trainshed.kube.meta import causes
@@ -41,11 +41,30 @@ _REQUEST = _object(
     dryRun=BOOL,
     options=DYN,
 )
+_MAP = Type("map", UNBOUNDED, _TEXT)
+_NAMESPACE = _object(
+    metadata=_object(
+        name=_TEXT,
+        generateName=_TEXT,
+        namespace=_TEXT,
+        labels=_MAP,
+        annotations=_MAP,
+        UID=_TEXT,
+        creationTimestamp=DYN,
+        deletionGracePeriodSeconds=INT,
+        deletionTimestamp=DYN,
+        generation=INT,
+        resourceVersion=_TEXT,
+        finalizers=_TEXTS,
+    ),
+    spec=_object(finalizers=_TEXTS),
+    status=_object(phase=_TEXT),
+)
 CONDITION: Mapping[str, Type] = {
     "object": DYN,
     "oldObject": DYN,
     "request": _REQUEST,
-    "namespaceObject": DYN,
+    "namespaceObject": _NAMESPACE,
     "authorizer": AUTHORIZER,
 }
 """What a match condition sees."""

@@ -81,8 +81,9 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            out["reason"] = self.reason
         if self.details or self.detailed or self.code in _ALWAYS_DETAILED:
             out["details"] = self.details
         out["code"] = self.code
@@ -225,4 +226,6 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiErr
 
 def internal(message: str) -> ApiError:
     """500: our fault."""
-    return ApiError(500, "InternalError", f"Internal error occurred: {message}")
+    error = ApiError(500, "InternalError", f"Internal error occurred: {message}")
+    error.details["causes"] = [{"message": message}]
+    return error

@@ -35,9 +35,16 @@ def flag(value: Any) -> str:
     return "true" if value else "false"
 
 
+def text_list(values: Any, kind: str = "string") -> str:
+    """Return a list of strings, or of another type of texts: `[]string{"a", "b"}`."""
+    return f"[]{kind}{{{', '.join(map(text, values))}}}" if values is not None else f"[]{kind}(nil)"
+
+
 def strings(values: Mapping[str, str] | None) -> str:
-    """Return a map of strings: `map[string]string{"a":"b"}`."""
-    return _map("map[string]string", values)
+    """Return a map of strings: `map[string]string{"a":"b"}`; there is none that is empty."""
+    if not values:
+        return "map[string]string(nil)"
+    return f"map[string]string{{{', '.join(f'{text(key)}:{text(values[key])}' for key in sorted(values))}}}"
 
 
 def anything(value: Any) -> str:
@@ -69,13 +76,24 @@ def quantity(value: Any) -> str:
     shown = canonical(value)
     digits = shown.rstrip("numkMGTPEi")
     suffix = shown[len(digits) :]
-    binary = suffix.endswith("i")
-    amount, scale = (int(parse(shown)), 0) if binary else (int(digits), _SCALES[suffix])
-    style = "BinarySI" if binary else "DecimalSI"
+    if "e" in digits:  # 1e3, which stays as it is
+        digits, _, exponent = digits.partition("e")
+        amount, scale, style = int(digits), int(exponent), "DecimalExponent"
+    elif suffix.endswith("i"):
+        amount, scale, style = int(parse(shown)), 0, "BinarySI"
+    else:
+        amount, scale, style = int(digits), _SCALES[suffix], "DecimalSI"
     return (
         f"resource.Quantity{{i:resource.int64Amount{{value:{amount}, scale:{scale}}},"
         f" d:resource.infDecAmount{{Dec:(*inf.Dec)(nil)}}, s:{text(shown)}, Format:{text(style)}}}"
     )
+
+
+def amounts(kind: str, values: Mapping[str, Any] | None) -> str:
+    """Return a map of quantities of a type: `core.ResourceList{"cpu":resource.Quantity{…}}`."""
+    if values is None:
+        return f"{kind}(nil)"
+    return f"{kind}{{{', '.join(f'{text(key)}:{quantity(values[key])}' for key in sorted(values))}}}"
 
 
 def label_selector(selector: Object | None) -> str:
@@ -85,22 +103,11 @@ def label_selector(selector: Object | None) -> str:
     requirements = selector.get("matchExpressions")
     shown = ", ".join(
         f"v1.LabelSelectorRequirement{{Key:{text(each.get('key'))}, Operator:{text(each.get('operator'))},"
-        f" Values:{_strings(each.get('values'))}}}"
+        f" Values:{text_list(each.get('values'))}}}"
         for each in requirements or ()
     )
     listed = f"{{{shown}}}" if requirements else "(nil)"
-    labels = section(selector, "matchLabels")
-    matched = strings(labels) if labels else "map[string]string(nil)"
+    matched = strings(section(selector, "matchLabels"))
     return (
         f"v1.LabelSelector{{MatchLabels:{matched}, MatchExpressions:[]v1.LabelSelectorRequirement{listed}}}"
     )
-
-
-def _strings(values: Any) -> str:
-    return f"[]string{{{', '.join(map(text, values))}}}" if values else "[]string(nil)"
-
-
-def _map(kind: str, values: Mapping[str, str] | None) -> str:
-    if values is None:
-        return f"{kind}(nil)"
-    return f"{kind}{{{', '.join(f'{text(key)}:{text(values[key])}' for key in sorted(values))}}}"

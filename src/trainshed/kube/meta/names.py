@@ -18,6 +18,8 @@ _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 
 _LABEL_RE = re.compile(_LABEL)
 _SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
+_WILDCARD = rf"\*\.{_SUBDOMAIN}"
+_WILDCARD_RE = re.compile(_WILDCARD)
 _LABEL_1035_RE = re.compile(_LABEL_1035)
 _QUALIFIED_RE = re.compile(_QUALIFIED)
 _VALUE_RE = re.compile(_VALUE)
@@ -33,6 +35,11 @@ _LABEL_TEXT = (
 _SUBDOMAIN_TEXT = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
     f"start and end with an alphanumeric character (e.g. 'example.com', {_USED} '{_SUBDOMAIN}')"
+)
+_WILDCARD_TEXT = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character "
+    f"(e.g. '*.example.com', {_USED} '{_WILDCARD}')"
 )
 _LABEL_1035_TEXT = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
@@ -77,6 +84,11 @@ def dns_label(name: str) -> list[str]:
 def dns_subdomain(name: str) -> list[str]:
     """RFC 1123 subdomain, at most 253: most objects."""
     return _shaped(name, _SUBDOMAIN_RE, _SUBDOMAIN_TEXT, SUBDOMAIN_MAX)
+
+
+def wildcard_subdomain(name: str) -> list[str]:
+    """`*.` before an RFC 1123 subdomain: hosts of an Ingress."""
+    return _shaped(name, _WILDCARD_RE, _WILDCARD_TEXT, SUBDOMAIN_MAX)
 
 
 def dns_1035_label(name: str) -> list[str]:

@@ -67,7 +67,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     scale: ScalePaths | None = None
     crd_name: str = ""
     storage_version: str = ""
-    schema: bytes = b""
+    schema: bytes | memoryview = b""
     conversion: bytes = b""
     printer_columns: tuple[Object, ...] = ()
     selectable: tuple[str, ...] = ()

@@ -13,14 +13,41 @@ from trainshed.kube.wire.body import TOO_DEEP, is_too_deep, json_kind
 MAX_OPERATIONS = 10_000
 """More are answered with 413, as upstream does."""
 
+OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
+
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 """What all copies of a JSON patch may add: each can double the document, so that a short patch has no end."""
 
 _MISSING: Any = object()
 
 
-class _Refused(Exception):
-    """An operation that does not fit the document."""
+class Refused(ValueError):
+    """An operation that does not fit the document; the text says why in the words of upstream's library."""
+
+
+class _NoContainer(Exception):
+    """What an operation is about would be in something that is not there."""
+
+
+class _NoKey(Exception):
+    """What an operation is about is not there, or no place for it; the text is the key."""
+
+
+_MISSING_CONTAINER = {
+    "add": 'add operation does not apply: doc is missing path: "{path}": missing value',
+    "remove": 'remove operation does not apply: doc is missing path: "{path}": missing value',
+    "replace": "replace operation does not apply: doc is missing path: {path}: missing value",
+    "test": "test operation does not apply: is missing path: {path}: missing value",
+    "move": "move operation does not apply: doc is missing from path: {path}: missing value",
+    "copy": "copy operation does not apply: doc is missing from path: {path}: missing value",
+}
+_MISSING_KEY = {
+    "remove": "error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value",
+    "replace": "replace operation does not apply: doc is missing key: {path}: missing value",
+    "test": "testing value {path} failed: test failed",
+    "move": "error in move for path: '{path}': {key}: missing value",
+    "copy": "error in copy for path: '{path}': {key}: missing value",
+}
 
 
 def json_patch(target: Any, operations: Any) -> Any:
@@ -40,6 +67,21 @@ def json_patch(target: Any, operations: Any) -> Any:
             "RequestEntityTooLarge",
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}",
         )
+    try:
+        return operations_applied(target, operations)
+    except Refused:
+        # The exact words matter: clients such as kopf show or compare them.
+        message = "the server rejected our request due to an error in our request"
+        raise ApiError(422, "Invalid", message, detailed=True) from None
+
+
+def operations_applied(target: Any, operations: list[Any]) -> Any:
+    """Return `target` with the operations applied in order; all of them or none.
+
+    Raises:
+        Refused: one of them does not fit.
+        ApiError: 400 and 413 as `json_patch`.
+    """
     document = target
     copied = 0
     for operation in operations:
@@ -53,13 +95,20 @@ def json_patch(target: Any, operations: Any) -> Any:
             document = _apply(document, operation)
         except RecursionError:
             raise bad_request(f"error applying patch: {TOO_DEEP}") from None
-        except _Refused:
-            # The exact words matter: clients such as kopf show or compare them.
-            message = "the server rejected our request due to an error in our request"
-            raise ApiError(422, "Invalid", message, detailed=True) from None
+        except (_NoContainer, _NoKey) as error:
+            raise Refused(_why(operation, error)) from None
     if is_too_deep(document):
         raise bad_request(f"error applying patch: {TOO_DEEP}")
     return document
+
+
+def _why(operation: dict[str, Any], error: _NoContainer | _NoKey) -> str:
+    name = operation["op"]
+    path = operation.get("from" if name in ("move", "copy") else "path")
+    if isinstance(error, _NoContainer):
+        return _MISSING_CONTAINER[name].format(path=path)
+    general = "error in {name} for path: '{path}': {key}"
+    return _MISSING_KEY.get(name, general).format(name=name, path=path, key=error)
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -90,7 +139,7 @@ def _apply(document: Any, operation: Any) -> Any:
         source = _pointer(operation.get("from"))
         value = _get(document, source)
         if value is _MISSING or (name == "move" and source != path and path[: len(source)] == source):
-            raise _Refused
+            raise _NoKey(source[-1] if source else "")
         if name == "move":
             document = _edit(document, source, _remove, _MISSING)
         return _edit(document, path, _add, value)
@@ -103,23 +152,23 @@ def _size(value: Any) -> int:
 
 def _value(operation: dict[str, Any]) -> Any:
     if "value" not in operation:
-        raise _Refused
+        raise _NoKey("value")
     return operation["value"]
 
 
 def _pointer(text: Any) -> list[str]:
     """Return the reference tokens of a JSON Pointer (RFC 6901)."""
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise _Refused
+        raise _NoContainer
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
 def _position(key: str, length: int) -> int:
     if not (key.isascii() and key.isdigit()) or (len(key) > 1 and key[0] == "0") or len(key) > 9:
-        raise _Refused
+        raise _NoKey(key)
     index = int(key)
     if index >= length:
-        raise _Refused
+        raise _NoKey(key)
     return index
 
 
@@ -137,31 +186,33 @@ def _get(document: Any, path: list[str]) -> Any:
 
 
 def _test(document: Any, path: list[str], expected: Any) -> None:
+    if path and not isinstance(_get(document, path[:-1]), dict | list):
+        raise _NoContainer
     found = _get(document, path)
     # Upstream lets `test` of null pass on a missing field; absent and null are the same to Go.
     if found is _MISSING:
         found = None
     if not equal(found, expected):
-        raise _Refused
+        raise _NoKey(path[-1] if path else "")
 
 
 def _edit(document: Any, path: list[str], change: Callable[[Any, str, Any], Any], value: Any) -> Any:
     """Return `document` with `change(container, last key, value)` applied to a copy of the container."""
     if not path:
         if value is _MISSING:
-            raise _Refused
+            raise _NoKey("")
         return value
     key = path[0]
     if len(path) == 1:
         return change(document, key, value)
     if isinstance(document, dict):
         if key not in document:
-            raise _Refused
+            raise _NoContainer
         return {**document, key: _edit(document[key], path[1:], change, value)}
     if isinstance(document, list):
         index = _position(key, len(document))
         return [*document[:index], _edit(document[index], path[1:], change, value), *document[index + 1 :]]
-    raise _Refused
+    raise _NoContainer
 
 
 def _add(container: Any, key: str, value: Any) -> Any:
@@ -170,22 +221,26 @@ def _add(container: Any, key: str, value: Any) -> Any:
     if isinstance(container, list):
         index = len(container) if key == "-" else _position(key, len(container) + 1)
         return [*container[:index], value, *container[index:]]
-    raise _Refused
+    raise _NoContainer
 
 
 def _remove(container: Any, key: str, value: Any) -> Any:
-    if isinstance(container, dict) and key in container:
+    if isinstance(container, dict):
+        if key not in container:
+            raise _NoKey(key)
         return {k: v for k, v in container.items() if k != key}
     if isinstance(container, list):
         index = _position(key, len(container))
         return [*container[:index], *container[index + 1 :]]
-    raise _Refused
+    raise _NoContainer
 
 
 def _replace(container: Any, key: str, value: Any) -> Any:
-    if isinstance(container, dict) and key in container:
+    if isinstance(container, dict):
+        if key not in container:
+            raise _NoKey(key)
         return {**container, key: value}
     if isinstance(container, list):
         index = _position(key, len(container))
         return [*container[:index], value, *container[index + 1 :]]
-    raise _Refused
+    raise _NoContainer

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
-from trainshed.kube.policy.webhooks import Admitted, conditions_hold, rule_matches, selected, variables_of
+from trainshed.kube.policy.webhooks import Admitted, conditions_hold, matching, selected, variables_of
 
 CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
 
@@ -44,30 +44,36 @@ class Violation(msgspec.Struct, frozen=True):
         return f"Validation failed for {who}: {self.message}"
 
 
-def applies(policy: Object, binding: Object, asked: Admitted) -> bool:
-    """Return whether a binding brings its policy to bear on a request; match conditions are another matter."""
+def applies(policy: Object, binding: Object, asked: Admitted) -> str | None:
+    """Return the version in which a binding brings its policy to bear on a request; None where it does not.
+
+    Match conditions are another matter.
+    """
     if asked.resource.group == "admissionregistration.k8s.io":
-        return False
-    if not _chosen(section(spec_of(policy), "matchConstraints"), asked):
-        return False
+        return None
+    version = _chosen(section(spec_of(policy), "matchConstraints"), asked)
     narrowed = section(spec_of(binding), "matchResources")
-    return not narrowed or _chosen(narrowed, asked)
+    if version is None or not narrowed:
+        return version
+    return None if _chosen(narrowed, asked) is None else version
 
 
-def _chosen(match: Object, asked: Admitted) -> bool:
+def _chosen(match: Object, asked: Admitted) -> str | None:
+    """Return the version in which a match chooses a request, its own where no rule says another; None: it does not."""
     policy = match.get("matchPolicy")
 
-    def named(field: str) -> bool:
-        return any(_rule(rule, asked, policy) for rule in objects(match, field))
+    def named(field: str) -> str | None:
+        return matching([rule for rule in objects(match, field) if _names(rule, asked)], asked, policy)
 
-    if match.get("resourceRules") and not named("resourceRules"):
-        return False
-    return not named("excludeResourceRules") and selected(match, asked)
+    version = named("resourceRules") if match.get("resourceRules") else asked.resource.version
+    if version is None or named("excludeResourceRules") is not None or not selected(match, asked):
+        return None
+    return version
 
 
-def _rule(rule: Object, asked: Admitted, policy: object) -> bool:
+def _names(rule: Object, asked: Admitted) -> bool:
     names = rule.get("resourceNames") or ()
-    return rule_matches(rule, asked, policy) and (not names or asked.name in names)
+    return not names or asked.name in names
 
 
 class Outcome(msgspec.Struct, frozen=True):

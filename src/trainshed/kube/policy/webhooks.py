@@ -5,8 +5,6 @@ Source: "Dynamic Admission Control" in the Kubernetes documentation; admission.k
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +14,7 @@ from trainshed.kube.meta.errors import ApiError, bad_request, internal
 from trainshed.kube.meta.objects import Object, labels_of, objects, section
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.meta.selectors import LabelSelector
-from trainshed.kube.patch.jsonpatch import json_patch
+from trainshed.kube.policy.webhookanswers import VERSIONS
 
 if TYPE_CHECKING:
     from trainshed.kube.cel.library.authorizer import Asked
@@ -31,7 +29,11 @@ def nobody(user: Object, spec: Object) -> tuple[bool, str]:
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as admission sees it. `operation` is CREATE, UPDATE or DELETE."""
+    """A request as admission sees it. `operation` is CREATE, UPDATE, DELETE or CONNECT.
+
+    `kind` is group, version and kind of `object` where a subresource has a kind of its own. `others` are the other
+    versions in which the resource is served. `seen_as` is the one of those in which a rule wants to see it.
+    """
 
     resource: Resource
     subresource: str
@@ -42,11 +44,14 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     old: Object | None
     user: Object
     """`userInfo`."""
-    options: Object
+    options: Object | None
     dry_run: bool
     namespace_labels: Mapping[str, str]
     asks: Asked = nobody
     """The authorizer, for expressions that ask it."""
+    kind: tuple[str, str, str] | None = None
+    others: tuple[str, ...] = ()
+    seen_as: str = ""
 
 
 class Hook(msgspec.Struct, frozen=True):
@@ -77,27 +82,34 @@ def hooks_of(configurations: Sequence[Object]) -> list[Hook]:
     ]
 
 
-def concerns(hook: Hook, asked: Admitted) -> bool:
-    """Return whether rules and selectors choose the request; match conditions are another matter."""
+def concerns(hook: Hook, asked: Admitted) -> str | None:
+    """Return the version in which rules and selectors choose the request; match conditions are another matter.
+
+    None: they do not.
+    """
     if asked.resource.group == _EXEMPT:
-        return False
-    spec = hook.spec
-    if not any(rule_matches(rule, asked, spec.get("matchPolicy")) for rule in objects(spec, "rules")):
-        return False
-    return selected(spec, asked)
+        return None
+    found = matching(objects(hook.spec, "rules"), asked, hook.spec.get("matchPolicy"))
+    return found if found is not None and selected(hook.spec, asked) else None
 
 
-def rule_matches(rule: Object, asked: Admitted, policy: object = "Equivalent") -> bool:
-    """Return whether a rule names the operation and the resource of a request."""
+def matching(rules: Sequence[Object], asked: Admitted, policy: object = "Equivalent") -> str | None:
+    """Return the version by which one of the rules names a request: its own first, then the others that are served."""
+    own = asked.resource.version
+    versions = (own,) if policy == "Exact" else (own, *asked.others)
+    return next((v for v in versions if any(_rule_matches(rule, asked, v) for rule in rules)), None)
+
+
+def _rule_matches(rule: Object, asked: Admitted, version: str) -> bool:
+    """Return whether a rule names the operation and the resource of a request in a version."""
 
     def names(field: str, value: str) -> bool:
         return bool({"*", value} & set(rule.get(field) or ()))
 
-    resource = asked.resource
-    versions = names("apiVersions", resource.version) or policy != "Exact"
-    if not (names("operations", asked.operation) and names("apiGroups", resource.group) and versions):
+    named = names("apiGroups", asked.resource.group) and names("apiVersions", version)
+    if not (named and names("operations", asked.operation)):
         return False
-    if rule.get("scope") not in (None, "", "*", "Namespaced" if asked.namespace else "Cluster"):
+    if rule.get("scope") not in (None, "", "*", "Namespaced" if asked.resource.namespaced else "Cluster"):
         return False
     return any(_resource_matches(wanted, asked) for wanted in rule.get("resources") or ())
 
@@ -121,18 +133,36 @@ def selected(spec: Object, asked: Admitted) -> bool:
     return any(wanted.matches(labels_of(obj)) for obj in (asked.object, asked.old) if obj is not None)
 
 
+def review_of(hook: Hook, asked: Admitted, uid: str) -> Object:
+    """Return the AdmissionReview that a webhook is asked with, in the first of its versions that is known."""
+    version = version_of(hook)
+    request = request_of(asked, uid)
+    return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request}
+
+
+def version_of(hook: Hook) -> str:
+    """Return the version of the AdmissionReview that a webhook wants."""
+    wanted = hook.spec.get("admissionReviewVersions") or ()
+    return next((version for version in wanted if version in VERSIONS), "v1")
+
+
 def request_of(asked: Admitted, uid: str) -> Object:
     """Return the `request` of an AdmissionReview."""
-    resource = asked.resource
-    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    path = {"group": resource.group, "version": resource.version, "resource": resource.plural}
+    resource, version = asked.resource, asked.seen_as or asked.resource.version
+
+    def kind(version: str) -> Object:
+        group, own, name = asked.kind or (resource.group, version, resource.kind)
+        return {"group": group, "version": own, "kind": name}
+
+    def path(version: str) -> Object:
+        return {"group": resource.group, "version": version, "resource": resource.plural}
+
     out: Object = {
         "uid": uid,
-        "kind": kind,
-        "resource": path,
-        "requestKind": kind,
-        "requestResource": path,
-        "name": asked.name,
+        "kind": kind(version),
+        "resource": path(version),
+        "requestKind": kind(resource.version),
+        "requestResource": path(resource.version),
         "operation": asked.operation,
         "userInfo": asked.user,
         "object": asked.object,
@@ -140,6 +170,8 @@ def request_of(asked: Admitted, uid: str) -> Object:
         "dryRun": asked.dry_run,
         "options": asked.options,
     }
+    if asked.name:
+        out["name"] = asked.name
     if asked.subresource:
         out["subResource"] = out["requestSubResource"] = asked.subresource
     if asked.namespace:
@@ -176,6 +208,7 @@ def variables_of(asked: Admitted) -> dict[str, Any]:
         "object": asked.object,
         "oldObject": asked.old,
         "request": request_of(asked, ""),
+        "namespaceObject": None,
         "authorizer": Authorizer(asked.asks, asked.user, about),
     }
 
@@ -184,15 +217,16 @@ def conditions_hold(conditions: Sequence[Object], variables: dict[str, Any]) -> 
     """Return whether all match conditions hold. Raises ValueError: one cannot be evaluated, and none says no."""
     from trainshed.kube.cel.program import run
 
-    failed = ""
+    failed = []
     for condition in conditions:
+        expression = str(condition.get("expression", ""))
         try:
-            if run(str(condition.get("expression", "")), variables) is not True:
+            if run(expression, variables) is not True:
                 return False
         except ValueError as error:
-            failed = f"match condition {condition.get('name')}: {error}"
+            failed.append(f"expression '{expression}' resulted in error: {error}")
     if failed:
-        raise ValueError(failed)
+        raise ValueError(failed[0] if len(failed) == 1 else f"[{', '.join(failed)}]")
     return True
 
 
@@ -206,69 +240,6 @@ def is_safe(hook: Hook) -> bool:
     return hook.spec.get("sideEffects") in ("None", "NoneOnDryRun")
 
 
-def unreachable(hook: Hook, why: str) -> ApiError:
-    """Return the error of a call that failed."""
+def failed(hook: Hook, why: str) -> ApiError:
+    """Return the error of a webhook that cannot be asked, or gives no answer."""
     return internal(f'failed calling webhook "{hook.name}": {why}')
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What a webhook answered."""
-
-    warnings: tuple[str, ...]
-    refusal: ApiError | None
-    patch: Any = None
-    annotations: Mapping[str, str] = {}
-
-
-def verdict(hook: Hook, body: bytes, uid: str) -> Verdict:
-    """Return what the answer of a webhook says.
-
-    Raises:
-        ValueError: it is no answer to this question.
-    """
-    try:
-        review = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"could not decode the response: {error}") from error
-    response = section(review, "response") if isinstance(review, dict) else {}
-    if not response:
-        raise ValueError("webhook response was absent")
-    if response.get("uid") != uid:
-        raise ValueError(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
-    warnings = tuple(str(text) for text in response.get("warnings") or ())
-    if response.get("allowed") is not True:
-        return Verdict(warnings, _refusal(hook, section(response, "status")))
-    said = section(response, "auditAnnotations")
-    annotations = {f"{hook.name}/{key}": str(value) for key, value in said.items()}
-    encoded = response.get("patch")
-    if not encoded:
-        return Verdict(warnings, None, annotations=annotations)
-    if response.get("patchType") != "JSONPatch":
-        raise ValueError(
-            f"webhook returned response.patchType={response.get('patchType')!r}, which is unsupported"
-        )
-    try:
-        patch = msgspec.json.decode(base64.b64decode(encoded, validate=True))
-        return Verdict(warnings, None, patch, annotations)
-    except (binascii.Error, msgspec.DecodeError) as error:
-        raise ValueError(f"the patch cannot be decoded: {error}") from error
-
-
-def patched(obj: Object, patch: Any) -> Object:
-    """Return an object with the patch of a webhook. Raises `ApiError` 422 where it does not fit."""
-    out = json_patch(obj, patch)
-    if not isinstance(out, dict):
-        raise internal("the patch of a webhook does not leave an object")
-    return out
-
-
-def _refusal(hook: Hook, status: Object) -> ApiError:
-    why = f'admission webhook "{hook.name}" denied the request'
-    message = status.get("message") or status.get("reason")
-    text = f"{why}: {message}" if message else f"{why} without explanation"
-    code = status.get("code")
-    code = code if isinstance(code, int) and 400 <= code <= 599 else 400
-    error = ApiError(code, str(status.get("reason") or ""), text)
-    if section(status, "details"):
-        error.details = {**section(status, "details"), **error.details}
-    return error

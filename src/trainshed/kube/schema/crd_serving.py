@@ -80,9 +80,14 @@ def _own_but_schemas(obj: Object) -> Object:
     return {**obj, "metadata": {**obj["metadata"]}, "spec": own, "status": copy_tree(obj.get("status") or {})}
 
 
-def _schema_of(version: Object) -> bytes:
+def _schema_of(version: Object, encoded: bytes) -> bytes | memoryview:
+    """Return the JSON of a version's schema: where it stands in that of the whole, if it does, not a copy."""
     schema = section(version, "schema").get("openAPIV3Schema")
-    return msgspec.json.encode(schema) if schema else b""
+    if not schema:
+        return b""
+    text = msgspec.json.encode(schema)
+    begin = encoded.find(text)
+    return text if begin < 0 else memoryview(encoded)[begin : begin + len(text)]
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str) -> Object:
@@ -94,8 +99,11 @@ def is_established(obj: Object) -> bool:
     return is_true(obj, "Established")
 
 
-def infos(obj: Object) -> list[ResourceInfo]:
-    """Return one `ResourceInfo` per served version of a defaulted CRD, in the order of its versions."""
+def infos(obj: Object, encoded: bytes = b"") -> list[ResourceInfo]:
+    """Return one `ResourceInfo` per served version of a defaulted CRD, in the order of its versions.
+
+    `encoded` is the same as JSON, of which they keep parts.
+    """
     from trainshed.kube.meta.resourceinfo import ResourceInfo, ScalePaths, SubresourceInfo
 
     spec = obj["spec"]
@@ -147,7 +155,7 @@ def infos(obj: Object) -> list[ResourceInfo]:
                 ),
                 crd_name=obj["metadata"]["name"],
                 storage_version=storage,
-                schema=_schema_of(version),
+                schema=_schema_of(version, encoded),
                 conversion=conversion,
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
                 selectable=tuple(field["jsonPath"] for field in version.get("selectableFields") or ()),

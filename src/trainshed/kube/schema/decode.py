@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -16,8 +17,8 @@ from trainshed.kube.meta import errors
 from trainshed.kube.meta.base64text import illegal_byte
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import canonical
-from trainshed.kube.meta.times import canonical_time
-from trainshed.kube.schema.keywords import without_unknown
+from trainshed.kube.meta.times import canonical_time, time_fault
+from trainshed.kube.schema.keywords import misfits, without_unknown
 from trainshed.kube.schema.nodes import JSON_SCHEMA_PROPS, SchemaNode
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.kube.wire.body import decode_body, json_kind
@@ -27,6 +28,7 @@ __all__ = ["Mode", "apply_defaults", "cannot_handle", "conform", "decode_body", 
 Mode: TypeAlias = Literal["ignore", "warn", "strict"]
 
 _INT_RANGE = {"int32": 1 << 31, "int64": 1 << 63}
+_KEYS = re.compile(r"\[[^]]*\]")
 _ZERO: dict[str, Any] = {"string": "", "boolean": False, "integer": 0, "number": 0}
 _GO_TYPES = {"boolean": "bool", "number": "float64", "string": "string"}
 
@@ -144,12 +146,13 @@ class _Walk:
         if id(value) in self.known:
             return value
         if node.quantity:
-            return self.quantity(value, path)
+            return self.quantity(value)
         if node.int_or_string:
-            if type(value) in (int, str):
-                return value
-            raise self.mismatch(value, "intstr.IntOrString", path)
+            return value if type(value) is str else self.integer(value, "int32", path)
         if node.name == JSON_SCHEMA_PROPS:
+            for struct, place, misfit, wanted in misfits(value, path):
+                self.struct = struct
+                raise self.mismatch(misfit, wanted, place)
             return without_unknown(value, path, self.unknown)
         if not kind or node.preserve_unknown:
             return value
@@ -161,12 +164,15 @@ class _Walk:
                 items = node.items
                 if items is None:
                     return value
-                return [
-                    self.typed(self.zero(items) if item is None else item, items, f"{path}[{index}]")
-                    for index, item in enumerate(value)
-                ]
+                struct, out = self.struct, []
+                for index, item in enumerate(value):
+                    self.struct = struct
+                    out.append(
+                        self.typed(self.zero(items) if item is None else item, items, f"{path}[{index}]")
+                    )
+                return out
         elif kind == "integer":
-            return self.integer(value, node, path)
+            return self.integer(value, node.format, path)
         elif kind == "number":
             if type(value) in (int, float):
                 return value
@@ -185,26 +191,29 @@ class _Walk:
 
     def mismatch(self, value: Any, wanted: str, path: str) -> errors.ApiError:
         struct = self.struct.rpartition(".")[2] or self.what.partition(" ")[0]
-        field = "".join(part.partition("[")[0] + "." for part in path.split(".")).rstrip(".")
+        field = _KEYS.sub("", path)
+        kind = json_kind(value)
+        if kind == "number" and wanted in _INT_RANGE:
+            kind = f"number {value}"
         return errors.bad_request(
-            f"{self.what}: json: cannot unmarshal {json_kind(value)} into Go struct field "
+            f"{self.what}: json: cannot unmarshal {kind} into Go struct field "
             f"{struct}.{field} of type {wanted}"
         )
 
-    def integer(self, value: Any, node: SchemaNode, path: str) -> int:
+    def integer(self, value: Any, size: str, path: str) -> int:
         if type(value) is float and value.is_integer():
             value = int(value)
         if type(value) is int:
-            bound = _INT_RANGE.get(node.format, 1 << 63)
+            bound = _INT_RANGE.get(size, 1 << 63)
             if -bound <= value < bound:
                 return value
-        raise self.mismatch(value, node.format or "int64", path)
+        raise self.mismatch(value, size or "int64", path)
 
-    def quantity(self, value: Any, path: str) -> str:
-        if type(value) not in (str, int, float):
-            raise self.mismatch(value, "resource.Quantity", path)
+    def quantity(self, value: Any) -> str:
         try:
-            return canonical(value)
+            if type(value) in (str, int, float):
+                return canonical(value)
+            raise ValueError
         except ValueError:
             raise errors.bad_request(
                 f"{self.what}: quantities must match the regular expression "
@@ -215,10 +224,8 @@ class _Walk:
         try:
             return canonical_time(value, micro=precision == "MicroTime")
         except ValueError:
-            fraction = ".000000" if precision == "MicroTime" else ""
-            raise errors.bad_request(
-                f'{self.what}: parsing time "{value}" as "2006-01-02T15:04:05{fraction}Z07:00": cannot parse'
-            ) from None
+            fault = time_fault(value, micro=precision == "MicroTime")
+            raise errors.bad_request(f"{self.what}: {fault}") from None
 
     def bytes(self, value: str) -> str:
         try:
@@ -291,4 +298,4 @@ def _go_type(node: SchemaNode) -> str:
         return node.format or "int64"
     if node.format == "byte":
         return "[]uint8"
-    return "Time" if node.time else _GO_TYPES.get(node.type, "interface {}")
+    return _GO_TYPES.get(node.type, "interface {}")

@@ -17,6 +17,9 @@ KUBERNETES_MINOR = "1.33"
 """The Kubernetes version whose built-in kinds are served."""
 
 
+_LENGTH_BITS = 24
+
+
 class _GroupVersionKind(msgspec.Struct):
     group: str
     version: str
@@ -39,17 +42,17 @@ class Definitions:
     def __init__(self, path: Path) -> None:
         text = path.read_bytes()
         self._path = path
-        self._places: dict[str, tuple[int, int]] = {}
-        self.by_kind: dict[tuple[str, str, str], str] = {}
-        """Names by (group, version, kind)."""
+        # A number and a text each, instead of tuples: there are a thousand of them.
+        self._places: dict[str, int] = {}
+        self._names: dict[str, str] = {}
         decoder = msgspec.json.Decoder(_Identity)
         at = 0
         for name, raw in msgspec.json.decode(text, type=_Document).defs.items():
             part = bytes(raw)
             at = text.index(part, at)  # a document keeps its order when decoded
-            self._places[name] = at, len(part)
+            self._places[name] = at << _LENGTH_BITS | len(part)
             for gvk in decoder.decode(raw).gvks:
-                self.by_kind[gvk.group, gvk.version, gvk.kind] = name
+                self._names[f"{gvk.group}/{gvk.version}/{gvk.kind}"] = name
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
@@ -59,10 +62,14 @@ class Definitions:
 
     def read(self, name: str) -> bytes:
         """Return the JSON of a definition. Raises KeyError."""
-        at, length = self._places[name]
+        place = self._places[name]
         with self._path.open("rb", buffering=0) as file:
-            file.seek(at)
-            return file.read(length)
+            file.seek(place >> _LENGTH_BITS)
+            return file.read(place & ((1 << _LENGTH_BITS) - 1))
+
+    def name_of(self, gvk: tuple[str, str, str]) -> str | None:
+        """Return the name of what declares (group, version, kind)."""
+        return self._names.get("/".join(gvk))
 
 
 @functools.cache
@@ -77,7 +84,7 @@ def definitions() -> Definitions:
 
 def definition_name(gvk: tuple[str, str, str]) -> str | None:
     """Return the definition that declares (group, version, kind), e.g. `io.k8s.api.core.v1.Pod`."""
-    return definitions().by_kind.get(gvk)
+    return definitions().name_of(gvk)
 
 
 def builtin_definition(name: str) -> dict[str, Any]:

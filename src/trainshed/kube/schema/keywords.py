@@ -7,6 +7,7 @@ Source: apiextensions.k8s.io/v1 JSONSchemaProps.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from operator import is_
 from typing import Any, Final
 
@@ -37,6 +38,56 @@ _EXTENSIONS: Final = (
 _PLAIN: Final = frozenset(
     {*_TEXTS, *_BOUNDS, *_SIZES, *_VALUES, *(f"x-kubernetes-{name}" for name in _EXTENSIONS)}
 )
+
+
+_STRING: Final = (frozenset({str}), "string")
+_BOOL: Final = (frozenset({bool}), "bool")
+_FLOAT: Final = (frozenset({int, float}), "float64")
+_INT: Final = (frozenset({int, float}), "int64")
+_LIST: Final = (frozenset({list}), "[]string")
+_TYPES: Final = {
+    **dict.fromkeys((*_TEXTS, "x-kubernetes-list-type", "x-kubernetes-map-type"), _STRING),
+    **dict.fromkeys(("maximum", "minimum", "multipleOf"), _FLOAT),
+    **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "uniqueItems", "nullable"), _BOOL),
+    **dict.fromkeys(_SIZES[:-1], _INT),
+    **dict.fromkeys(("required", "x-kubernetes-list-map-keys"), _LIST),
+    "x-kubernetes-preserve-unknown-fields": _BOOL,
+    "x-kubernetes-embedded-resource": _BOOL,
+    "x-kubernetes-int-or-string": _BOOL,
+}
+_RULE: Final = {
+    **dict.fromkeys(("rule", "message", "messageExpression", "reason", "fieldPath"), _STRING),
+    "optionalOldSelf": _BOOL,
+}
+_RULES: Final = "x-kubernetes-validations"
+Misfit = tuple[str, str, Any, str]
+"""Go's struct and the path of a field, its value, and the type that Go has for it."""
+
+
+def misfits(schema: Any, path: str) -> Iterator[Misfit]:
+    """Yield the keywords of a schema whose values have another type than theirs; null is no value."""
+    if type(schema) is not dict:
+        return
+    for key, value in schema.items():
+        below = f"{path}.{key}"
+        wanted = _TYPES.get(key)
+        if wanted is not None:
+            if value is not None and type(value) not in wanted[0]:
+                yield "JSONSchemaProps", below, value, wanted[1]
+        elif key == _RULES and type(value) is list:
+            for number, rule in enumerate(value):
+                for field, inner in rule.items() if type(rule) is dict else ():
+                    of_rule = _RULE.get(field)
+                    if of_rule is not None and inner is not None and type(inner) not in of_rule[0]:
+                        yield "ValidationRule", f"{below}[{number}].{field}", inner, of_rule[1]
+        elif key in _MAPS and type(value) is dict:
+            for name, one in value.items():
+                yield from misfits(one, f"{below}[{name}]")
+        elif key in _LISTS and type(value) is list:
+            for number, one in enumerate(value):
+                yield from misfits(one, f"{below}[{number}]")
+        elif key in _SCHEMAS:
+            yield from misfits(value, below)
 
 
 def without_unknown(schema: Any, path: str, unknown: list[str]) -> Any:

@@ -133,7 +133,8 @@ def _finalizers(finalizers: Any, builtin: bool) -> Iterator[Cause]:
 def _changes(meta: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
     for key in _IMMUTABLE:
         if meta.get(key) != old.get(key) and (old.get(key) or not key.startswith("deletion")):
-            yield causes.invalid(f"metadata.{key}", meta.get(key), "field is immutable")
+            shown = meta.get(key, "" if isinstance(old.get(key), str) else None)
+            yield causes.invalid(f"metadata.{key}", shown, "field is immutable")
     if meta.get("generation", 0) < old.get("generation", 0):
         yield causes.invalid("metadata.generation", meta.get("generation", 0), "must not be decremented")
     if old.get("deletionTimestamp"):
@@ -159,7 +160,7 @@ def requirement_causes(requirement: Mapping[str, Any], path: str) -> Iterator[Ca
             text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
             yield causes.forbidden(f"{path}.values", text)
     else:
-        yield causes.invalid(f"{path}.operator", operator, "not a valid selector operator")
+        yield causes.invalid(f"{path}.operator", operator or "", "not a valid selector operator")
     yield from key_causes(requirement, path)
 
 

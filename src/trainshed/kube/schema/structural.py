@@ -93,7 +93,8 @@ def _check_value(value: Any, node: SchemaNode, path: str, causes: list[Cause], o
         return
     if not _type_fits(value, node):
         wanted = "integer,string" if node.int_or_string else node.type
-        kind = f'"{_SCHEMA_TYPES.get(type(value)) or json_kind(value)}"'
+        whole = _SCHEMA_TYPES.get(type(value)) if not isinstance(value, int) or _is_int64(value) else ""
+        kind = f'"{whole or json_kind(value)}"'
         causes.append(
             Cause(
                 "FieldValueTypeInvalid",
@@ -136,7 +137,12 @@ def _type_fits(value: Any, node: SchemaNode) -> bool:
         return isinstance(value, bool)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return kind == "number" or isinstance(value, int) or value.is_integer()
+    return kind == "number" or ((isinstance(value, int) or value.is_integer()) and _is_int64(int(value)))
+
+
+def _is_int64(value: int) -> bool:
+    """Return whether Go reads a number as an integer, not as a floating-point one."""
+    return -(1 << 63) <= value < 1 << 63
 
 
 def _check_string(value: str, node: SchemaNode, path: str, causes: list[Cause]) -> None:

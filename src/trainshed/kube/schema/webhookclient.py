@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, section
 
@@ -34,9 +34,9 @@ def _url(url: str, at: str) -> Iterator[Cause]:
         yield causes.required(at, f"url must be a valid URL: {error}; {_FORM}")
         return
     if parts.scheme != "https":
-        yield causes.invalid(at, url, f"'https' is the only allowed URL scheme; {_FORM}")
+        yield causes.invalid(at, parts.scheme, f"'https' is the only allowed URL scheme; {_FORM}")
     if not parts.hostname:
-        yield causes.invalid(at, url, f"host must be specified; {_FORM}")
+        yield causes.invalid(at, parts.netloc, f"host must be specified; {_FORM}")
     if parts.username is not None:
         yield causes.invalid(at, parts.username, "user information is not permitted in the URL")
     if parts.fragment:
@@ -53,6 +53,16 @@ def _service(service: Object, at: str) -> Iterator[Cause]:
     if port is not None and not 1 <= port <= 65535:
         text = "port is not valid: must be between 1 and 65535, inclusive"
         yield causes.invalid(f"{at}.port", port, text)
-    path = str(service.get("path") or "")
-    if path and not path.startswith("/"):
-        yield causes.invalid(f"{at}.path", path, "must start with a '/'")
+    yield from _path(str(service.get("path") or ""), f"{at}.path")
+
+
+def _path(path: str, at: str) -> Iterator[Cause]:
+    if path in ("", "/"):
+        return
+    if not path.startswith("/"):
+        yield causes.invalid(at, path, "must start with a '/'")
+    for number, step in enumerate(path[1:].removesuffix("/").split("/")):
+        if not step:
+            yield causes.invalid(at, path, f"segment[{number}] may not be empty")
+        for why in names.dns_subdomain(step) if step else ():
+            yield causes.invalid(at, path, f"segment[{number}]: {why}")

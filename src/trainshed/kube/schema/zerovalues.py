@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ _ZEROS: dict[str, Any] = {
     "~": None, "~*": None, "time": None, '""': "", "0": 0, "!": False, "Q": "0", "{}": {}
 }  # fmt: skip
 _SHOWN = ("{}", "time")
+_TABLE = Path(__file__).parents[1] / "data" / "zerovalues.txt"
 
 
 class Zeros(msgspec.Struct, frozen=True):
@@ -42,9 +43,10 @@ NO_ZEROS = Zeros()
 @functools.cache
 def zeros_of(definition: str) -> Zeros:
     """Return the zero values of a definition, by its name."""
-    fields = _fields().get(definition)
-    if fields is None:
+    declared = _fields().get(definition)
+    if declared is None:
         return NO_ZEROS
+    fields = [field.split(" ") for field in declared.split(", ")]
     return Zeros(
         {field: _ZEROS[zero] for field, zero in fields if zero != "*"},
         tuple(field for field, zero in fields if zero in _SHOWN),
@@ -53,14 +55,15 @@ def zeros_of(definition: str) -> Zeros:
 
 
 @functools.cache
-def _fields() -> dict[str, list[tuple[str, str]]]:
-    text = resources.files("trainshed.kube").joinpath("data/zerovalues.txt").read_text("utf-8")
-    out: dict[str, list[tuple[str, str]]] = {}
+def _fields() -> dict[str, str]:
+    """Return by definition what the table says of its fields, as it stands there: few are ever asked for."""
+    text = _TABLE.read_text("utf-8")
+    out: dict[str, str] = {}
     package = ""
     for line in text.splitlines():
         if line.startswith("["):
             package = line.strip("[]")
         elif line and not line.startswith("#"):
             name, _, fields = line.partition(" = ")
-            out[f"{package}.{name}"] = [(f, z) for f, z in (field.split(" ") for field in fields.split(", "))]
+            out[f"{package}.{name}"] = fields
     return out

@@ -9,7 +9,7 @@ ABSENT    not served: 404, as for any resource that a server does not know
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -29,6 +29,7 @@ _LETTERS = {
     "u": "update",
     "w": "watch",
 }
+_TABLE = Path(__file__).parents[1] / "data" / "kubernetes.txt"
 STORED_ONLY = "only stored: nothing acts on it"
 
 
@@ -58,7 +59,7 @@ class Upstream(msgspec.Struct, frozen=True):
 
 def upstream() -> list[Upstream]:
     """Return what Kubernetes serves, in the order of its discovery."""
-    text = resources.files("trainshed.kube.data").joinpath("kubernetes.txt").read_text()
+    text = _TABLE.read_text("utf-8")
     out: list[Upstream] = []
     group = version = ""
     for line in text.splitlines():

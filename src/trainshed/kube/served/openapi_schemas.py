@@ -7,7 +7,7 @@ Custom kinds come from their CRD, with the three fields that every object has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resourceinfo import ResourceInfo
 from trainshed.kube.schema.definitions import builtin_definition, definition_name
+from trainshed.kube.schema.publishing import publish
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
@@ -43,9 +44,14 @@ def component_name(group: str, version: str, kind: str) -> str:
     return definition_name((group, version, kind)) or schema_name(group, version, kind)
 
 
-def components(infos: Iterable[ResourceInfo]) -> dict[str, Object]:
-    """Return the schemas of these kinds, of their lists and subresources, and of all that they refer to."""
+def components(
+    infos: Iterable[ResourceInfo], others: Iterable[str] = (), known: Set[str] = frozenset()
+) -> dict[str, Object]:
+    """Return the schemas of these kinds, of their lists and subresources, of other definitions, and of all that they
+    refer to, without built-in ones that are known.
+    """
     out: dict[str, Object] = {}
+    _collect(others, out, known)
     for info in infos:
         resource = info.resource
         kinds = [(resource.group, resource.version, resource.kind)]
@@ -59,24 +65,24 @@ def components(infos: Iterable[ResourceInfo]) -> dict[str, Object]:
             if info.crd and kind[2] in (resource.kind, info.list_kind):
                 own = _custom(info) if kind[2] == resource.kind else _list_of(info)
                 out[schema_name(*kind)] = own
-                _collect((OBJECT_META, LIST_META), out)
+                _collect((OBJECT_META, LIST_META), out, known)
             elif name is not None:
-                _collect((name,), out)
+                _collect((name,), out, known)
             elif kind[2] == info.list_kind:
                 out[schema_name(*kind)] = _list_of(info)
-                _collect((LIST_META,), out)
+                _collect((LIST_META,), out, known)
             else:
                 out[schema_name(*kind)] = _envelope({}, *kind)
-                _collect((OBJECT_META,), out)
+                _collect((OBJECT_META,), out, known)
     return dict(sorted(out.items()))
 
 
-def _collect(names: Iterable[str], out: dict[str, Object]) -> None:
+def _collect(names: Iterable[str], out: dict[str, Object], known: Set[str]) -> None:
     """Add definitions and, transitively, what they refer to."""
     pending = list(names)
     while pending:
         name = pending.pop()
-        if name in out:
+        if name in out or name in known:
             continue
         referred: set[str] = set()
         out[name] = _published(builtin_definition(name), referred)
@@ -84,6 +90,7 @@ def _collect(names: Iterable[str], out: dict[str, Object]) -> None:
             # The data pins the values of these two fields; published schemas leave them open.
             for key in ("apiVersion", "kind"):
                 out[name].get("properties", {}).get(key, {}).pop("enum", None)
+        publish(name, out[name])
         pending.extend(referred - out.keys())
 
 

@@ -15,7 +15,7 @@ import base64
 import datetime
 import functools
 from collections.abc import Iterator
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from trainshed.kube.meta.objects import Object
 
 MAGIC = b"k8s\x00"
 
+_TABLE = Path(__file__).parents[1] / "data" / "protobuf.txt"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_DEPTH = 100
 # Scalars that stay although they are zero: the field is not optional in JSON either.
@@ -44,7 +45,7 @@ class _Field(msgspec.Struct, frozen=True):
 @functools.cache
 def _messages() -> dict[str, dict[int, _Field]]:
     """Return message name -> field number -> field, read on first use."""
-    text = resources.files("trainshed.kube").joinpath("data/protobuf.txt").read_text("utf-8")
+    text = _TABLE.read_text("utf-8")
     out: dict[str, dict[int, _Field]] = {}
     package = ""
     for line in text.splitlines():

@@ -11,6 +11,8 @@ from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.meta.resourceinfo import ScalePaths
 from trainshed.kube.meta.selectors import LabelSelector
 
+KIND = ("autoscaling", "v1", "Scale")
+"""Group, version and kind."""
 _MOST_REPLICAS = 2**31 - 1
 
 
@@ -33,7 +35,7 @@ def to_scale(obj: Object, paths: ScalePaths) -> Object:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: metadata[key] for key in kept if metadata.get(key)},
-        "spec": {"replicas": _whole(replicas)},
+        "spec": {"replicas": _whole(replicas)} if replicas else {},
         "status": status,
     }
 

@@ -7,12 +7,13 @@ to it. The text is what it would write of the whole, but for very long strings a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import yaml
+
+from trainshed.kube.wire.yamlblock import quoted
 
 PIECE_BYTES = 8 * 1024
 """Of JSON, which takes libyaml some 30 ms at worst."""
@@ -22,7 +23,6 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LINE = 110
 """Characters of a line for people."""
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 class PlainDumper(_Dumper):  # type: ignore[misc, valid-type]
@@ -63,7 +63,7 @@ def _emit(value: Any, pad: str, piece: int) -> Iterator[str]:
             yield f"{pad}- {first[len(pad) + 2 :]}"
             yield from rest
     else:
-        yield f"{pad}{_quoted(encoded)}\n"
+        yield f"{pad}{quoted(encoded)}\n"
 
 
 def _entry(key: str, value: Any, pad: str, piece: int) -> Iterator[str]:
@@ -73,9 +73,9 @@ def _entry(key: str, value: Any, pad: str, piece: int) -> Iterator[str]:
         return
     name = _whole({key: 0}).removesuffix(" 0\n")
     if name.startswith("?"):  # a key that cannot stand on one line with its value
-        name = f"? {_quoted(_encode(key))}\n{pad}:"
+        name = f"? {quoted(_encode(key))}\n{pad}:"
     if isinstance(value, str):
-        yield f"{pad}{name} {_quoted(encoded)}\n"
+        yield f"{pad}{name} {quoted(encoded)}\n"
     else:
         yield f"{pad}{name}\n"
         yield from _emit(value, pad if isinstance(value, list) else f"{pad}  ", piece)
@@ -88,8 +88,3 @@ def _whole(value: Any) -> str:
 
 def _indented(text: str, pad: str) -> str:
     return text if not pad else "".join(f"{pad}{line}" for line in text.splitlines(keepends=True))
-
-
-def _quoted(encoded: bytes) -> str:
-    """Return JSON as YAML readers take it: they refuse some characters that JSON leaves as they are."""
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", encoded.decode())

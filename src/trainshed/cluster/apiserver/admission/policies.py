@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from trainshed.cluster.apiserver.admission.webhooks import in_version
 from trainshed.cluster.apiserver.conversion import viewed, viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import keys
@@ -45,10 +46,12 @@ async def _check(core: Core, call: Call, request: Admitted, said: dict[str, list
         found = core.store.get(
             keys.of(VALIDATINGADMISSIONPOLICIES, None, spec_of(binding).get("policyName", ""))
         )
-        if found is None or not applies(found.obj, binding, request):
+        version = None if found is None else applies(found.obj, binding, request)
+        if found is None or version is None:
             continue
+        shown = await in_version(core, call, request, version)
         broken: list[Violation] = []
-        for outcome in await _outcomes(core, found.obj, binding, request):
+        for outcome in await _outcomes(core, found.obj, binding, shown):
             broken += outcome.violations
             for key, value in outcome.annotations.items():
                 said.setdefault(key, []).append(value)
@@ -65,7 +68,7 @@ async def _check(core: Core, call: Call, request: Admitted, said: dict[str, list
 def _denied(call: Call, request: Admitted, violation: Violation) -> Exception:
     resource = call.kind.resource
     text = violation.denial()
-    error = forbidden(resource.plural, resource.group, request.name, text)
+    error = forbidden(resource.plural, resource.group, request.name or "Unknown", text)
     error.code, error.reason = CODES.get(violation.reason, 422), violation.reason
     error.details["causes"] = [{"message": text}]
     error.causes = (Cause("", text),)
@@ -73,12 +76,13 @@ def _denied(call: Call, request: Admitted, violation: Violation) -> Exception:
 
 
 async def _outcomes(core: Core, policy: Object, binding: Object, request: Admitted) -> list[Outcome]:
-    namespace = core.store.get(keys.of(NAMESPACES, None, request.namespace)) if request.namespace else None
+    place = request.namespace if request.resource.namespaced else ""
+    namespace = core.store.get(keys.of(NAMESPACES, None, place)) if place else None
     home = None if namespace is None else namespace.obj
     reference = section(spec_of(binding), "paramRef")
     if not section(spec_of(policy), "paramKind") or not reference:
         return [outcome_of(policy, binding, request, None, home)]
-    found = await _params(core, section(spec_of(policy), "paramKind"), reference, request.namespace)
+    found = await _params(core, section(spec_of(policy), "paramKind"), reference, place)
     if not found and reference.get("parameterNotFoundAction") != "Allow":
         actions = tuple(spec_of(binding).get("validationActions") or ())
         text = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"

@@ -1,6 +1,6 @@
 """Cluster IPs and node ports of Services.
 
-What is taken is what stored Services say, plus what was handed out moments ago and is not stored yet.
+What is taken is what stored Services and IPAddresses say, plus what was handed out moments ago and is not stored yet.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import ipaddress
 import random
 from collections.abc import Iterator
 
-from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.admission.addresses import is_taken
+from trainshed.cluster.apiserver.core import Call, Core, Reservation
 from trainshed.cluster.sandbox.addresses import SERVICE_NETWORK
 from trainshed.cluster.store import keys
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import Cause, invalid
-from trainshed.kube.meta.objects import Object, objects, spec_of
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, spec_of
 from trainshed.kube.meta.resources import SERVICES
 
 NETWORK = ipaddress.ip_network(SERVICE_NETWORK)
@@ -56,7 +57,7 @@ def _give_up(before: Object, spec: Object) -> None:
     old, new = before.get("type"), spec.get("type")
     fields: list[str] = []
     if new == "ExternalName" and old != "ExternalName":
-        fields += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]
+        fields += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
     if old == "LoadBalancer" and new != "LoadBalancer":
         fields += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
     if old in _WITH_NODE_PORTS and new not in _WITH_NODE_PORTS:
@@ -86,18 +87,22 @@ def _allocated(core: Core, call: Call, obj: Object, own: Object | None = None) -
         for field in ("clusterIP", "clusterIPs"):
             spec.pop(field, None)
         return {**obj, "spec": spec}
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
-    found = list(_families(spec))
+    anywhere = spec.get("clusterIP") == "None" and not spec.get("selector")
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if anywhere else "SingleStack")
+    single = spec["ipFamilyPolicy"] == "SingleStack"
+    spec.setdefault("ipFamilies", ["IPv4"] if single or not anywhere else ["IPv4", "IPv6"])
+    # Who writes the endpoints of such a Service himself may give them whatever addresses.
+    found = [] if anywhere else list(_families(spec))
+    for_whom = (namespace_of(obj), name_of(obj))
     ips = spec.get("clusterIPs") or []
     wanted = spec.get("clusterIP") or (ips[0] if ips else "")
     if wanted != (own or {}).get("clusterIP") or not wanted:
-        wanted = _address(core, call, wanted, found)
+        wanted = _address(core, call, wanted, for_whom, found)
     if wanted:
         spec["clusterIP"] = wanted
         spec["clusterIPs"] = [wanted]
     if kind in _WITH_NODE_PORTS:
-        spec["ports"] = _node_ports(core, call, spec.get("ports") or [], own or {}, found)
+        spec["ports"] = _node_ports(core, call, spec.get("ports") or [], own or {}, for_whom, found)
     if found:
         raise invalid("Service", "", obj["metadata"].get("name", ""), found)
     return {**obj, "spec": spec}
@@ -114,10 +119,10 @@ def _families(spec: Object) -> Iterator[Cause]:
             yield causes.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
 
 
-def _address(core: Core, call: Call, wanted: str, found: list[Cause]) -> str:
+def _address(core: Core, call: Call, wanted: str, owner: tuple[str, str], found: list[Cause]) -> str:
     if wanted == "None":
         return wanted
-    taken = _taken(core, call, "clusterIP")
+    taken = _taken(core, call, "clusterIP", owner)
     if wanted:
         try:
             inside = ipaddress.ip_address(wanted) in NETWORK
@@ -128,25 +133,28 @@ def _address(core: Core, call: Call, wanted: str, found: list[Cause]) -> str:
         path = "spec.clusterIPs"
         if not inside:
             text = f"failed to allocate IP {wanted}: the provided IP is not in the valid range {NETWORK}"
-            found.append(causes.invalid(path, [wanted], text))
-        elif wanted in taken:
+            found.append(causes.invalid_shown(path, golang.text_list([wanted]), text))
+        elif wanted in taken or is_taken(core, wanted):
             text = f"failed to allocate IP {wanted}: provided IP is already allocated"
-            found.append(causes.invalid(path, [wanted], text))
-        _hold(core, call, wanted)
+            found.append(causes.invalid_shown(path, golang.text_list([wanted]), text))
+        else:
+            _hold(core, call, wanted, owner)
         return wanted
     first, last = _RESERVED_LOW, NETWORK.num_addresses - 2
     start = random.randrange(first, last)  # noqa: S311 - spreads, protects nothing
     for offset in range(last - first):
         address = str(NETWORK[first + (start - first + offset) % (last - first)])
-        if address not in taken:
-            _hold(core, call, address)
+        if address not in taken and not is_taken(core, address):
+            _hold(core, call, address, owner)
             return address
     found.append(causes.invalid("spec.clusterIPs", [], "failed to allocate a serviceIP: range is full"))
     return ""
 
 
-def _node_ports(core: Core, call: Call, ports: list[Object], own: Object, found: list[Cause]) -> list[Object]:
-    taken = _taken(core, call, "nodePort") - {
+def _node_ports(
+    core: Core, call: Call, ports: list[Object], own: Object, owner: tuple[str, str], found: list[Cause]
+) -> list[Object]:
+    taken = _taken(core, call, "nodePort", owner) - {
         str(port["nodePort"]) for port in own.get("ports") or () if port.get("nodePort")
     }
     out = []
@@ -162,12 +170,12 @@ def _node_ports(core: Core, call: Call, ports: list[Object], own: Object, found:
                 return ports
             number = random.choice(free)  # noqa: S311
         taken.add(str(number))
-        _hold(core, call, str(number))
+        _hold(core, call, str(number), owner)
         out.append({**port, "nodePort": number})
     return out
 
 
-def _taken(core: Core, call: Call, field: str) -> set[str]:
+def _taken(core: Core, call: Call, field: str, owner: tuple[str, str]) -> set[str]:
     out: set[str] = set()
     for stored in core.store.list(keys.under(SERVICES))[0]:
         spec = spec_of(stored.obj)
@@ -175,12 +183,15 @@ def _taken(core: Core, call: Call, field: str) -> set[str]:
             out.add(spec.get("clusterIP", ""))
         else:
             out.update(str(port["nodePort"]) for port in spec.get("ports") or () if port.get("nodePort"))
-    for held, until in list(core.reserved.items()):
-        if until < call.now:
-            del core.reserved[held]
-    out.update(core.reserved)
+    for value, held in list(core.reserved.items()):
+        if held.until < call.now:
+            del core.reserved[value]
+        elif (
+            held.owner != owner
+        ):  # the Service itself may be sent again, once what was wrong with it is mended
+            out.add(value)
     return out
 
 
-def _hold(core: Core, call: Call, value: str) -> None:
-    core.reserved[value] = call.now + _HELD_SECONDS
+def _hold(core: Core, call: Call, value: str, owner: tuple[str, str]) -> None:
+    core.reserved[value] = Reservation(owner, call.now + _HELD_SECONDS)

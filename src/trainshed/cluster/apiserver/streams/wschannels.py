@@ -14,12 +14,15 @@ from trainshed.cluster.apiserver.streams.remotecommand import (
     CLOSE,
     ERROR,
     RESIZE,
+    STDERR,
     STDIN,
+    STDOUT,
     Input,
     Resize,
     parse_resize,
 )
 from trainshed.cluster.apiserver.streams.websocket import WebSocket
+from trainshed.cluster.backend import ExecRequest
 from trainshed.kube.meta.objects import Object
 
 PROTOCOLS = (
@@ -63,10 +66,16 @@ def decode(protocol: str, message: bytes | str) -> tuple[int, bytes] | None:
 class WebSocketChannels:
     """`Channels` over a WebSocket whose subprotocol is one of `PROTOCOLS` (none: `channel.k8s.io`)."""
 
-    def __init__(self, socket: WebSocket, *, stdin: bool) -> None:
+    def __init__(self, socket: WebSocket, request: ExecRequest) -> None:
         self._socket = socket
-        self._stdin = stdin
+        self._stdin = request.stdin
+        self._asked = {STDOUT: request.stdout, STDERR: request.stderr and not request.tty}
         self._protocol = socket.subprotocol or "channel.k8s.io"
+
+    async def begin(self) -> None:
+        """Send an empty message on the first stream that the client reads: it may wait for that, as for a kubelet's."""
+        first = next((channel for channel, asked in self._asked.items() if asked), ERROR)
+        await self._socket.send(encode(self._protocol, first, b""))
 
     async def receive(self) -> Input | Resize | None:
         """Return what the client sends next; None when it has gone."""
@@ -84,7 +93,9 @@ class WebSocketChannels:
         return None
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Send output in messages of at most 32 KiB."""
+        """Send output in messages of at most 32 KiB; dropped when the client did not ask for that stream."""
+        if not self._asked[channel]:
+            return
         for at in range(0, len(data), _PIECE):
             await self._socket.send(encode(self._protocol, channel, data[at : at + _PIECE]))
 

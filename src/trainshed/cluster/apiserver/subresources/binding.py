@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainshed.cluster.apiserver.admission.parts import admitted
 from trainshed.cluster.apiserver.body import read_request
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
@@ -20,6 +21,7 @@ async def create(core: Core, call: Call) -> Answer:
     """Put a pod on the node that a Binding names, and mark it scheduled. Raises `ApiError` 404, 409."""
     options = CreateOptions.decode(call.request.query)
     binding = await read_request(call, "io.k8s.api.core.v1.Binding")
+    binding = await admitted(core, call, binding, ("", "v1", "Binding"), dry_run=bool(options.dry_run))
     target = section(binding, "target")
     node = target.get("name")
     name = call.route.name or metadata_of(binding).get("name", "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from trainshed.cluster.apiserver.admission.parts import admitted
 from trainshed.cluster.apiserver.body import read_request
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
@@ -35,11 +36,12 @@ async def create(core: Core, call: Call) -> Answer:
     name, namespace = call.route.name, call.route.namespace
     if metadata_of(eviction).get("name") != name:
         raise bad_request("name in URL does not match name in Eviction object")
+    dry_run = options.dry_run or asked.dry_run
+    await admitted(core, call, eviction, ("policy", "v1", "Eviction"), dry_run=bool(dry_run))
     stored = core.store.get(call.kind.key(namespace, name))
     if stored is None:
         raise call.kind.missing(name)
     pod = stored.obj
-    dry_run = options.dry_run or asked.dry_run
     running = status_of(pod).get("phase") not in ("Succeeded", "Failed", "Pending")
     if running and not is_terminating(pod):
         await _spend(core, call, pod, dry_run=bool(dry_run))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 
 from trainshed.cluster.apiserver import callbacks
+from trainshed.cluster.apiserver.admission.parts import connected
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.forwarding import Forwarded, escaped
 from trainshed.cluster.apiserver.http import Answer
@@ -27,7 +28,7 @@ def is_asked(call: Call) -> bool:
     return call.route.subresource == "proxy" and call.kind.resource in (PODS, SERVICES)
 
 
-def to(core: Core, call: Call) -> Forwarded | Answer:
+async def to(core: Core, call: Call) -> Forwarded | Answer:
     """Return where a request goes, or how it is answered without going anywhere. Raises `ApiError` 400, 404, 503."""
     found, request = call.route, call.request
     scheme, name, port = _split(call)
@@ -37,6 +38,8 @@ def to(core: Core, call: Call) -> Forwarded | Answer:
         query = request.scope.get("query_string", b"")
         location = f"{escaped(request.path)}/".encode() + (b"?" + query if query else b"")
         return Answer(b"", status=301, content_type="text/plain", headers=((b"location", location),))
+    asked = {"kind": f"{call.kind.resource.kind}ProxyOptions", "apiVersion": "v1", "path": path}
+    await connected(core, call, asked)
     stored = core.store.get(keys.of(call.kind.resource, found.namespace, name))
     if stored is None:
         raise call.kind.missing(name)

@@ -74,7 +74,7 @@ def _tracked(call: Call, edit: Change, options: WriteOptions) -> Change:
     def edited(current: Object) -> Object:
         return track_update(
             current,
-            edit(current),
+            _as_written(edit(current)),
             definition(_SCALE),
             manager=options.field_manager,
             subresource="scale",
@@ -82,6 +82,14 @@ def _tracked(call: Call, edit: Change, options: WriteOptions) -> Change:
         )
 
     return edited
+
+
+def _as_written(wanted: Object) -> Object:
+    """Return a Scale as Go writes it: without replicas where they are 0, which nobody owns then."""
+    spec = wanted.get("spec")
+    if not isinstance(spec, dict) or spec.get("replicas") != 0 or isinstance(spec["replicas"], bool):
+        return wanted
+    return {**wanted, "spec": {key: value for key, value in spec.items() if key != "replicas"}}
 
 
 async def _change(core: Core, call: Call, edit: Change, options: WriteOptions) -> Answer:

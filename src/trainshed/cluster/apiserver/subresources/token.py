@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainshed.cluster.apiserver.admission.parts import admitted
 from trainshed.cluster.apiserver.body import read_request
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
@@ -17,28 +18,42 @@ from trainshed.kube.wire.options import CreateOptions
 
 async def create(core: Core, call: Call) -> Answer:
     """Return the TokenRequest with its status filled in."""
-    CreateOptions.decode(call.request.query)
+    options = CreateOptions.decode(call.request.query)
     request = await read_request(call, "io.k8s.api.authentication.v1.TokenRequest")
     name, namespace = call.route.name, call.route.namespace or ""
     account = core.store.get(call.kind.key(namespace, name))
     if account is None:
         raise call.kind.missing(name)
-    spec = spec_of(request)
+    kind = ("authentication.k8s.io", "v1", "TokenRequest")
+    request = await admitted(core, call, _asked_for(request), kind, dry_run=bool(options.dry_run))
+    spec = {key: value for key, value in spec_of(request).items() if value is not None}
     seconds = _seconds(spec)
     audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
     pod = _bound_pod(core, namespace, spec.get("boundObjectRef"), name)
     token = core.authenticator.issuer.issue(
         account.obj, audiences=audiences, seconds=seconds, now=call.now, pod=pod
     )
+    given = {key: value for key, value in metadata_of(request).items() if value is not None}
     metadata = {"name": name, "namespace": namespace, "creationTimestamp": call.timestamp}
     out = {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {**metadata, **metadata_of(request)},
-        "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
+        "metadata": {**metadata, **given},
+        "spec": {"boundObjectRef": None, **spec, "audiences": audiences, "expirationSeconds": seconds},
         "status": {"token": token, "expirationTimestamp": format_time(int(call.now) + seconds)},
     }
     return Answer.json(out, status=201)
+
+
+def _asked_for(request: Object) -> Object:
+    """Return a request as admission sees it: with its default, and an empty status."""
+    spec = {
+        "audiences": None,
+        "boundObjectRef": None,
+        "expirationSeconds": DEFAULT_SECONDS,
+        **spec_of(request),
+    }
+    return {**request, "spec": spec, "status": {"token": "", "expirationTimestamp": None}}
 
 
 def _seconds(spec: Object) -> int:

@@ -57,7 +57,7 @@ async def collection(core: Core, call: Call) -> Answer:
             _refuse_match(options)
         items, at = _state(core, call, _decode(options.continue_token))
     else:
-        items, at = await _wanted_state(core, call, chosen, options)
+        items, at = await wanted_state(core, call, chosen, options)
     if not chosen.everything:
         items = await chosen.of(await viewed(core, call.kind, items))
     items, metadata = page(items, options, at, whole=chosen.everything)
@@ -99,7 +99,7 @@ def warn_of_damage(core: Core, call: Call) -> None:
         )
 
 
-async def _wanted_state(
+async def wanted_state(
     core: Core, call: Call, chosen: Selection, options: ListOptions
 ) -> tuple[list[Stored], int]:
     """Return the collection in the state that resourceVersion and resourceVersionMatch ask for."""
@@ -118,7 +118,7 @@ async def _wanted_state(
             raise invalid("ListOptions", "meta.k8s.io", "", found)
     if wanted:
         check_reached(core, wanted)
-    if match == "Exact" and wanted:
+    if wanted and (match == "Exact" or (not match and (options.limit or 0) > 0)):
         try:
             items = core.store.snapshot(call.kind.prefix(call.route.namespace), wanted)
         except Compacted:

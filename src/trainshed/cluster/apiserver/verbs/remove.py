@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from trainshed.cluster.apiserver import rendering
-from trainshed.cluster.apiserver.admission import policies, webhooks
+from trainshed.cluster.apiserver.admission import parts, policies, webhooks
+from trainshed.cluster.apiserver.admission.addresses import recorded
 from trainshed.cluster.apiserver.admission.namespaces import UNDELETABLE
 from trainshed.cluster.apiserver.conversion import viewed, viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
@@ -18,12 +19,12 @@ from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.options import check_preconditions, delete_options
 from trainshed.cluster.apiserver.pipeline import counts_generations
 from trainshed.cluster.apiserver.selection import selection
-from trainshed.cluster.apiserver.verbs.read import page
+from trainshed.cluster.apiserver.verbs.read import page, wanted_state
 from trainshed.cluster.apiserver.writing import RETRIES, Written, deletion_complete
 from trainshed.cluster.store import KeyMissing, RevisionMismatch, keys
 from trainshed.kube.meta.errors import ApiError, conflict, forbidden
 from trainshed.kube.meta.objects import Object, spec_of, status_of
-from trainshed.kube.meta.resources import CRDS, JOBS, NAMESPACES, PODS, VALIDATINGWEBHOOKS
+from trainshed.kube.meta.resources import CRDS, JOBS, MUTATINGWEBHOOKS, NAMESPACES, PODS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.wire.options import DeleteOptions, ListOptions
 
@@ -33,12 +34,12 @@ _DEFAULT_GRACE = 30
 
 async def delete(core: Core, call: Call) -> Answer:
     """Delete an object, or begin to."""
-    options = await delete_options(call.request)
-    options = _with_default_policy(call, options)
-    stored = core.store.get(call.kind.key(call.route.namespace, call.route.name)) if _asked(core) else None
+    asked = await delete_options(call.request)
+    options = _with_default_policy(call, asked)
+    stored = core.store.get(call.kind.key(call.route.namespace, call.route.name)) if _is_asked(core) else None
     if stored is not None:
         seen = await viewed_one(core, call.kind, stored)
-        await _ask_webhooks(core, call, call.kind.view(seen), options)
+        await _ask_webhooks(core, call, call.kind.view(seen), asked)
     written = await remove(core, call.kind, call.route.namespace, call.route.name, options, call.now)
     _warn(core, call, written.obj)
     return _answer(call, written, 202 if options.orphan_dependents is False and not written.gone else 200)
@@ -46,19 +47,19 @@ async def delete(core: Core, call: Call) -> Answer:
 
 async def delete_collection(core: Core, call: Call) -> Answer:
     """Delete what is selected; answer with the list of it."""
-    options = await delete_options(call.request)
-    options = _with_default_policy(call, options)
+    asked = await delete_options(call.request)
+    options = _with_default_policy(call, asked)
     selected = ListOptions.decode(call.request.query)
     chosen = selection(call.kind, selected)
-    found, at = await core.store.labelled(call.kind.prefix(call.route.namespace), chosen.values)
+    found, at = await wanted_state(core, call, chosen, selected)
     items, metadata = page(
         await chosen.of(await viewed(core, call.kind, found)), selected, at, whole=chosen.everything
     )
     for stored in items:
         found_at = stored.obj["metadata"]
         try:
-            if _asked(core):
-                await _ask_webhooks(core, call, call.kind.view(stored), options)
+            if _is_asked(core):
+                await _ask_webhooks(core, call, call.kind.view(stored), asked)
             await remove(core, call.kind, found_at.get("namespace"), found_at["name"], options, call.now)
             _warn(core, call, stored.obj)
         except ApiError as error:
@@ -70,13 +71,14 @@ async def delete_collection(core: Core, call: Call) -> Answer:
     return await rendering.many(call, items, {**metadata, "resourceVersion": str(core.store.revision)})
 
 
-def _asked(core: Core) -> bool:
-    return webhooks.exist(core, VALIDATINGWEBHOOKS) or policies.exist(core)
+def _is_asked(core: Core) -> bool:
+    return parts.asked(core) or webhooks.exist(core, MUTATINGWEBHOOKS)
 
 
 async def _ask_webhooks(core: Core, call: Call, obj: Object, options: DeleteOptions) -> None:
     dry_run = bool(options.dry_run)
-    request = webhooks.asked(core, call, None, obj, subresource="", dry_run=dry_run)
+    request = webhooks.asked(core, call, None, obj, subresource="", dry_run=dry_run, deletion=options)
+    await webhooks.mutate(core, call, request)
     await policies.check(core, call, request)
     await webhooks.validate(core, call, request)
 
@@ -135,7 +137,8 @@ async def remove(
             if gone:
                 # Watchers are told what was there; pods are first marked and then removed.
                 last = form if kind.resource == PODS else current.obj
-                stored = await core.store.delete(key, current.revision, last)
+                async with recorded(core, kind, None, old):
+                    stored = await core.store.delete(key, current.revision, last)
             elif new == old:
                 stored = current
             else:

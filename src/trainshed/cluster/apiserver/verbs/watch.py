@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -17,10 +17,10 @@ import msgspec
 from trainshed.cluster.apiserver import rendering
 from trainshed.cluster.apiserver.conversion import viewed, viewed_events
 from trainshed.cluster.apiserver.core import Call, Core
-from trainshed.cluster.apiserver.http import Streaming, encode_json
+from trainshed.cluster.apiserver.http import SENT_BYTES, Streaming, encode_json
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.selection import Selection, selection
-from trainshed.cluster.apiserver.verbs.read import revision
+from trainshed.cluster.apiserver.verbs.read import check_reached, revision
 from trainshed.cluster.store import DELETED, Compacted, Stored, StoreEvent, Watch
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import ApiError, Cause, expired, invalid
@@ -98,6 +98,7 @@ async def watch(core: Core, call: Call, frames: Frames) -> Streaming:
     wanted = rendering.representation(call)
     at = revision(options.resource_version)
     _check_initial_events(options)
+    _check_form(wanted, options)
     return Streaming(_Stream(core, call, frames, options, chosen, wanted).lines(at))
 
 
@@ -116,6 +117,17 @@ def _check_initial_events(options: WatchOptions) -> None:
         found.append(causes.forbidden("resourceVersionMatch", text))
     if found:
         raise invalid("ListOptions", "meta.k8s.io", "", found)
+
+
+def _check_form(wanted: Representation, options: WatchOptions) -> None:
+    """Raise `ApiError` 406 for what no stream is written in."""
+    if wanted.form == "yaml":
+        types = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    elif wanted.form == "table" and options.send_initial_events:
+        types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    else:
+        return
+    raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {types}")
 
 
 class _Stream:
@@ -140,10 +152,14 @@ class _Stream:
         self._bookmarks = options.allow_watch_bookmarks
         self._first = True
         self._initial = options.send_initial_events
+        self._ended = (options.timeout_seconds or 0) < 0
         self._seconds = float(options.timeout_seconds or 0) or random.uniform(*DEFAULT_SECONDS)  # noqa: S311
 
     async def lines(self, at: int | None) -> AsyncIterator[bytes]:
         """Yield the body until the time is over, the watch falls behind, or the store closes."""
+        if self._ended:
+            yield b""
+            return
         prefix = self._kind.prefix(self._call.route.namespace)
         items: list[Stored] = []
         # sendInitialEvents=false means: no initial events, whatever the resourceVersion.
@@ -151,6 +167,8 @@ class _Stream:
         if synthetic or not at:
             found, since = await self._core.store.labelled(prefix, self._chosen.values)
             try:
+                if self._initial and at:
+                    check_reached(self._core, at)
                 shown = await viewed(self._core, self._kind, found) if synthetic else []
                 items = await self._chosen.of(shown)
             except ApiError as error:
@@ -165,8 +183,8 @@ class _Stream:
             yield _too_old(error)
             return
         try:
-            for start in range(0, len(items), _SLICE):
-                yield b"".join(self._frame("ADDED", s) for s in items[start : start + _SLICE])
+            for body in joined(self._frame("ADDED", stored) for stored in items):
+                yield body
             if self._initial and self._bookmarks:
                 yield self._bookmark(since, end=True)
             async for line in self._live(watch, deadline):
@@ -200,8 +218,7 @@ class _Stream:
             except ApiError as error:
                 yield watchframe.error(error)
                 return
-            for start in range(0, len(seen), _SLICE):
-                body = b"".join([self._event(event) for event in seen[start : start + _SLICE]])
+            for body in joined(self._event(event) for event in seen):
                 if body:
                     yield body
 
@@ -248,6 +265,20 @@ class _Stream:
     def _bookmark(self, at: int, *, end: bool = False) -> bytes:
         resource = self._kind.resource
         return watchframe.bookmark(resource.api_version, resource.kind, str(at), initial_events_end=end)
+
+
+def joined(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines together: `_SLICE` of them, or as many as are sent at a time."""
+    some: list[bytes] = []
+    size = 0
+    for line in lines:
+        some.append(line)
+        size += len(line)
+        if len(some) >= _SLICE or size >= SENT_BYTES:
+            yield b"".join(some)
+            some, size = [], 0
+    if some:
+        yield b"".join(some)
 
 
 def _too_old(error: Compacted) -> bytes:

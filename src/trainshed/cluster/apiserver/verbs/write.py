@@ -11,14 +11,14 @@ from trainshed.cluster.apiserver.http import Answer, encode_json
 from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.pipeline import place, prepare_create
 from trainshed.cluster.store import KeyExists
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, conflict, invalid
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.patch import typed as typed_patch
 from trainshed.kube.patch.apply import apply
 from trainshed.kube.patch.jsonpatch import json_patch
 from trainshed.kube.patch.strategic import strategic_merge
-from trainshed.kube.patch.types import APPLY, JSON, MERGE, check_patch_type, merge_patch
+from trainshed.kube.patch.types import APPLY, JSON, MERGE, STRATEGIC, check_patch_type, merge_patch
 from trainshed.kube.wire.body import decode_value, json_kind
 from trainshed.kube.wire.options import CreateOptions, PatchOptions, UpdateOptions
 
@@ -113,7 +113,13 @@ async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
         except ApiError as error:
             # What a patch makes of an object that was valid is a value of the patch that is not.
             _, _, why = error.message.rpartition(f"cannot be handled as a {call.kind.resource.kind}: ")
-            cause = Cause("FieldValueInvalid", f"Invalid value: {_quoted(new)}: {why}", "patch")
+            strategic = content_type == STRATEGIC
+            shown = (
+                golang.text(golang.printed(change.document)[:_SHOWN_CHARACTERS])
+                if strategic
+                else _quoted(new)
+            )
+            cause = Cause("FieldValueInvalid", f"Invalid value: {shown}: {why}", "patch")
             raise invalid("", "", "", [cause]) from None
 
     written = await writing.modify(core, call, name, patched, options, subresource=subresource)

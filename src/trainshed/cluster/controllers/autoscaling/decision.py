@@ -160,7 +160,8 @@ def _carried_out(plan: ScalingPlan, status: Object, told: Event, memory: Memory)
 
 def _stored(observed: Observed, target: Target | None = None) -> Object:
     stored = dict(status_of(observed.autoscaler))
-    stored["observedGeneration"] = int(observed.autoscaler["metadata"].get("generation") or 0)
+    # Upstream never says it: autoscalers have no generation.
+    stored.pop("observedGeneration", None)
     stored.setdefault("currentReplicas", 0)
     stored.setdefault("desiredReplicas", 0)
     if target is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import compileall
 import logging
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import trainshed
@@ -74,4 +74,16 @@ def _compile(package: Path) -> None:
     Only steps import them, in pods whose writes are lost: each would compile them again. Where this user may not write
     there, that is what they do.
     """
+    if all(map(_is_compiled, package.rglob("*.py"))):
+        return
+    import compileall
+
     compileall.compile_dir(package, quiet=2)
+
+
+def _is_compiled(source: Path) -> bool:
+    """Return whether byte code from after the last change of a module lies where it is looked for."""
+    try:
+        return Path(cache_from_source(source)).stat().st_mtime >= source.stat().st_mtime
+    except OSError:
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
@@ -13,8 +14,10 @@ from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, controlled_by, key_of
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, section, spec_of, uid_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
-from trainshed.tekton.pipelinerun import Observed, decide, task_references
 from trainshed.tekton.resources import CUSTOMRUNS, PIPELINERUNS, PIPELINES, TASKRUNS, TASKS
+
+if TYPE_CHECKING:
+    from trainshed.tekton.pipelinerun import Observed
 
 
 class PipelineRunController(Controller[Key]):
@@ -45,11 +48,16 @@ class PipelineRunController(Controller[Key]):
         run = self._runs.get(*key)
         if run is None:
             return None
+        # It comes with the first: most clusters have none.
+        from trainshed.tekton.pipelinerun import decide
+
         plan = decide(self._observe(run))
         await self._executor.execute(key, run, plan)
         return plan.requeue_after
 
     def _observe(self, run: Object) -> Observed:
+        from trainshed.tekton.pipelinerun import Observed, task_references
+
         namespace = namespace_of(run)
         name = section(spec_of(run), "pipelineRef").get("name")
         pipeline = self._pipelines.get(namespace, str(name)) if name else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,16 +14,16 @@ from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, controlled_by, key_of
-from trainshed.cluster.controllers.tekton.interpreter import entrypoint
 from trainshed.cluster.images.directories import ImageProblem
 from trainshed.cluster.images.lookup import Lookup
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, section, spec_of, uid_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
-from trainshed.tekton import stepactions
 from trainshed.tekton.resources import STEPACTIONS, TASKRUNS, TASKS
-from trainshed.tekton.taskrun import Observed, decide
-from trainshed.tekton.variables import Value, replace
+
+if TYPE_CHECKING:
+    from trainshed.tekton.taskrun import Observed
+    from trainshed.tekton.variables import Value
 
 _REFUSALS = (400, 403, 422)
 """Codes with which the API refuses an object for what it is, not for what else is going on."""
@@ -60,6 +61,9 @@ class TaskRunController(Controller[Key]):
         run = self._runs.get(*key)
         if run is None:
             return None
+        # It comes with the first: most clusters have none.
+        from trainshed.tekton.taskrun import decide
+
         observed = self._observe(run)
         plan = decide(observed)
         try:
@@ -73,6 +77,10 @@ class TaskRunController(Controller[Key]):
         return plan.requeue_after
 
     def _observe(self, run: Object) -> Observed:
+        from trainshed.cluster.controllers.tekton.interpreter import entrypoint
+        from trainshed.tekton import stepactions
+        from trainshed.tekton.taskrun import Observed
+
         namespace, spec = namespace_of(run), spec_of(run)
         name = section(spec, "taskRef").get("name")
         task = self._tasks.get(namespace, str(name)) if name else None
@@ -95,6 +103,8 @@ class TaskRunController(Controller[Key]):
         self, specs: Sequence[Object], values: Mapping[str, Value]
     ) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         """Return the command of each image that has one, and the images that have a root of their own."""
+        from trainshed.tekton.variables import replace
+
         commands: dict[str, tuple[str, ...]] = {}
         roots = set()
         parts = ("steps", "sidecars")

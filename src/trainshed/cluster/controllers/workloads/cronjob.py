@@ -15,12 +15,20 @@ import msgspec
 from trainshed.kube.meta.cron import Schedule
 from trainshed.kube.meta.objects import Object, copy_tree, metadata_of, name_of, section, spec_of, status_of
 from trainshed.kube.meta.ownership import controller_reference
-from trainshed.kube.meta.plan import Action, Create, Delete, Event, Plan, Tells
+from trainshed.kube.meta.plan import Action, Create, Delete, Event, Plan, Told
 from trainshed.kube.meta.resources import JOBS
 from trainshed.kube.meta.times import format_time, parse_time
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-_EVENTS = Tells("", "job")
+_MANY_MISSED = 100
+_MADE = Told(
+    (Event("Normal", "SuccessfulCreate", "Created job {name}"),),
+    Event("Warning", "FailedCreate", "Error creating job: "),
+)
+_GONE = Told(
+    (Event("Normal", "SuccessfulDelete", "Deleted job {name}"),),
+    Event("Warning", "FailedDelete", "Deleted job: "),
+)
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -40,13 +48,19 @@ def decide(observed: Observed) -> Plan:
     actions: list[Action] = _forgotten(spec, observed.jobs)
     if spec.get("suspend"):
         return Plan(actions=tuple(actions), status=status, events=tuple(events))
+    given = spec["schedule"]
     try:
-        schedule = Schedule(spec["schedule"], spec.get("timeZone"))
+        schedule = Schedule(given, spec.get("timeZone"))
     except ValueError as error:
-        events.append(Event("Warning", "UnparseableSchedule", f"unparseable schedule: {error}"))
+        text = f'unparseable schedule: "{given}" : {error}'
+        events.append(Event("Warning", "UnparseableSchedule", text))
         return Plan(actions=tuple(actions), status=status, events=tuple(events))
-    due = _due(cron_job, status, schedule, now)
+    earliest = _earliest(cron_job, status, now)
+    due = schedule.latest(earliest, now)
     if due is not None:
+        if _missed(schedule, earliest, now) > _MANY_MISSED:
+            text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+            events.append(Event("Warning", "TooManyMissedTimes", text))
         running = _running(observed)
         policy = spec.get("concurrencyPolicy", "Allow")
         if policy == "Forbid" and running:
@@ -54,8 +68,8 @@ def decide(observed: Observed) -> Plan:
             events.append(Event("Normal", "JobAlreadyActive", text))
         else:
             if policy == "Replace":
-                actions += [Delete.of(JOBS, job, _EVENTS, "Background") for job in running]
-            actions.append(Create(resource=JOBS, given=_job(cron_job, due), told=_EVENTS.created("{name}")))
+                actions += [_deletion(job) for job in running]
+            actions.append(Create(resource=JOBS, given=_job(cron_job, due), told=_MADE))
     following = schedule.after(now)
     return Plan(
         actions=tuple(actions),
@@ -83,13 +97,26 @@ def _running(observed: Observed) -> list[Object]:
     ]
 
 
-def _due(cron_job: Object, status: Object, schedule: Schedule, now: float) -> float | None:
-    """Return the time for which a Job is still to be made."""
+def _deletion(job: Object) -> Delete:
+    return msgspec.structs.replace(Delete.of(JOBS, job, propagation="Background"), told=_GONE)
+
+
+def _earliest(cron_job: Object, status: Object, now: float) -> float:
+    """Return the time after which a Job is still to be made."""
     earliest = parse_time(status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"])
     deadline = cron_job["spec"].get("startingDeadlineSeconds")
     if deadline is not None:
         earliest = max(earliest, now - int(deadline))
-    return schedule.latest(earliest, now)
+    return earliest
+
+
+def _missed(schedule: Schedule, earliest: float, now: float) -> int:
+    """Return about how many times there were in (earliest, now]: counted by the first two, as upstream."""
+    first = schedule.after(earliest)
+    second = None if first is None else schedule.after(first)
+    if first is None or second is None or now < first:
+        return 0
+    return 1 + int((now - first) // max(second - first, 1.0))
 
 
 def _status(observed: Observed) -> Object:
@@ -146,7 +173,7 @@ def _forgotten(spec: Object, jobs: Sequence[Object]) -> list[Action]:
         ended.sort(key=lambda job: (status_of(job).get("startTime") or "", name_of(job)))
         limit = spec.get(field, default)
         surplus = ended[: max(len(ended) - int(limit), 0)]
-        out += [Delete.of(JOBS, job, _EVENTS, "Background") for job in surplus]
+        out += [_deletion(job) for job in surplus]
     return out
 
 

@@ -11,7 +11,6 @@ from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, controlled_by, key_of
-from trainshed.cluster.controllers.workloads.cronjob import Observed, decide
 from trainshed.kube.meta.objects import is_terminating
 from trainshed.kube.meta.resources import CRONJOBS, JOBS
 
@@ -35,6 +34,9 @@ class CronJobController(Controller[Key]):
         cron_job = self._cron_jobs.get(*key)
         if cron_job is None or is_terminating(cron_job):
             return None
+        # It comes with the first: most clusters have none.
+        from trainshed.cluster.controllers.workloads.cronjob import Observed, decide
+
         jobs = [job for job in self._jobs.get(cron_job["metadata"]["uid"]) if not is_terminating(job)]
         plan = decide(Observed(cron_job, jobs, self._now()))
         await self._executor.execute(key, cron_job, plan)

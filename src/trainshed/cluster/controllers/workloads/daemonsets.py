@@ -11,7 +11,6 @@ from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, controlled_by, key_of
-from trainshed.cluster.controllers.workloads.daemonset import Observed, decide
 from trainshed.kube.meta.objects import Object, is_terminating, spec_of
 from trainshed.kube.meta.ownership import orphans_of
 from trainshed.kube.meta.resources import CONTROLLERREVISIONS, DAEMONSETS, NODES, PODS
@@ -42,6 +41,9 @@ class DaemonSetController(Controller[Key]):
         daemon_set = self._sets.get(*key)
         if daemon_set is None or is_terminating(daemon_set):
             return None
+        # It comes with the first: most clusters have none.
+        from trainshed.cluster.controllers.workloads.daemonset import Observed, decide
+
         uid = daemon_set["metadata"]["uid"]
         observed = Observed(
             daemon_set,

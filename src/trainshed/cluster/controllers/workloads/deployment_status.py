@@ -46,9 +46,14 @@ def deployment_status(
         "message": f"Deployment {'has' if enough else 'does not have'} minimum availability.",
     }
     progressing, timeout = _progress(deployment, new, counts, previous.get("Progressing"), now)
-    conditions = [_timed(is_available, previous.get("Available"), stamp)]
-    if progressing is not None:
-        conditions.append(_timed(progressing, previous.get("Progressing"), stamp, _moved(before, counts)))
+    conditions = list(before.get("conditions") or ())
+    if progressing is None:
+        conditions = _with(_without(conditions, "Progressing"), is_available, stamp)
+    elif deployment["spec"].get("paused"):
+        conditions = _with(_with(conditions, progressing, stamp), is_available, stamp)
+    else:
+        renew = _moved(before, counts)
+        conditions = _with(_with(conditions, is_available, stamp), progressing, stamp, renew=renew)
     status: dict[str, Any] = {name: value for name, value in counts.items() if value}
     return {**status, "conditions": conditions}, timeout
 
@@ -60,6 +65,10 @@ def _progress(
     deadline = int(spec.get("progressDeadlineSeconds") or _NEVER)
     if deadline == _NEVER:
         return None, None
+    if spec.get("paused"):
+        if previous is not None and previous.get("reason") == TIMED_OUT:
+            return _condition(previous["status"], TIMED_OUT, previous["message"]), None
+        return _condition("Unknown", "DeploymentPaused", "Deployment is paused"), None
     name = new["metadata"]["name"] if new else deployment["metadata"]["name"]
     what = f'ReplicaSet "{name}"' if new else f'Deployment "{name}"'
     desired, replicas_ = int(spec.get("replicas", 1)), counts["replicas"]
@@ -68,8 +77,6 @@ def _progress(
     settled = bool(previous and previous.get("reason") == COMPLETE and f'"{name}"' in previous["message"])
     if done or (settled and replicas_ == counts["updatedReplicas"]):
         return _condition("True", COMPLETE, f"{what} has successfully progressed."), None
-    if spec.get("paused"):
-        return _condition("Unknown", "DeploymentPaused", "Deployment is paused"), None
     waiting = _condition("True", "ReplicaSetUpdated", f"{what} is progressing.")
     overdue = _condition("False", TIMED_OUT, f"{what} has timed out progressing.")
     moved = _moved(status_of(deployment), counts)
@@ -95,10 +102,19 @@ def _condition(status: str, reason: str, message: str) -> Object:
     return {"type": "Progressing", "status": status, "reason": reason, "message": message}
 
 
-def _timed(condition: Object, previous: Object | None, stamp: str, renew: bool = False) -> Object:
-    """Add times: the transition's changes with the status only, the update's also with the words and progress."""
-    same = previous is not None and all(previous.get(k) == v for k, v in condition.items())
-    if previous is not None and same and not renew:
-        return dict(previous)
-    since = unchanged_since(previous, condition["status"], stamp)
-    return {**condition, "lastUpdateTime": stamp, "lastTransitionTime": since}
+def _with(conditions: list[Object], new: Object, stamp: str, *, renew: bool = False) -> list[Object]:
+    """Return the conditions with the new one, the last of them when anything of it has changed.
+
+    The time of the transition changes with the status only, that of the update also with the words and progress.
+    """
+    previous = next((c for c in conditions if c["type"] == new["type"]), None)
+    same = previous is not None and all(previous.get(k) == v for k, v in new.items())
+    if same and not renew:
+        return conditions
+    since = unchanged_since(previous, new["status"], stamp)
+    timed = {**new, "lastUpdateTime": stamp, "lastTransitionTime": since}
+    return [*_without(conditions, new["type"]), timed]
+
+
+def _without(conditions: list[Object], kind: str) -> list[Object]:
+    return [condition for condition in conditions if condition["type"] != kind]

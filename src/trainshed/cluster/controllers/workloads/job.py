@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from trainshed.cluster.controllers.workloads.job_counting import Count, count_pods
+from trainshed.cluster.controllers.workloads.job_counting import FAILURE_TARGET, Count, count_pods
 from trainshed.cluster.controllers.workloads.job_draft import Draft, untracking
 from trainshed.cluster.controllers.workloads.job_pods import (
     backoff,
@@ -38,7 +38,7 @@ from trainshed.cluster.controllers.workloads.job_policies import (
     replaced_in,
     success,
 )
-from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, status_of
+from trainshed.kube.meta.objects import Object, controller_uid, is_terminating, is_true, status_of
 from trainshed.kube.meta.plan import Delete, Event, Plan
 from trainshed.kube.meta.pods import is_active, is_ready, surplus
 from trainshed.kube.meta.resources import JOBS
@@ -46,7 +46,7 @@ from trainshed.kube.meta.times import format_time, parse_time
 
 REACHED = ("CompletionsReached", "Reached expected number of succeeded pods")
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
-CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
+CRITERIA_MET = "SuccessCriteriaMet"
 
 
 BUILT_IN = "kubernetes.io/job-controller"
@@ -115,13 +115,13 @@ def _decide(job: Object, pods: Sequence[Object], now: float) -> Plan:
     elif suspend:
         if plan.set_condition(SUSPENDED, True, "JobSuspended", "Job suspended", now):
             plan.events.append(Event("Normal", "Suspended", "Job suspended"))
-        status.pop("startTime", None)
         plan.drop(count.active)
     else:
-        if SUSPENDED in conditions:
+        resumed = SUSPENDED in conditions
+        if resumed:
             plan.set_condition(SUSPENDED, False, "JobResumed", "Job resumed", now)
             plan.events.append(Event("Normal", "Resumed", "Job resumed"))
-        if not status.get("startTime"):
+        if resumed or not status.get("startTime"):
             status["startTime"] = format_time(now)
             if spec.get("activeDeadlineSeconds") is not None:
                 deadline = float(spec["activeDeadlineSeconds"])
@@ -169,7 +169,9 @@ def _failure(
     if count.failed > limit or in_place >= max(limit, 1):
         return ("BackoffLimitExceeded", "Job has reached the specified backoff limit"), None
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is None or not before.get("startTime") or spec.get("suspend"):
+    # The time of one that was suspended starts anew when it is resumed.
+    suspended = spec.get("suspend") or is_true(job, SUSPENDED)
+    if deadline is None or not before.get("startTime") or suspended:
         return None, None
     left = parse_time(before["startTime"]) + int(deadline) - now
     if left <= 0:

@@ -18,8 +18,11 @@ from trainshed.cluster.controllers.workloads.job_policies import (
     indexes,
     judged,
 )
-from trainshed.kube.meta.objects import Object, section, status_of
+from trainshed.kube.meta.objects import Object, is_terminating, is_true, section, status_of
 from trainshed.kube.meta.pods import is_active, phase
+
+FAILURE_TARGET = "FailureTarget"
+"""The condition of a job whose failure is certain."""
 
 
 class Count(msgspec.Struct):
@@ -48,7 +51,16 @@ def count_pods(job: Object, pods: Sequence[Object], plan: Draft) -> Count:
     completed = parse_indexes(before.get("completedIndexes", "")) if indexed else set()
     per_index = None
     if indexed and spec.get("backoffLimitPerIndex") is not None:
-        over = [pod for pod in pods if outcome(pod, only_finished=only_finished) == "failed"]
+        failing = is_true(job, FAILURE_TARGET)
+        over = [
+            pod
+            for pod in pods
+            if outcome(pod, only_finished=only_finished) == "failed"
+            # What was let go is counted already, or is not to be: the job is suspended, say.
+            and is_tracked(pod)
+            # A job that fails ends the pods of its other indexes, which have not failed by themselves.
+            and not (failing and is_terminating(pod))
+        ]
         per_index = indexes(job, pods, over, parse_indexes(before.get("failedIndexes", "")))
     held_back = frozenset[str]() if per_index is None else per_index.waiting
     waiting: dict[str, list[str]] = {}

@@ -61,14 +61,14 @@ def parse_indexes(text: str) -> set[int]:
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
-    """Return indexes as a range list: two in a row are a range already."""
+    """Return indexes as a range list, of which two in a row are none yet: `0,1,4-6`, as upstream writes them."""
     ranges: list[list[int]] = []
     for index in sorted(indexes):
         if ranges and index == ranges[-1][1] + 1:
             ranges[-1][1] = index
         else:
             ranges.append([index, index])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+    return ",".join(str(a) if a == b else f"{a}{',' if b == a + 1 else '-'}{b}" for a, b in ranges)
 
 
 def count_of(pod: Object, annotation: str) -> int:

@@ -11,7 +11,6 @@ from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
-from trainshed.cluster.controllers.workloads.job import Observed, decide
 from trainshed.cluster.controllers.workloads.job_pods import JOB_NAME, is_tracked
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.ownership import controller_of
@@ -34,6 +33,9 @@ class JobController(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one job a step on."""
+        # It comes with the first: most clusters have none.
+        from trainshed.cluster.controllers.workloads.job import Observed, decide
+
         job = self._jobs.get(*key)
         plan = decide(Observed(job, self._pods.get("/".join(key)), self._now()))
         if job is None:

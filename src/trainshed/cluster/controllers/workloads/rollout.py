@@ -56,11 +56,14 @@ def absolute(value: int | str, total: int, *, up: bool) -> int:
 
 
 def bounds(spec: Object) -> tuple[int, int]:
-    """Return how many pods may exist above, and be missing below, the desired count during a rollout."""
+    """Return how many pods may exist above, and be missing below, the desired count during a rollout.
+
+    Recreate ends all pods, and says so: none may be missing.
+    """
     desired = int(spec.get("replicas", 1))
     strategy = section(spec, "strategy")
     if strategy.get("type") == "Recreate":
-        return 0, desired
+        return 0, 0
     rolling = section(strategy, "rollingUpdate")
     surge = absolute(rolling.get("maxSurge", "25%"), desired, up=True)
     unavailable = absolute(rolling.get("maxUnavailable", "25%"), desired, up=False)

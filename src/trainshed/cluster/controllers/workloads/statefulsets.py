@@ -11,7 +11,6 @@ from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, controlled_by, key_of
-from trainshed.cluster.controllers.workloads.statefulset import Observed, decide
 from trainshed.kube.meta.objects import Object, is_terminating, name_of, namespace_of
 from trainshed.kube.meta.ownership import orphans_of
 from trainshed.kube.meta.resources import CONTROLLERREVISIONS, PERSISTENTVOLUMECLAIMS, PODS, STATEFULSETS
@@ -49,6 +48,9 @@ class StatefulSetController(Controller[Key]):
         stateful_set = self._sets.get(*key)
         if stateful_set is None or is_terminating(stateful_set):
             return None
+        # It comes with the first: most clusters have none.
+        from trainshed.cluster.controllers.workloads.statefulset import Observed, decide
+
         uid = stateful_set["metadata"]["uid"]
         observed = Observed(
             stateful_set,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,6 +19,7 @@ import msgspec
 
 from trainshed.cluster.images.building.errors import StepError
 from trainshed.cluster.images.store import confined
+from trainshed.cluster.sandbox import files
 from trainshed.cluster.sandbox.addresses import PROXY_URL
 from trainshed.cluster.sandbox.api import (
     ContainerSpec,
@@ -35,6 +35,7 @@ STUBS = ("/etc", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 """Files of every sandbox, for which an image without them gets empty ones."""
 _POLL_SECONDS = 0.03
 _NAME = "run"
+_LOCK = "lock"
 _NO_PROXY = "localhost,127.0.0.1"
 
 
@@ -78,7 +79,7 @@ class BuildSandbox:
         if self._place is None:
             self._builds.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._place = Path(tempfile.mkdtemp(dir=self._builds, prefix="b"))
-            self._lock = _locked(self._place)
+            self._lock = files.lock(str(self._place / _LOCK))
         return self._place
 
     async def clear(self) -> None:
@@ -89,7 +90,7 @@ class BuildSandbox:
             return
         for place in left:
             try:
-                lock = _locked(place)
+                lock = files.lock(str(place / _LOCK))
             except (BlockingIOError, FileNotFoundError):
                 continue
             try:
@@ -166,17 +167,6 @@ async def _end(runtime: Runtime, uid: str) -> int:
         if ended == uid:
             return 1 if state.exit_code is None else state.exit_code
     raise AssertionError("events end never")
-
-
-def _locked(place: Path) -> int:
-    """Return a descriptor that holds the lock of a build's directory. Raises BlockingIOError where a build does."""
-    lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise
-    return lock
 
 
 def _proxy() -> dict[str, str]:

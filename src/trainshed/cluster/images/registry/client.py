@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -208,4 +210,10 @@ async def _refusal(answer: aiohttp.ClientResponse, what: str) -> RegistryError:
 
 
 def _reason(error: BaseException) -> str:
+    """Return what went wrong, without the words of the library and of Python."""
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
+        found = error.os_error
+        named = isinstance(found, socket.gaierror) or not found.errno or found.errno < 0
+        why = found.strerror if named else os.strerror(found.errno or 0)
+        return f"cannot connect to {error.host}:{error.port}: {why or found}"
     return str(error) or type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,15 +10,18 @@ import msgspec
 
 NOTE = "layers.json"
 """In a pod's directory: the layers that its containers stand on."""
+_NOTING = threading.Lock()
+"""Containers of a pod get their images in threads, and each adds to what is noted."""
 
 
 def note(pod: Path, layers: Iterable[Path]) -> None:
     """Note that a pod stands on these layers, beside those noted before. Call with `StorePaths.in_use` held."""
-    names = sorted({*noted(pod), *(layer.name for layer in layers)})
-    pod.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = pod / f".{NOTE}"
-    temporary.write_bytes(msgspec.json.encode(names))
-    temporary.replace(pod / NOTE)
+    with _NOTING:
+        names = sorted({*noted(pod), *(layer.name for layer in layers)})
+        pod.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = pod / f".{NOTE}"
+        temporary.write_bytes(msgspec.json.encode(names))
+        temporary.replace(pod / NOTE)
 
 
 def noted(pod: Path) -> list[str]:

@@ -67,6 +67,11 @@ class ImageStore:
         self.layers = Layers(self.paths, self.blobs)
         self._known: dict[str, StoredImage] = {}
 
+    def may_have(self, name: Reference) -> bool:
+        """Return whether `find` could find the image: a look at the index, which is read when it has changed."""
+        names = self.names.all()
+        return str(name) in names or bool(name.digest and names)
+
     def find(self, name: Reference) -> StoredImage | None:
         """Return the image of a name; None when there is none. Raises InvalidImage where the store is damaged."""
         names = self.names.all()

@@ -165,7 +165,7 @@ class Supervisor:
             self._wake()
 
         def failed(kind: str, message: str) -> None:
-            self._emit("Warning", "Unhealthy", f"{kind} probe failed: {message}")
+            self._emit("Warning", "Unhealthy", f"{kind} probe {message}")
             self._wake()
 
         prober = Prober(self._target(container), health=health, on_health=changed, on_failure=failed)

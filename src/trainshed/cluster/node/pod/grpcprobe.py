@@ -39,7 +39,7 @@ async def ask(target: Target, handler: Mapping[str, Any], timeout: float) -> Out
             return Outcome(False, f"{text}: {error.description}")
         return Outcome(False, f"error: health rpc probe failed: {error}")
     except (SandboxNotFound, RuntimeLost) as error:
-        return Outcome(False, str(error))
+        return Outcome(False, str(error), errored=True)
     if status == SERVING:
         return Outcome(True)
     return Outcome(False, f'service unhealthy (responded with "{status}")')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import socket
 import ssl
 from collections.abc import Mapping
@@ -17,13 +18,20 @@ from trainshed.kube.meta.objects import Object
 
 OUTPUT_LIMIT = 10 * 1024
 """Bytes of a probe's output that its event shows (pkg/probe)."""
+_SHOWN = 100
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Whether an action worked, and what it said if not."""
+    """Whether an action worked, and what it said if not. `errored`: it could not be tried, which tells nothing of the
+    container (pkg/kubelet/prober, an error beside the result)."""
 
     ok: bool
     message: str = ""
+    errored: bool = False
+
+
+class UnknownPort(ValueError):
+    """No port of the container has that name. In the words of a kubelet, which takes it for a number then."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -65,19 +73,31 @@ async def act(target: Target, handler: Mapping[str, Any], timeout: float) -> Out
                 await asyncio.sleep(float(handler["sleep"].get("seconds", 0)))
             return Outcome(True)
     except TimeoutError:
-        what = "command timed out" if handler.get("exec") else "timed out"
-        return Outcome(False, f"{what}: context deadline exceeded after {timeout:g}s")
-    except (SandboxNotFound, RuntimeLost, StartError) as error:
-        return Outcome(False, str(error))
+        return Outcome(False, _timed_out(target, handler, timeout))
+    except (SandboxNotFound, RuntimeLost, StartError, UnknownPort) as error:
+        return Outcome(False, str(error), errored=True)
+
+
+def _timed_out(target: Target, handler: Mapping[str, Any], timeout: float) -> str:
+    """Return what a kubelet and Go's network say of an action that took too long."""
+    if handler.get("exec"):
+        command = json.dumps(" ".join(handler["exec"].get("command") or []), ensure_ascii=False)
+        return f"command timed out: {command} timed out after {timeout:g}s"
+    if handler.get("httpGet"):
+        late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+        return f'Get "{_url(target, handler["httpGet"])}": {late}'
+    if handler.get("tcpSocket"):
+        return f"dial tcp {_authority(target, handler['tcpSocket'])}: i/o timeout"
+    return f"timed out after {timeout:g}s"
 
 
 def port_number(container: Object, port: int | str) -> int:
-    """Return a port given by number or by the name of a containerPort; ValueError when there is none."""
+    """Return a port given by number or by the name of a containerPort. Raises UnknownPort."""
     if isinstance(port, str) and not port.isdigit():
         for declared in container.get("ports") or ():
             if declared.get("name") == port:
                 return int(declared["containerPort"])
-        raise ValueError(f"couldn't find port: {port!r}")
+        raise UnknownPort(f'strconv.Atoi: parsing "{port}": invalid syntax')
     return int(port)
 
 
@@ -115,28 +135,34 @@ def authority_of(host: str, port: object) -> str:
 async def _tcp(target: Target, handler: Mapping[str, Any]) -> Outcome:
     host = handler.get("host") or target.ip
     try:
-        port = port_number(target.container, handler["port"])
-        stream = await _dial(target, host, port)
-    except (OSError, ValueError) as error:
-        return Outcome(False, f"dial tcp {authority_of(host, handler['port'])}: {reason_of(error)}")
+        stream = await _dial(target, host, port_number(target.container, handler["port"]))
+    except OSError as error:
+        return Outcome(False, f"dial tcp {_authority(target, handler)}: {reason_of(error)}")
     await stream.close()
     return Outcome(True)
 
 
-async def _http(target: Target, handler: Mapping[str, Any]) -> Outcome:
-    """GET and judge the status code: 200 to 399 is success, redirects are not followed."""
+def _authority(target: Target, handler: Mapping[str, Any]) -> str:
+    port = port_number(target.container, handler["port"])
+    return authority_of(handler.get("host") or target.ip, port)
+
+
+def _url(target: Target, handler: Mapping[str, Any]) -> str:
     path = handler.get("path") or "/"
     path = path if path.startswith("/") else f"/{path}"
     scheme = str(handler.get("scheme") or "HTTP").lower()
+    return f"{scheme}://{_authority(target, handler)}{path}"
+
+
+async def _http(target: Target, handler: Mapping[str, Any]) -> Outcome:
+    """GET and judge the status code: 200 to 399 is success, redirects are not followed."""
+    url, authority = _url(target, handler), _authority(target, handler)
+    scheme, _, path = url.partition(f"://{authority}")
     host = handler.get("host") or target.ip
     try:
-        port = port_number(target.container, handler["port"])
-        stream = await _dial(target, host, port)
-    except (OSError, ValueError) as error:
-        authority = authority_of(host, handler["port"])
-        return Outcome(False, f'Get "{scheme}://{authority}{path}": dial tcp {authority}: {reason_of(error)}')
-    authority = authority_of(host, port)
-    url = f"{scheme}://{authority}{path}"
+        stream = await _dial(target, host, port_number(target.container, handler["port"]))
+    except OSError as error:
+        return Outcome(False, f'Get "{url}": dial tcp {authority}: {reason_of(error)}')
     headers = {"Host": authority, "User-Agent": "kube-probe/1.33", "Accept": "*/*"}
     for header in handler.get("httpHeaders") or ():
         headers[header["name"].title()] = header["value"]
@@ -144,14 +170,25 @@ async def _http(target: Target, handler: Mapping[str, Any]) -> Outcome:
     request = "\r\n".join(lines).encode()
     try:
         answer = await (_tls_exchange(stream, request) if scheme == "https" else _exchange(stream, request))
-        status = int(answer.split(b" ", 2)[1])
-    except (OSError, ValueError, IndexError):
-        return Outcome(False, f'Get "{url}": malformed HTTP response or connection closed')
+        status = _status_of(answer)
+    except OSError as error:
+        return Outcome(False, f'Get "{url}": {reason_of(error)}')
     finally:
         await stream.close()
+    if status is None:
+        line = json.dumps(answer[:_SHOWN].decode(errors="replace"), ensure_ascii=False)
+        broken = f"net/http: HTTP/1.x transport connection broken: malformed HTTP response {line}"
+        return Outcome(False, f'Get "{url}": {broken if answer else "EOF"}')
     if 200 <= status < 400:
         return Outcome(True)
     return Outcome(False, f"HTTP probe failed with statuscode: {status}")
+
+
+def _status_of(line: bytes) -> int | None:
+    """Return the status code of the first line of an answer, None where it is none of HTTP."""
+    version, _, rest = line.partition(b" ")
+    code = rest[:3]
+    return int(code) if version.startswith(b"HTTP/") and code.isdigit() else None
 
 
 async def _exchange(stream: ByteStream, request: bytes) -> bytes:

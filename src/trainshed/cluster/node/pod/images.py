@@ -12,6 +12,7 @@ Reasons, messages and delays are the kubelet's (pkg/kubelet/images/image_manager
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -79,6 +80,20 @@ class ImageRefused(ImageProblem):
         self.events = events
 
 
+class _Attempt(msgspec.Struct, frozen=True):
+    """Whose failures to get an image do not count for others: a pod that is made anew, or shows other secrets, is
+    not to wait for what another was refused. `pod` is empty where pods do not wait for images."""
+
+    name: str
+    secrets: bytes
+    pod: str = ""
+
+    @classmethod
+    def of(cls, name: str, secrets: Sequence[Any], pod: Path | None = None) -> _Attempt:
+        digest = hashlib.sha256(msgspec.json.encode(secrets)).digest()
+        return cls(name, digest, "" if pod is None else str(pod))
+
+
 class _Backoff(msgspec.Struct):
     """Failures in a row to get an image, and from when on to try again."""
 
@@ -117,8 +132,8 @@ class Images:
         self._now = now
         self._transfer = transfer
         self._tell_pulled = pulled
-        self._backoffs: dict[str, _Backoff] = {}
-        self._pulls: dict[str, asyncio.Task[StoredImage]] = {}
+        self._backoffs: dict[_Attempt, _Backoff] = {}
+        self._pulls: dict[_Attempt, asyncio.Task[StoredImage]] = {}
 
     async def obtain(
         self,
@@ -136,7 +151,7 @@ class Images:
         stored = await self._find(name, reference)
         image = find({}, name) if self._mode == "strict" else self._registry.resolve(name)
         if self._mode == "strict" and policy == "Always" and image is None:
-            stored = await self._pull(name, reference, secrets, tell)
+            stored = await self._pull(_Attempt.of(name, secrets, pod_directory), reference, secrets, tell)
         elif stored is not None or image is not None:
             tell(Event("Normal", "Pulled", f'Container image "{name}" already present on machine'))
         elif policy == "Never":
@@ -144,9 +159,9 @@ class Images:
                 "ErrImageNeverPull", f'Container image "{name}" is not present with pull policy of Never'
             )
         elif self._mode == "strict":
-            stored = await self._pull(name, reference, secrets, tell)
+            stored = await self._pull(_Attempt.of(name, secrets, pod_directory), reference, secrets, tell)
         elif self._mode == "pull":
-            stored = await self._try_pull(name, reference, secrets, tell)
+            stored = await self._try_pull(_Attempt.of(name, secrets), reference, secrets, tell)
         if stored is None:
             return RunImage(image=image or HOST_ROOT, known=image is not None)
         try:
@@ -170,38 +185,44 @@ class Images:
 
     async def _find(self, name: str, reference: Reference) -> StoredImage | None:
         try:
+            if not self._store.may_have(reference):
+                return None
             return await asyncio.to_thread(self._store.find, reference)
         except (InvalidImage, OSError) as error:
             raise _unusable(name, error) from error
 
     async def _try_pull(
-        self, name: str, reference: Reference, secrets: Sequence[Any], tell: Tell
+        self, attempt: _Attempt, reference: Reference, secrets: Sequence[Any], tell: Tell
     ) -> StoredImage | None:
         """Return the image, None where it cannot be had now."""
         try:
-            return await self._pull(name, reference, secrets, tell)
+            return await self._pull(attempt, reference, secrets, tell)
         except ImageRefused as error:
             tell(error.events[0])
-            text = f"{name} cannot be pulled: the container runs on this machine's own root"
+            text = f"{attempt.name} cannot be pulled: the container runs on this machine's own root"
             tell(Event("Normal", "ImageNotPulled", text))
             return None
 
-    async def _pull(self, name: str, reference: Reference, secrets: Sequence[Any], tell: Tell) -> StoredImage:
+    async def _pull(
+        self, attempt: _Attempt, reference: Reference, secrets: Sequence[Any], tell: Tell
+    ) -> StoredImage:
         """Return the image, pulled; those who ask meanwhile share the pull. Raises ImageRefused."""
-        backoff = self._backoffs.get(name)
+        name = attempt.name
+        backoff = self._backoffs.get(attempt)
         began = self._now()
         if backoff is not None and began < backoff.until:
             raise _backing_off(name, backoff)
-        task = self._pulls.get(name)
+        shared = msgspec.structs.replace(attempt, pod="")
+        task = self._pulls.get(shared)
         tell(Event("Normal", "Pulling", f'Pulling image "{name}"'))
         if task is None:
-            task = self._pulls[name] = asyncio.create_task(self._pulled(reference, secrets))
-            task.add_done_callback(lambda _: self._pulls.pop(name, None))
+            task = self._pulls[shared] = asyncio.create_task(self._pulled(reference, secrets))
+            task.add_done_callback(lambda _: self._pulls.pop(shared, None))
         try:
             stored = await asyncio.shield(task)
         except (RegistryError, CredentialsError, InvalidImage, MissingBlob, OSError) as error:
-            raise self._refused(name, str(error)) from error
-        self._backoffs.pop(name, None)
+            raise self._refused(attempt, str(error)) from error
+        self._backoffs.pop(attempt, None)
         self._tell_pulled()
         seconds = f"{self._now() - began:.3g}s"
         text = f'Successfully pulled image "{name}" in {seconds} ({seconds} including waiting)'
@@ -274,10 +295,12 @@ class Images:
         volumes = tuple(path for path in run.volumes or () if path.startswith("/"))
         return RunImage(image=image, root=root, user=run.user, stored=True, known=True, volumes=volumes)
 
-    def _refused(self, name: str, why: str) -> ImageRefused:
+    def _refused(self, attempt: _Attempt, why: str) -> ImageRefused:
         """Return the first refusal after a failed pull, and begin to back off."""
-        backoff = self._backoffs.setdefault(name, _Backoff())
-        now = self._now()
+        name, now = attempt.name, self._now()
+        forgotten = now - 2 * MAX_BACKOFF_SECONDS
+        self._backoffs = {one: b for one, b in self._backoffs.items() if b.until > forgotten}
+        backoff = self._backoffs.setdefault(attempt, _Backoff())
         if now >= backoff.until:  # those who shared the pull share its failure
             backoff.seconds = min(backoff.seconds * 2 or FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
             backoff.until = now + backoff.seconds

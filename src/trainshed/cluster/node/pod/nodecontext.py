@@ -18,6 +18,7 @@ from trainshed.cluster.node.pod.cores import Cores
 from trainshed.cluster.node.pod.environment import Egress
 from trainshed.cluster.node.pod.images import Images, Mode
 from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork
+from trainshed.cluster.node.pod.shares import Shares
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, GATEWAY
@@ -77,6 +78,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     gpus: tuple[int, ...]
     known_gpus: Mapping[int, Gpu] = {}
     cores: Cores
+    shares: Shares
     attachments: Attachments
     now: Callable[[], float]
     allocated: dict[str, dict[str, tuple[int, ...]]] = {}

@@ -49,7 +49,8 @@ class Prober:
     """Probes one attempt of a container until `stop`.
 
     `health` is where it starts: a startup probe that passed is not asked again. `on_health` gets every
-    change; `on_failure` gets (probe kind, message) of every failed try.
+    change; `on_failure` gets (probe kind, what became of it) of every failed try. One that could not be made does
+    not count: neither for the container nor against it.
     """
 
     def __init__(
@@ -109,9 +110,13 @@ class Prober:
         tally = Tally()
         while True:
             outcome: Outcome = await act(self._target, probe, float(probe.get("timeoutSeconds") or 1))
-            before, tally = tally, judge(tally, outcome.ok, probe)
-            if not outcome.ok:
-                self._on_failure(kind, outcome.message)
+            before = tally
+            if outcome.errored:
+                self._on_failure(kind, f"errored and resulted in unknown state: {outcome.message}")
+            else:
+                tally = judge(tally, outcome.ok, probe)
+                if not outcome.ok:
+                    self._on_failure(kind, f"failed: {outcome.message}")
             if tally.verdict is not None and tally.verdict is not before.verdict:
                 yield tally.verdict
             await asyncio.sleep(float(probe.get("periodSeconds") or 10))

@@ -112,7 +112,8 @@ def sandbox_spec(
         searches=tuple(searches),
         nameservers=tuple(nameservers),
         dns_options=tuple(options),
-        share_processes=bool(spec.get("shareProcessNamespace")),
+        # On a node, containers of a pod in its process namespace see each other, too.
+        share_processes=bool(spec.get("shareProcessNamespace") or spec.get("hostPID")),
         share_memory=len(spec["containers"]) + len(spec.get("initContainers") or ()) > 1,
         sysctls=tuple(sysctls(pod)),
         hosts=tuple((a["ip"], tuple(a.get("hostnames") or ())) for a in spec.get("hostAliases") or ()),
@@ -133,6 +134,7 @@ class ContainerParts(msgspec.Struct, frozen=True, kw_only=True):
     log_path: Path
     masked: tuple[str, ...]
     cpus: tuple[int, ...] = ()
+    cpu_largest: int = 0
     oom_score: int = 1000
 
 
@@ -180,6 +182,7 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         memory_limit=in_bytes(limits_of(container).get("memory")),
         cpu_limit=in_milli(limits_of(container).get("cpu")),
         cpu_request=_cpu_request(pod, container),
+        cpu_largest=parts.cpu_largest,
         cpus=parts.cpus,
         oom_score=parts.oom_score,
     )
@@ -196,9 +199,20 @@ def _cpu_request(pod: Object, container: Object) -> int:
 
     Whoever comes before all others, as the operator does, has a core's share: jobs wait for it.
     """
-    if int(pod["spec"].get("priority") or 0) >= HIGHEST_USER_PRIORITY:
+    if _is_before_all(pod):
         return 1000
     return in_milli(requests_of(container).get("cpu"))
+
+
+def contended_cpu(pod: Object, container: Object) -> int:
+    """Return the request that others yield to, in thousandths of a core: not that of a pod which mostly waits."""
+    if _is_before_all(pod):
+        return 0
+    return in_milli(requests_of(container).get("cpu") or limits_of(container).get("cpu"))
+
+
+def _is_before_all(pod: Object) -> bool:
+    return int(pod["spec"].get("priority") or 0) >= HIGHEST_USER_PRIORITY
 
 
 def _groups_of_volumes(shared: Object) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.sandboxspec import (
     ContainerParts,
     container_spec,
+    contended_cpu,
     hostname,
     sandbox_spec,
     user_of,
@@ -59,13 +60,15 @@ TOOLS_PATH = "/usr/local/lib/trainshed/tools"
 class SetupError(Exception):
     """The pod cannot be set up now: `reason` is the event's; the pod stays ContainerCreating.
 
-    `passing`: expected to be over in a moment, so that a first time is not worth an event.
+    `passing`: expected to be over in a moment, so that a first time is not worth an event. `messages` are those of all
+    events, the first of them `message`.
     """
 
-    def __init__(self, reason: str, message: str, *, passing: bool = False) -> None:
+    def __init__(self, reason: str, message: str, *others: str, passing: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.messages = (message, *others)
         self.passing = passing
 
 
@@ -94,6 +97,18 @@ class ContainerError(Exception):
         self.retry_at = retry_at
 
 
+def _of_problem(error: ImageProblem) -> tuple[Event, ...]:
+    """Return what tells of an image that cannot be had: what is wrong with it, where that has a reason of its own, and
+    that the container waits (pkg/kubelet/images/image_manager.go, pkg/kubelet/kuberuntime/kuberuntime_container.go)."""
+    reason = {"ErrImageNeverPull": "ErrImageNeverPull", "InvalidImageName": "InspectFailed"}.get(error.reason)
+    if reason is None:
+        return ()
+    return (
+        Event("Warning", reason, error.message),
+        Event("Warning", "Failed", f"Error: {error.reason}"),
+    )
+
+
 class Prepared(msgspec.Struct, frozen=True):
     """What the pod refers to and its volumes, ready."""
 
@@ -119,6 +134,14 @@ def pull_secrets(pod: Object, references: References) -> list[Any]:
             except (KeyError, msgspec.DecodeError, RecursionError):
                 continue
     return documents
+
+
+def missing_secrets(pod: Object, references: References) -> str:
+    """Return what a kubelet says of imagePullSecrets that are not there, or nothing."""
+    names = [each.get("name", "") for each in pod["spec"].get("imagePullSecrets") or ()]
+    gone = ", ".join(name for name in names if references.get("secrets", name) is None)
+    said = "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed."
+    return said.format(gone) if gone else ""
 
 
 class PodStarter:
@@ -161,6 +184,8 @@ class PodStarter:
         prepared = await self._prepare(pod)
         try:
             secrets = pull_secrets(pod, prepared.references)
+            if context.options.capabilities.pulls and (missing := missing_secrets(pod, prepared.references)):
+                self._tell(Event("Warning", "FailedToRetrieveImagePullSecret", missing))
             directory = context.paths.pod(self._uid)
             image = await context.images.obtain(container, directory, secrets, self._tell)
             if self._plain:
@@ -213,9 +238,7 @@ class PodStarter:
                 error.reason, error.message, events=error.events, retry_at=error.retry_at
             ) from error
         except ImageProblem as error:
-            event = "InspectFailed" if error.reason == "InvalidImageName" else "Failed"
-            event = error.reason if error.reason == "ErrImageNeverPull" else event
-            raise ContainerError(error.reason, error.message, event) from error
+            raise ContainerError(error.reason, error.message, events=_of_problem(error)) from error
         except plain.NotPlain as error:
             raise ContainerError("CreateContainerConfigError", str(error)) from error
         except (ConfigError, MountError) as error:
@@ -233,6 +256,7 @@ class PodStarter:
             devices=gpu.device_files(indexes),
             log_path=log,
             masked=() if image.root else (str(context.paths.home), *context.options.masked),
+            cpu_largest=context.shares.take(self._uid, container["name"], contended_cpu(pod, container)),
             cpus=context.cores.take(self._uid, container["name"], in_milli(limits_of(container).get("cpu"))),
             oom_score=oom_score(pod, container, in_bytes(context.facts.allocatable.get("memory"))),
         )
@@ -265,7 +289,7 @@ class PodStarter:
                     volumes = await self.volumes.prepare(pod, references)
                 except MountError as error:
                     passing = isinstance(error, ClaimPending)
-                    raise SetupError("FailedMount", str(error), passing=passing) from error
+                    raise SetupError("FailedMount", str(error), *error.others, passing=passing) from error
                 await self._hand_over(pod, volumes.values())
                 self._prepared = Prepared(references, volumes)
             return self._prepared

@@ -24,7 +24,7 @@ from trainshed.kube.meta.objects import Object, section, spec_of
 from trainshed.kube.meta.pods import is_sidecar
 
 Finding: TypeAlias = tuple[str, str]
-"""(field path, why), e.g. `("spec.hostPID", "sandboxes have their own namespace of this kind")`."""
+"""(field path, why), e.g. `("spec.hostUsers", "pods share one user namespace, which is not the machine's")`."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ OTHERS_PYTHON = (
 )
 IMAGE_USER = "the image's user is unknown: without runAsUser the container runs as root of its sandbox"
 NO_PULL = "images are pulled only by a cluster that was started with `trainshed up --images pull` or `strict`"
-HOST_NAMESPACE = "a pod sees its own processes alone"
+HOST_PROCESSES = "containers of the pod see each other's processes, and none of the machine or of other pods"
 GROUP = "every group stands for you here: files of volumes are yours, as are all processes of the pod"
 RUNTIME_CLASS = "there is one runtime only"
 
@@ -152,8 +152,8 @@ def _annotations(pod: Object) -> Iterator[Finding]:
 def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
     if spec.get("imagePullSecrets") and not capabilities.pulls:
         yield "spec.imagePullSecrets", NO_PULL
-    if spec.get("hostPID"):
-        yield "spec.hostPID", HOST_NAMESPACE
+    if spec.get("hostPID") and not capabilities.plain:
+        yield "spec.hostPID", HOST_PROCESSES
     if spec.get("runtimeClassName"):
         yield "spec.runtimeClassName", RUNTIME_CLASS
     if spec.get("resourceClaims"):

@@ -21,6 +21,7 @@ from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.observed import Observed, SeenPod, StatusContext, Verdict
 from trainshed.cluster.node.pod.record import PodRecord
 from trainshed.cluster.node.pod.refusal import refusal
+from trainshed.cluster.node.pod.sandboxspec import contended_cpu
 from trainshed.cluster.node.pod.starter import ContainerError, PodStarter, SetupError, needed
 from trainshed.cluster.node.pod.status import OWNED_CONDITIONS
 from trainshed.cluster.node.pod.statuswriter import StatusWriter
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 
 LOOK_AGAIN_SECONDS = 60.0
 """How long a worker sleeps at most while something is due by the clock."""
+_EVERYBODYS = {("configmaps", "kube-root-ca.crt")}
+"""What every pod refers to. A pod that refers to more may be about to read what its ended container has written."""
 MAX_TURNS = 200
 """Decisions in a row without waiting: more means that a decision does not see its own effect."""
 
@@ -78,6 +81,9 @@ class PodWorker:
             for state in found.containers:
                 if found.alive and state.pid is not None:
                     context.cores.note(self.uid, state.name, state.pid)
+                    context.shares.note(
+                        self.uid, state.name, contended_cpu(pod, find_container(pod, state.name) or {})
+                    )
             if found.alive:
                 context.attachments.hold(context.facts.name, pod)
         else:
@@ -112,8 +118,10 @@ class PodWorker:
             self.record.take_container(state)
             return
         self._context.cores.release(self.uid, state.name)
+        self._context.shares.release(self.uid, state.name)
         self._supervisor.ended(state)
-        self._starter.refresh()
+        if self._references - _EVERYBODYS:
+            self._starter.refresh()
         self._wake.set()
         for tell in tuple(self.listeners):
             tell()
@@ -276,7 +284,8 @@ class PodWorker:
         except SetupError as error:
             self.record.fail(error.reason, error.message, self._context.now())
             if not error.passing or self.record.failures > 1:
-                self._emit("Warning", error.reason, error.message)
+                for message in error.messages:
+                    self._emit("Warning", error.reason, message)
         except (ApiError, TransportError) as error:
             self.record.fail(
                 "FailedMount", f"objects of the pod cannot be read: {error}", self._context.now()
@@ -332,6 +341,7 @@ class PodWorker:
         await self._context.runtime.stop_sandbox(self.uid)
         self.record.stopped = True
         self._context.cores.release(self.uid)
+        self._context.shares.release(self.uid)
         self._context.allocated.pop(self.uid, None)
         self._context.attachments.let_go(self.uid)
         self._context.paths.devices(self.uid).unlink(missing_ok=True)
@@ -372,6 +382,7 @@ class PodWorker:
         self._writer.close()
         self._context.forget(self.uid)
         self._context.cores.release(self.uid)
+        self._context.shares.release(self.uid)
         self._context.allocated.pop(self.uid, None)
         self._context.attachments.let_go(self.uid)
         self._flush_events()

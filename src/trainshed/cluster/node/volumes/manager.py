@@ -73,19 +73,22 @@ class VolumeManager:
         return self._tokens.refresh_at
 
     async def prepare(self, pod: Object, references: References) -> dict[str, Volume]:
-        """Return every volume by name, ready to be mounted. Raises MountError naming the volume."""
+        """Return every volume by name, ready to be mounted. Raises MountError naming those that are not."""
         tokens = await self._obtain_tokens(pod)
         # Making files may wait for a disk that others keep busy: not on the event loop.
         return await asyncio.to_thread(self._prepare_all, pod, references, tokens)
 
     def _prepare_all(self, pod: Object, references: References, tokens: _Tokens) -> dict[str, Volume]:
         out = {}
+        failed: list[tuple[str, Exception]] = []
         for volume in sorted(declared(pod), key=lambda one: isinstance(one.type, FileVolume)):
             try:
                 out[volume.name] = self._prepare_one(pod, volume, references, tokens)
             except (MountError, OSError) as error:
-                kind = ClaimPending if isinstance(error, ClaimPending) else MountError
-                raise kind(f'MountVolume.SetUp failed for volume "{volume.name}" : {error}') from error
+                failed.append((f'MountVolume.SetUp failed for volume "{volume.name}" : {error}', error))
+        if failed:
+            pending = all(isinstance(error, ClaimPending) for _, error in failed)
+            raise (ClaimPending if pending else MountError)(*(text for text, _ in failed)) from failed[0][1]
         return out
 
     def _prepare_one(self, pod: Object, volume: Declared, references: References, tokens: _Tokens) -> Volume:

@@ -52,8 +52,7 @@ def refuse_block_devices(pod: Object) -> None:
         for device in container.get("volumeDevices") or ():
             name = device.get("name", "")
             raise MountError(
-                f'volume "{name}" has volumeMode Filesystem, but is specified in volumeDevices: this node has no '
-                "block devices to offer"
+                f'volume "{name}" is specified in volumeDevices: this node has no block devices to offer'
             )
 
 
@@ -76,9 +75,10 @@ def memory_volumes(pod: Object, volumes: Mapping[str, Volume], gid: int | None =
 def _sub_path(declared: Object, variables: Mapping[str, str]) -> str:
     if not declared.get("subPathExpr"):
         return str(declared.get("subPath") or "")
-    missing = unresolved(declared["subPathExpr"], variables)
-    if missing:
-        raise MountError(f"failed to expand subPathExpr {declared['subPathExpr']}: no value for {missing[0]}")
+    # An empty value would make another path of it (ExpandContainerVolumeMounts of k8s.io/kubernetes).
+    known = {name: value for name, value in variables.items() if value}
+    if missing := sorted(set(unresolved(declared["subPathExpr"], known))):
+        raise MountError(f"missing value for {', '.join(missing)}")
     return expand(declared["subPathExpr"], variables)
 
 
@@ -88,8 +88,10 @@ def _prepare(volume: Volume, sub_path: str) -> None:
     Pods that share the volume may change it at any time, so the sandbox resolves the path again, in the same way.
     """
     pure = PurePosixPath(sub_path)
-    if pure.is_absolute() or ".." in pure.parts:
-        raise MountError(f'subPath "{sub_path}" must be a relative path without ".."')
+    if pure.is_absolute():
+        raise MountError(f"error SubPath `{sub_path}` must not be an absolute path")
+    if ".." in pure.parts:
+        raise MountError(f"unable to provision SubPath `{sub_path}`: must not contain '..'")
     if volume.memory_bytes or volume.image is not None:
         return  # looked for where it can be seen
     try:

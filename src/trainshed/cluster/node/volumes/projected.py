@@ -13,10 +13,12 @@ from trainshed.cluster.node.volumes.downward_api import downward_files
 from trainshed.cluster.node.volumes.files import DEFAULT_MODE, File
 from trainshed.cluster.node.volumes.secret import SecretVolume
 from trainshed.cluster.node.volumes.tokens import TokenRequest
-from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Source
-from trainshed.kube.meta.objects import Object
+from trainshed.cluster.node.volumes.volume import FileVolume, MountError, Setup, Source, fs_group
+from trainshed.kube.meta.objects import Object, section, spec_of
+from trainshed.kube.meta.pods import init_containers, main_containers
 
 DEFAULT_EXPIRATION_SECONDS = 3600
+_READABLE = 0o044
 _CONFIGMAP, _SECRET = ConfigMapVolume(), SecretVolume()
 
 
@@ -55,11 +57,21 @@ class ProjectedVolume(FileVolume):
                 out.update(downward_files(part["downwardAPI"], setup.pod, setup.node, mode))
             elif part.get("serviceAccountToken"):
                 token = setup.tokens[_request(part["serviceAccountToken"])]
-                out[part["serviceAccountToken"]["path"]] = File(token.text.encode(), mode)
+                may = mode | _READABLE if _is_of_one_user(setup.pod) else mode
+                out[part["serviceAccountToken"]["path"]] = File(token.text.encode(), may)
             else:
                 kinds = ", ".join(sorted(part)) or "nothing"
                 raise MountError(f"projected source {kinds} is not supported by this node")
         return out
+
+
+def _is_of_one_user(pod: Object) -> bool:
+    """Return whether all containers run as the same user: a kubelet makes the tokens that user's, whatever their mode
+    says (FsUserFrom in pkg/volume/util). Here the files are root's."""
+    shared = section(spec_of(pod), "securityContext").get("runAsUser")
+    containers = (*init_containers(pod), *main_containers(pod))
+    users = {section(each, "securityContext").get("runAsUser", shared) for each in containers}
+    return len(users) == 1 and None not in users and fs_group(pod) is None
 
 
 def _request(source: Source) -> TokenRequest:

@@ -24,7 +24,12 @@ Source: TypeAlias = Mapping[str, Any]
 
 
 class MountError(Exception):
-    """A volume cannot be set up (yet). The pod waits; its FailedMount event carries this text."""
+    """A volume cannot be set up (yet). The pod waits; its FailedMount event carries this text, and one more each the
+    texts of `others` of the pod."""
+
+    def __init__(self, message: str, *others: str) -> None:
+        super().__init__(message)
+        self.others = others
 
 
 class ClaimPending(MountError):

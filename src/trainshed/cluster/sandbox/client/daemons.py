@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from trainshed.cluster.sandbox import wire
-from trainshed.cluster.sandbox.client import doctor, launch
+from trainshed.cluster.sandbox.client import launch
 from trainshed.cluster.sandbox.client.connection import Connection, connected
 from trainshed.cluster.sandbox.client.processes import STOP_SECONDS, ended, open_process
 from trainshed.cluster.sandbox.model import Isolation, RuntimeLost, RuntimePaths, RuntimeUnavailable
@@ -87,6 +87,8 @@ class Daemons:
         alive = await survivors()
         answer = await launch.launch(self._modules[0], self._directories, self._paths.log / "sandboxd.log")
         if "step" in answer:
+            from trainshed.cluster.sandbox.client import doctor  # tries out what a sandbox takes
+
             raise doctor.unavailable(answer["step"], answer["detail"])
         if answer["adopted"]:
             log.warning("sandboxd had died and was started again; pods that live: %s", alive or "none")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import msgspec
 
 from trainshed.cluster.sandbox import bootstrap
 from trainshed.cluster.sandbox.client import scope
+from trainshed.cluster.sandbox.linux import cgroups
 from trainshed.cluster.sandbox.model import RuntimeUnavailable
 from trainshed.cluster.sandbox.net import egress
 
@@ -40,6 +42,12 @@ _DEGRADED = {
     "overlay": "what pods write is kept in memory, or their root is read-only",
     "proc": "pods see the /proc of this machine, with all its processes",
 }
+
+
+# Steps that a setting of the kernel or of AppArmor may refuse, and the kinds of namespaces that the kernel counts.
+_SWITCHED = ("user", "map", "mount", "network")
+_COUNTED = {"user": "user", "mount": "mnt", "network": "net"}
+_SYS_ADMIN = 21  # CAP_SYS_ADMIN, capabilities(7)
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -64,19 +72,20 @@ def diagnose(state: Path | None = None) -> list[Check]:
     checks.append(_kernel())
     with tempfile.TemporaryDirectory(dir=state if state and state.is_dir() else None) as directory:
         results = _probe(directory)
+    confinement = results.get("confinement")
     for step, title in _TITLES.items():
         detail = results.get(step)
         if detail is None:
             continue
         if not detail:
             checks.append(Check(name=title, ok=True, detail="works"))
-        elif step in _DEGRADED:
-            message, remedy = explain(step, detail)
-            checks.append(Check(name=title, ok=False, detail=f"{message}: {_DEGRADED[step]}", remedy=remedy))
         else:
-            message, remedy = explain(step, detail)
+            message, remedy = explain(step, detail, confinement=confinement)
+            if step in _DEGRADED:
+                message = f"{message}: {_DEGRADED[step]}"
             checks.append(Check(name=title, ok=False, detail=message, remedy=remedy))
     checks += _limits(results.get("keepers"))
+    checks += _services(results.get("services"))
     checks.append(_subordinate_ids())
     checks.append(_egress())
     return checks
@@ -129,25 +138,24 @@ def unavailable(step: str, detail: str) -> RuntimeUnavailable:
     return RuntimeUnavailable(*explain(step, detail))
 
 
-def explain(step: str, detail: str, root: Path = Path("/")) -> tuple[str, str]:
-    """Return (one sentence, what to change) for a refused step. `root` is where /proc and /etc are."""
-    kernel = root / "proc/sys/kernel"
-    if _read(root / "proc/sys/user/max_user_namespaces") == "0":
+def explain(
+    step: str, detail: str, root: Path = Path("/"), confinement: str | None = None
+) -> tuple[str, str]:
+    """Return (one sentence, what to change) for a refused step.
+
+    `root` is where /proc and /etc are, `confinement` the AppArmor profile of the process that was refused and its mode;
+    by default that of this one, which differs where a script's first line has named the interpreter.
+    """
+    switched_off = _switch(step, root) if step in _SWITCHED else None
+    if switched_off is not None:
+        return switched_off
+    if confinement is None:
+        confinement = _read(root / "proc/self/attr/apparmor/current")
+    profile, _, mode = confinement.partition(" ")
+    if step in _SWITCHED and mode == "(enforce)" and not _in_container(root):
         return (
-            "this machine allows no user namespaces (user.max_user_namespaces is 0)",
-            "sudo sysctl -w user.max_user_namespaces=15000",
-        )
-    if _read(kernel / "unprivileged_userns_clone") == "0":
-        return (
-            "this machine allows user namespaces to root only (kernel.unprivileged_userns_clone is 0)",
-            "sudo sysctl -w kernel.unprivileged_userns_clone=1",
-        )
-    if _read(kernel / "apparmor_restrict_unprivileged_userns") == "1" and os.geteuid() != 0:
-        return (
-            "AppArmor takes every right from user namespaces of ordinary programs, as Ubuntu does from 23.10 on"
-            " (kernel.apparmor_restrict_unprivileged_userns is 1)",
-            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile with"
-            f" `userns,` for {sys.executable}",
+            f"the AppArmor profile {profile}, which this program runs in, refuses {_TITLES[step]} ({detail.lower()})",
+            f"printf %s {shlex.quote(profile)} | sudo tee /sys/kernel/security/apparmor/.remove",
         )
     if step == "overlay":
         return (
@@ -170,15 +178,49 @@ def explain(step: str, detail: str, root: Path = Path("/")) -> tuple[str, str]:
         return (f"the sandbox daemon did not start: {detail}", "see log/sandboxd.log in the state directory")
     if _in_container(root):
         what = "hides parts of /proc" if step == "proc" else "forbids namespaces by its seccomp profile"
+        options, fields = "", ""
+        if mode == "(enforce)":
+            what += f", or by the AppArmor profile {profile}"
+            options, fields = " --security-opt apparmor=unconfined", ", appArmorProfile Unconfined"
         return (
             f"this is a container whose engine {what} ({_TITLES.get(step, step)}: {detail.lower()})",
             "start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
-            " (Kubernetes: seccompProfile Unconfined, procMount Unmasked)",
+            f"{options} (Kubernetes: seccompProfile Unconfined, procMount Unmasked{fields})",
         )
     return (
         f"the kernel refused {_TITLES.get(step, step)} ({detail.lower()})",
         "see `dmesg` for the security module that refused it; Linux 5.11 or newer is needed",
     )
+
+
+def _switch(step: str, root: Path) -> tuple[str, str] | None:
+    """Return what `explain` does where a setting of the kernel refuses this step to this user; else None."""
+    name = f"user.max_{_COUNTED[step]}_namespaces" if step in _COUNTED else ""
+    if name and _read(root / "proc/sys" / name.replace(".", "/")) == "0":
+        return (f"this machine allows no {_TITLES[step]} ({name} is 0)", f"sudo sysctl -w {name}=15000")
+    if may_administer(_read(root / "proc/self/status")):
+        return None
+    kernel = root / "proc/sys/kernel"
+    if step == "user" and _read(kernel / "unprivileged_userns_clone") == "0":
+        return (
+            "this machine allows user namespaces to root only (kernel.unprivileged_userns_clone is 0)",
+            "sudo sysctl -w kernel.unprivileged_userns_clone=1",
+        )
+    if _read(kernel / "apparmor_restrict_unprivileged_userns") == "1":
+        return (
+            "AppArmor takes every right from user namespaces of ordinary programs, as Ubuntu does from 23.10 on"
+            " (kernel.apparmor_restrict_unprivileged_userns is 1)",
+            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile with"
+            f" `userns,` for {os.path.realpath(sys.executable)}",
+        )
+    return None
+
+
+def may_administer(status: str) -> bool:
+    """Return whether a process has CAP_SYS_ADMIN, by its `status` of /proc: root of a container mostly has not."""
+    _, _, rest = status.partition("CapEff:")
+    word = rest.split(maxsplit=1)[:1]
+    return bool(word and int(word[0], 16) >> _SYS_ADMIN & 1)
 
 
 def _platform() -> Check:
@@ -202,12 +244,27 @@ def _kernel() -> Check:
 
 def _limits(found: dict[str, str] | None) -> list[Check]:
     """Return what keeps each limit. All of them work; without cgroups some more roughly."""
-    remedy = scope.remedy()
+    return limit_checks(found or {}, scope.remedy())
+
+
+def limit_checks(found: dict[str, str], remedy: str) -> list[Check]:
+    """Return a check of each limit by its keeper; `remedy` is the command that gives cgroups, if there is one."""
     checks = []
-    for name, keeper in (found or {}).items():
-        hint = "" if keeper.startswith("cgroup") or not remedy else f"; `{remedy}` lets the kernel keep it"
+    for name, keeper in found.items():
+        could = name in cgroups.CONTROLLERS and not keeper.startswith(("cgroup", "pid namespace"))
+        hint = f"; `{remedy}` lets the kernel keep it" if remedy and could else ""
         checks.append(Check(name=f"limits of {name}", ok=True, detail=keeper + hint))
     return checks
+
+
+def _services(failure: str | None) -> list[Check]:
+    """Return what leads to Services; both ways work. `failure` is what the kernel said, None if it was not asked."""
+    if failure is None:
+        return []
+    detail = "translated by the kernel (nftables)"
+    if failure:
+        detail = f"forwarded by a process, at some cost: the kernel has no nf_tables here ({failure.lower()})"
+    return [Check(name="addresses of Services", ok=True, detail=detail)]
 
 
 def _probe(directory: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What keeps the limits of a cluster's pods, as its sandboxd says."""
+"""What keeps the limits of a cluster's pods, as its sandboxd says, and what leads to Services, as netd does."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def keepers(run: Path) -> Keepers | None:
         return msgspec.convert(answer["keepers"], Keepers)
     except (OSError, KeyError, msgspec.ValidationError):
         return None
+
+
+def services_by(run: Path) -> str:
+    """Return what leads connections to Services on, in words; nothing while there is no answer."""
+    try:
+        with wire.connect(str(run / "netd.sock"), timeout=2.0) as sock:
+            answer, _ = wire.ask(sock, {"op": "ping"})
+    except OSError:
+        return ""
+    return str(answer.get("services", ""))

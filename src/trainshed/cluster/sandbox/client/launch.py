@@ -17,12 +17,12 @@ from trainshed.cluster.sandbox.model import RuntimeLost
 if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
-SANDBOXD = "trainshed.cluster.sandbox.daemon.sandboxd"
+SANDBOXD = "trainshed.cluster.sandbox.daemon.readonly"
 NETD = "trainshed.cluster.sandbox.daemon.netd"
 PLAIN_SANDBOXD = "trainshed.cluster.sandbox.daemon.plain.daemon"
 PLAIN_NETD = "trainshed.cluster.sandbox.daemon.plain.net"
 _TIMEOUT = 30.0
-# What the daemons read of the environment: where programs are, and the way out of the host's network.
+# What the daemons read of the environment: where programs are, the way out of the machine, how Services are led to.
 _KEPT = (
     "PATH",
     "HOME",
@@ -33,6 +33,7 @@ _KEPT = (
     "https_proxy",
     "NO_PROXY",
     "no_proxy",
+    "TRAINSHED_SERVICES",
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from trainshed.cluster.sandbox import bootstrap
-from trainshed.cluster.sandbox.linux.rootfs import FRESH
+from trainshed.cluster.sandbox.fresh import FRESH
 from trainshed.cluster.sandbox.model import Layer
 
 

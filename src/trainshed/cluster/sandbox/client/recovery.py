@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainshed.cluster.sandbox import files, pids
+from trainshed.cluster.sandbox import files, pids, podlock
 from trainshed.cluster.sandbox.model import ContainerState, RuntimePaths, SandboxState
 from trainshed.cluster.sandbox.net import ipam
 
@@ -51,14 +49,9 @@ def settle(paths: RuntimePaths, uid: str) -> bool:
     pod = paths.pods / uid
     name = str(pod / "sandbox" / "sandbox.json")
     sandbox = files.read_state(name)
-    if _has_shim(pod) or (sandbox is not None and _is_ending(sandbox)):
+    if podlock.is_held(str(pod)) or (sandbox is not None and _is_ending(sandbox)):
         return False
-    if (
-        sandbox is not None
-        and sandbox.get("plain")
-        and not sandbox["stopped"]
-        and pids.kill_marked(mark(pod))
-    ):
+    if sandbox is not None and sandbox.get("plain") and not sandbox["stopped"] and pids.kill_marked(str(pod)):
         return False  # the shim and the reaper were killed at once: what is left is known by its environment
     if sandbox is None:
         return True
@@ -72,23 +65,6 @@ def settle(paths: RuntimePaths, uid: str) -> bool:
     if sandbox["ip"]:
         ipam.release(str(paths.run / "addresses"), sandbox["ip"], uid)
     return True
-
-
-def mark(pod: Path) -> bytes:
-    """Return the variable that the processes of a plain pod inherit; its uid alone could be another cluster's, too."""
-    return f"TRAINSHED_SANDBOX={pod}".encode()
-
-
-def _has_shim(pod: Path) -> bool:
-    """Return whether a shim lives, one that does not listen yet included: it holds the lock until it ends."""
-    try:
-        with (pod / "sandbox" / "lock").open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        return False
-    return False
 
 
 def _is_ending(sandbox: Message) -> bool:

@@ -143,6 +143,14 @@ class Runtime:
         async with self._shims.asking(uid) as connection:
             await connection.ask({"op": "signal", "name": name, "signal": int(signal)})
 
+    async def share_cpu(self, uid: str, largest: int) -> None:
+        """Have a pod's containers yield to those with a request of `largest`, in thousandths of a core.
+
+        Raises SandboxNotFound when it does not run.
+        """
+        async with self._shims.asking(uid) as connection:
+            await connection.ask({"op": "share_cpu", "largest": largest})
+
     async def stop_sandbox(self, uid: str) -> None:
         """Kill what is left, end the shim, release the IP. Nothing happens when it is stopped already."""
         while True:

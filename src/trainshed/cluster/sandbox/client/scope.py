@@ -14,6 +14,8 @@ from pathlib import Path
 
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 LINGER = Path("/var/lib/systemd/linger")
+POLKIT = Path("/usr/share/dbus-1/system-services/org.freedesktop.PolicyKit1.service")
+"""Without it systemd asks nobody whether a user may linger, and lets root alone say so."""
 _OPTIONS = ("--scope", "--quiet", "--collect", "--no-ask-password", "--property=Delegate=yes")
 
 
@@ -44,7 +46,12 @@ def remedy() -> str:
     """Return the command after which there are cgroups for pods; empty where there is none."""
     if os.geteuid() == 0 or not BOOTED.is_dir() or shutil.which("systemd-run") is None or outlives_sessions():
         return ""
-    return "loginctl enable-linger"
+    if POLKIT.exists():
+        return "loginctl enable-linger"
+    try:
+        return f"sudo loginctl enable-linger {pwd.getpwuid(os.geteuid()).pw_name}"
+    except KeyError:
+        return ""  # systemd knows users by name
 
 
 def environment() -> dict[str, str]:

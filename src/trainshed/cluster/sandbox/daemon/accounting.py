@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+_LOOKS = 4
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -48,12 +49,20 @@ def held_bytes(roots: list[int], limit: int) -> int:
     """Return the memory that processes and their descendants cannot give back: anonymous and shared.
 
     Workers that were forked share pages. What their kernel counts for each is cheap to read and too much, so it only
-    says that they stay below `limit`; above, each page is divided among those that have it.
+    says that they stay below `limit`; above, each page is divided among those that have it. Where one has come or gone
+    meanwhile, the shares do not belong together, and all are looked at again, but not for ever.
     """
     pids = descendants(set(roots))
     found = [_memory(pid) for pid in pids]
-    most = sum(private for private, _ in found) + max((common for _, common in found), default=0)
-    return most if most <= limit else sum(map(_share, pids))
+    held = sum(private for private, _ in found) + max((common for _, common in found), default=0)
+    for _ in range(_LOOKS):
+        if held <= limit:
+            break
+        held = sum(map(_share, pids))
+        before, pids = pids, descendants(set(roots))
+        if pids == before:
+            break
+    return held
 
 
 def crowd(roots: list[int], most: int) -> int:

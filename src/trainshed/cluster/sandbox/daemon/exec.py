@@ -158,7 +158,7 @@ def _clone_into(target: Container, spec: Message, stdio: list[int], sync: socket
         if target.cgroup:
             cgroups.enter(target.cgroup)
         if "cpu" not in target.pod["kept"]:
-            limits.share_cpu(spec)
+            limits.share_cpu(spec, session=False)  # it is still the shim's
         syscalls.setns(target.pidfd, syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
 
     try:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 _ELSE = {
-    "cpu": "affinity: whole cores; requests by nice 0 to 5",
+    "cpu": "affinity: whole cores; requests by nice, 0 to 5 beside larger ones",
     "memory": "watchdog, 4 looks a second",
     "pids": "watchdog, 4 looks a second",
     "ephemeral-storage": "measured every 2 s, eviction",

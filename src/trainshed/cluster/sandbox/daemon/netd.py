@@ -2,8 +2,8 @@
 
     10.88.0.1:53      DNS, `nameserver`
     10.88.0.1:3128    the way out for pods, `proxy`; where it can be had, also a route, `egress`
-    Services          forwarded by a process of its own, `servicenet`: bytes do not wait for names; held here until
-                      somebody connects
+    Services          translated by the kernel, `translation`; where it cannot, forwarded by a process of its own,
+                      `servicenet`: bytes do not wait for names; held here until somebody connects
     any other         listeners that the control plane asked for; kept here, so that a restarted one finds
                       its clients' connections waiting in the same socket
 
@@ -12,7 +12,6 @@ It also keeps the namespaces of the sandboxes open for a `sandboxd` that has to 
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import json
 import os
@@ -22,6 +21,7 @@ import time
 
 from trainshed.cluster.sandbox import files, logfile, wire
 from trainshed.cluster.sandbox.addresses import DNS_PORT, GATEWAY, PROXY_PORT
+from trainshed.cluster.sandbox.daemon import launching
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
 from trainshed.cluster.sandbox.daemon.servicenet import ServiceNet
 from trainshed.cluster.sandbox.linux import syscalls
@@ -30,6 +30,7 @@ from trainshed.cluster.sandbox.net import egress, ipam
 from trainshed.cluster.sandbox.net.inside import Inside
 from trainshed.cluster.sandbox.net.nameserver import NameServer
 from trainshed.cluster.sandbox.net.proxy import Proxy
+from trainshed.cluster.sandbox.net.translation import Translation
 from trainshed.cluster.sandbox.net.zone import Zone
 
 TYPE_CHECKING = False
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 NAME = "netd.sock"
 RECORDS = "dns.json"
+SERVICES_BY = "TRAINSHED_SERVICES"
+"""With the value `process`, a variable of whoever starts the cluster that has it do what its kernel could."""
 _TIMEOUT = 10.0
 _EGRESS_TIMEOUT = 5.0
 _EGRESS_POLL = 0.02
@@ -55,13 +58,8 @@ def main(argv: list[str]) -> int:
 
 def launch(run: str, make: Callable[[], Daemon]) -> int:
     """Launch the daemon that `make` returns; print one line of JSON with the outcome."""
-    read, write = os.pipe()
-    if os.fork() == 0:
-        os.close(read)
-        _daemon(run, make, write)
-    os.close(write)
-    with open(read, "rb") as answers:
-        answer = answers.readline() or b'{"failure": "it ended without a word"}'
+    answer = launching.launch(lambda report: _daemon(run, make, report))
+    answer = answer or b'{"failure": "it ended without a word"}'
     print(answer.decode().strip())  # noqa: T201 - read by the control plane
     return 0
 
@@ -70,21 +68,15 @@ def _daemon(run: str, make: Callable[[], Daemon], report: int) -> NoReturn:
     try:
         os.setsid()
         syscalls.set_process_name("trainshed-netd")
-        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        os.dup2(null, 0)
-        os.dup2(null, 1)
-        lock = os.open(f"{run}/netd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        launching.detach_stdio()
+        files.lock(f"{run}/netd.lock")  # until this process ends
         daemon = make()
         os.write(report, json.dumps({"pid": os.getpid()}).encode() + b"\n")
         os.close(report)
         daemon.run()
     except BaseException as error:
         record_crash()
-        try:
-            os.write(report, json.dumps({"failure": str(error)}).encode() + b"\n")
-        except OSError:
-            pass  # it had started
+        launching.tell(report, {"failure": str(error)})
     finally:
         os._exit(0)
 
@@ -102,7 +94,8 @@ class Daemon:
         udp, tcp = self._enter(pods)
         self._dns = NameServer(self._loop, wire.adopt(udp), wire.adopt(tcp))
         self._load(files.read_state(f"{run}/{RECORDS}") or {})
-        self._services = ServiceNet(self._loop, run, self._namespaces, self._open)
+        translation = self._start_translation()
+        self._services = ServiceNet(self._loop, run, self._namespaces, self._open, translation)
         self._server = Server(self._loop, f"{run}/{NAME}", self._request)
 
     def _enter(self, pods: str) -> tuple[int, int]:
@@ -170,6 +163,16 @@ class Daemon:
                     return False
         return False
 
+    def _start_translation(self) -> Translation | None:
+        """Return what has the kernel translate addresses of Services; None where it does not, or shall not."""
+        if os.environ.get(SERVICES_BY) == "process":
+            return None
+        try:
+            return Translation(self._ask({"op": "translate"})[0])
+        except OSError as error:
+            os.write(2, f"Services are forwarded by a process: {error}\n".encode())
+            return None
+
     def _load(self, records: Message) -> None:
         ports, aliases = records.get("ports", {}), records.get("aliases", {})
         zone = Zone(records.get("services", {}), records.get("pending", ()), ports, aliases)
@@ -180,7 +183,8 @@ class Daemon:
     def _request(self, peer: Peer, message: Message) -> None:
         operation = message.get("op")
         if operation == "ping":
-            peer.answer({"pid": os.getpid(), "protocol": wire.PROTOCOL, "route": self._route})
+            state = {"pid": os.getpid(), "protocol": wire.PROTOCOL, "route": self._route}
+            peer.answer({**state, "services": self._services.by})
         elif operation == "namespaces":
             peer.answer({}, [os.dup(fd) for fd in self._namespaces])
         elif operation == "listen":

@@ -45,16 +45,16 @@ def resolv_conf(spec: Message, host_file: str) -> str:
 def write(directory: str, spec: Message, ip: str) -> list[Message]:
     """Write the files to `directory` and return their mounts. Raises OSError."""
     contents = {
-        "hosts": hosts(spec, ip, _read("/etc/hosts")),
+        "hosts": hosts(spec, ip, _read("/etc/hosts") if spec["host_network"] else ""),
         "hostname": f"{spec['hostname']}\n",
-        "resolv.conf": resolv_conf(spec, _read("/etc/resolv.conf")),
+        "resolv.conf": resolv_conf(spec, "" if spec["nameservers"] else _read("/etc/resolv.conf")),
     }
     mounts: list[Message] = []
     for name, text in contents.items():
         path = f"{directory}/{name}"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644), "w") as file:
-            file.write(text)
-        os.chmod(path, 0o644)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644), "wb") as file:
+            file.write(text.encode())
+            os.fchmod(file.fileno(), 0o644)
         mounts.append({"source": path, "path": f"/etc/{name}"})
     return mounts
 

@@ -6,7 +6,9 @@ the rest depends on are left out.
     user      a user namespace             map       ids in it
     mount     a mount namespace            overlay   overlayfs with its upper on the state directory
     proc      /proc of a pid namespace     network   a network namespace
-    bridge    a bridge and a veth in it    keepers   what keeps limits, in words
+    bridge    a bridge and a veth in it    services  nf_tables in it
+    keepers   what keeps limits, in words
+    confinement   the AppArmor profile that this runs in, and its mode
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from trainshed.cluster.sandbox.daemon import keepers
 from trainshed.cluster.sandbox.linux import cgroups, syscalls, userns
 from trainshed.cluster.sandbox.linux.rootfs import RootFilesystem
 from trainshed.cluster.sandbox.net import clusternet
+from trainshed.cluster.sandbox.net.translation import Translation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ _NAME = "trainshed-doctor"
 def main(argv: list[str]) -> int:
     """Print the results; `probe <state directory>`."""
     (directory,) = argv
-    print(json.dumps({**run(directory), "keepers": _keepers()}))  # noqa: T201 - read by `doctor`
+    found = {**run(directory), "keepers": _keepers(), "confinement": _confinement()}
+    print(json.dumps(found))  # noqa: T201 - read by `doctor`
     return 0
 
 
@@ -68,6 +72,14 @@ def run(directory: str) -> Message:
     return results
 
 
+def _confinement() -> str:
+    try:
+        with open("/proc/self/attr/apparmor/current") as file:
+            return file.read().strip()
+    except OSError:
+        return ""  # a kernel without AppArmor
+
+
 def _keepers() -> Message:
     """Return what would keep the limits of containers. The cgroup that was made to see it is removed."""
     read, write = os.pipe()
@@ -96,7 +108,9 @@ def _inside(channel: socket.socket, directory: str) -> None:
         results["proc"] = _attempt(_mount_proc)
     results["network"] = _attempt(lambda: syscalls.unshare(syscalls.CLONE_NEWNET))
     if not results["network"]:
-        results["bridge"] = _attempt(_make_pod_network)
+        results["bridge"] = _attempt(lambda: _in_network(_make_pod_network))
+        if not results["bridge"]:
+            results["services"] = _attempt(lambda: _in_network(_translate))
     channel.sendall(json.dumps(results).encode() + b"\n")
 
 
@@ -138,13 +152,20 @@ def _mount_proc() -> None:
 
 
 def _make_pod_network() -> None:
+    cluster = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    clusternet.enter_new_pod_network(cluster, pod_address(FIRST_POD))
+
+
+def _translate() -> None:
+    Translation(clusternet.open_translator()).close()
+
+
+def _in_network(work: Callable[[], None]) -> None:
+    """Do this in a network of a cluster, which is gone afterwards."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        failure = _attempt(clusternet.enter_new_cluster_network)
-        if not failure:
-            cluster = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            failure = _attempt(lambda: clusternet.enter_new_pod_network(cluster, pod_address(FIRST_POD)))
+        failure = _attempt(clusternet.enter_new_cluster_network) or _attempt(work)
         wire.send_all(theirs, wire.message_frame({"failure": failure}))
         os._exit(0)
     theirs.close()

@@ -15,9 +15,10 @@ import stat
 import sys
 
 from trainshed.cluster.sandbox import bootstrap, files, wire
-from trainshed.cluster.sandbox.daemon import serviceproxy
+from trainshed.cluster.sandbox.daemon import servicepost
 from trainshed.cluster.sandbox.loop import READ
 from trainshed.cluster.sandbox.net import clusternet
+from trainshed.cluster.sandbox.net.translation import can_be_translated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from trainshed.cluster.sandbox.loop import Loop
+    from trainshed.cluster.sandbox.net.translation import Translation
     from trainshed.cluster.sandbox.wire import Message
 
     Place: TypeAlias = tuple[str, str, int]
@@ -45,19 +47,33 @@ _LOG = "services.log"
 class ServiceNet:
     """Keeps listeners or the process while there are routes.
 
-    `namespaces`: the sandboxes' user namespace, the cluster's network, in which `listen` opens listeners. There are
-    none where pods are plain processes on the machine's network, whose connections to Services are steered.
+    What `translation` can do, the kernel does. `namespaces`: the sandboxes' user namespace, the cluster's network, in
+    which `listen` opens listeners. There are none where pods are plain processes on the machine's network, whose
+    connections to Services are steered.
     """
 
-    def __init__(self, loop: Loop, run: str, namespaces: Sequence[int], listen: Listen) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        run: str,
+        namespaces: Sequence[int],
+        listen: Listen,
+        translation: Translation | None = None,
+    ) -> None:
         self._loop = loop
         self._run = run
         self._namespaces = namespaces
         self._listen = listen
-        self._held: dict[serviceproxy.Key, socket.socket] = {}
-        self._routes: list[Message] = (files.read_state(f"{run}/{serviceproxy.ROUTES}") or {}).get(
-            "routes", []
-        )
+        self._held: dict[servicepost.Key, socket.socket] = {}
+        self._translation = translation
+        kept = files.read_state(f"{run}/{servicepost.ROUTES}") or {}
+        routes: list[Message] = [*kept.get("routes", []), *kept.get("translated", [])]
+        self._routes = self._translate(routes)
+        if routes:
+            try:
+                self._keep(routes)  # a predecessor may have had another way
+            except OSError:
+                pass  # the process then listens where nobody comes
         self._opened: set[Place] = set()
         self._channel: socket.socket | None = None
         self._pid = 0
@@ -71,13 +87,41 @@ class ServiceNet:
 
         Raises OSError when the routes cannot be kept, or the process not be started; `done` is not called then.
         """
-        files.write_state(f"{self._run}/{serviceproxy.ROUTES}", {"routes": routes})
-        self._routes = routes
+        translation = self._translation
+        self._keep(routes)
+        self._routes = self._translate(routes)
+        if self._translation is not translation:
+            self._keep(routes)
         failed = self._update()
         if self._channel is None:
             done(failed)
         else:
             self._waiting.append((self._number, failed, done))
+
+    @property
+    def by(self) -> str:
+        """What leads connections to Services on, in words."""
+        if not self._namespaces:
+            return "system calls of pods, steered"
+        return "a process" if self._translation is None else "the kernel (nftables)"
+
+    def _keep(self, routes: list[Message]) -> None:
+        """Write the routes down: those of the process, and those of the kernel."""
+        translated = [route for route in routes if self._translation is not None and can_be_translated(route)]
+        rest = [route for route in routes if self._translation is None or not can_be_translated(route)]
+        files.write_state(f"{self._run}/{servicepost.ROUTES}", {"routes": rest, "translated": translated})
+
+    def _translate(self, routes: list[Message]) -> list[Message]:
+        """Have the kernel lead where it can; return the other routes."""
+        if self._translation is None:
+            return routes
+        try:
+            self._translation.apply([route for route in routes if can_be_translated(route)])
+        except OSError as error:
+            os.write(2, f"Services are forwarded by a process from now on: {error}\n".encode())
+            self._translation = None
+            return routes
+        return [route for route in routes if not can_be_translated(route)]
 
     def close(self) -> None:
         """Let go of the listeners; end the process and wait for that."""
@@ -124,7 +168,7 @@ class ServiceNet:
                 self._hold((False, protocol, ip, port), listener)
         return True
 
-    def _hold(self, key: serviceproxy.Key, listener: socket.socket) -> None:
+    def _hold(self, key: servicepost.Key, listener: socket.socket) -> None:
         self._held[key] = listener
         self._loop.watch(listener.fileno(), READ, self._asked)
 
@@ -140,7 +184,7 @@ class ServiceNet:
             self._opened.clear()
             self._loop.later(_RESTART_SECONDS, self._restart)
 
-    def _let_go(self, keys: Iterable[serviceproxy.Key]) -> None:
+    def _let_go(self, keys: Iterable[servicepost.Key]) -> None:
         for key in keys:
             listener = self._held.pop(key)
             self._loop.forget(listener.fileno())
@@ -167,7 +211,7 @@ class ServiceNet:
                 self._hand_over((True, *place), listener)
         return failed
 
-    def _hand_over(self, key: serviceproxy.Key, listener: socket.socket) -> None:
+    def _hand_over(self, key: servicepost.Key, listener: socket.socket) -> None:
         """Give a listener to the process."""
         host, protocol, ip, port = key
         with listener:
@@ -187,12 +231,12 @@ class ServiceNet:
         log = _open_log()
         sources = (theirs.fileno(), *self._namespaces)
         # Copies above those numbers: one may be where another has to go.
-        places = serviceproxy.DESCRIPTORS[: len(sources)]
-        copies = [_above(max(serviceproxy.DESCRIPTORS), number) for number in sources]
+        places = servicepost.DESCRIPTORS[: len(sources)]
+        copies = [_above(max(servicepost.DESCRIPTORS), number) for number in sources]
         try:
             actions = [(os.POSIX_SPAWN_DUP2, copy, place) for copy, place in zip(copies, places, strict=True)]
-            command = [sys.executable, "-I", "-S", bootstrap.__file__, serviceproxy.__name__, self._run]
-            command += [] if self._namespaces else [serviceproxy.ON_MACHINE]
+            command = [sys.executable, "-I", "-S", bootstrap.__file__, servicepost.MODULE, self._run]
+            command += [] if self._namespaces else [servicepost.ON_MACHINE]
             self._pid = os.posix_spawn(
                 sys.executable,
                 command,

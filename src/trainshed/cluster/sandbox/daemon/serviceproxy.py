@@ -25,13 +25,13 @@ import struct
 
 from trainshed.cluster.sandbox import files, logfile, wire
 from trainshed.cluster.sandbox.addresses import MACHINE, is_cluster, is_local
+from trainshed.cluster.sandbox.daemon.servicepost import CHANNEL, DESCRIPTORS, NETWORK, ROUTES, USER
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.loop import READ, Loop, record_crash
 from trainshed.cluster.sandbox.net import clusternet
-from trainshed.cluster.sandbox.net.budget import Budget
+from trainshed.cluster.sandbox.net.budget import MAX_OF_CLIENT, Budget
 from trainshed.cluster.sandbox.net.forwarding import (
     MAX_CONNECTIONS,
-    MAX_OF_CLIENT,
     Endpoints,
     TcpPort,
     descriptors_allowed,
@@ -40,18 +40,8 @@ from trainshed.cluster.sandbox.net.udpforwarding import MAX_SESSIONS, MAX_SESSIO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
+    from trainshed.cluster.sandbox.daemon.servicepost import Key
     from trainshed.cluster.sandbox.wire import Message
-
-    Key: TypeAlias = tuple[bool, str, str, int]
-    """Whether it is the machine's, protocol, IP address, port."""
-
-ROUTES = "routes.json"
-_CHANNEL, _USER, _NETWORK = 3, 4, 5
-ON_MACHINE = "machine"
-DESCRIPTORS = (_CHANNEL, _USER, _NETWORK)
-"""Where netd leaves its socket, the sandboxes' user namespace and the cluster's network."""
 
 
 def main(argv: list[str]) -> int:
@@ -64,10 +54,10 @@ def main(argv: list[str]) -> int:
     try:
         machine = None
         if not on_machine:
-            syscalls.setns(_USER, syscalls.CLONE_NEWUSER)
+            syscalls.setns(USER, syscalls.CLONE_NEWUSER)
             machine = MachineSockets()
-            syscalls.setns(_NETWORK, syscalls.CLONE_NEWNET)
-        Forwarder(Loop(), socket.socket(fileno=_CHANNEL), f"{run}/{ROUTES}", machine).run()
+            syscalls.setns(NETWORK, syscalls.CLONE_NEWNET)
+        Forwarder(Loop(), socket.socket(fileno=CHANNEL), f"{run}/{ROUTES}", machine).run()
     except BaseException:
         record_crash()
         return 1

@@ -15,7 +15,7 @@ import socket
 
 from trainshed.cluster.sandbox import files, pids
 from trainshed.cluster.sandbox.daemon import podfiles, podmemory
-from trainshed.cluster.sandbox.daemon.accounting import crowd, network_usage, pod_usage
+from trainshed.cluster.sandbox.daemon.accounting import crowd, descendants, network_usage, pod_usage
 from trainshed.cluster.sandbox.daemon.container import STATE, Container
 from trainshed.cluster.sandbox.daemon.dialling import dial
 from trainshed.cluster.sandbox.daemon.exec import ExecProcess
@@ -24,7 +24,7 @@ from trainshed.cluster.sandbox.daemon.peers import Server
 from trainshed.cluster.sandbox.linux import keyring, memory, syscalls, sysctls
 from trainshed.cluster.sandbox.linux.cgroups import Hierarchy, make_container, make_pod, usage
 from trainshed.cluster.sandbox.linux.cgroups import remove as remove_cgroup
-from trainshed.cluster.sandbox.linux.limits import bound_pids
+from trainshed.cluster.sandbox.linux.limits import bound_pids, share_anew, yields
 from trainshed.cluster.sandbox.loop import READ, Loop
 from trainshed.cluster.sandbox.net import clusternet, ipam
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 SOCKET = "shim.sock"
 _PARTS = ("root", "upper", "own")  # directories of an attempt that may hold much
 _LOOK_SECONDS = 0.25  # between two looks at the processes of a pod
+_SHARE_SECONDS = 0.15  # the kernel takes a change of a session's weight each tenth of a second
 
 
 class Shim:
@@ -75,6 +76,7 @@ class Shim:
         self._stopping: list[Peer] = []
         self._server: Server | None = None
         self._pause: Pause | None = None
+        self._cpu_largest: int | None = None
 
     def prepare(self) -> Message:
         """Make the pod's namespaces and files and start serving; return its state. Raises OSError."""
@@ -166,6 +168,7 @@ class Shim:
             "close_stdin": self._on_close_stdin,
             "dial": self._on_dial,
             "usage": self._on_usage,
+            "share_cpu": self._on_share_cpu,
             "namespaces": self._on_namespaces,
             "stop": self._on_stop,
         }
@@ -193,6 +196,8 @@ class Shim:
 
     def _on_start(self, peer: Peer, message: Message) -> None:
         spec = message["spec"]
+        if self._cpu_largest is not None:
+            spec["cpu_largest"] = self._cpu_largest
         key = (spec["name"], spec["attempt"])
         existing = self._containers.get(key)
         if key in self._ended or (existing is not None and existing.running):
@@ -351,6 +356,24 @@ class Shim:
         if not self._spec["host_network"]:
             answer["network"] = network_usage()
         peer.answer(answer)
+
+    def _on_share_cpu(self, peer: Peer, message: Message) -> None:
+        """Have containers yield to those of a request of `largest`, here and in other pods."""
+        self._cpu_largest = message["largest"]
+        peer.answer({})
+        if self._cgroups is None or not self._cgroups.has("cpu"):
+            self._share_cpu(message["largest"])
+
+    def _share_cpu(self, largest: int) -> None:
+        if largest != self._cpu_largest:
+            return  # it has changed again
+        done = True
+        for one in self._containers.values():
+            one.spec["cpu_largest"] = largest
+            if one.running:
+                done &= share_anew(descendants(set(one.roots)), yields(one.spec))
+        if not done:
+            self._loop.later(_SHARE_SECONDS, lambda: self._share_cpu(largest))
 
     def _on_namespaces(self, peer: Peer, message: Message) -> None:
         """Hand out the user and cluster network namespaces: a new `sandboxd` goes on in them."""

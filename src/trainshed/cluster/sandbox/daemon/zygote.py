@@ -11,7 +11,6 @@ from trainshed.cluster.sandbox import files, logfile, wire
 from trainshed.cluster.sandbox.addresses import POD_PREFIX
 from trainshed.cluster.sandbox.daemon import keepers
 from trainshed.cluster.sandbox.daemon.peers import Peer, Server
-from trainshed.cluster.sandbox.daemon.podlock import claim
 from trainshed.cluster.sandbox.daemon.shim import Shim
 from trainshed.cluster.sandbox.linux import (
     cgroups,
@@ -23,6 +22,7 @@ from trainshed.cluster.sandbox.loop import Loop, record_crash
 from trainshed.cluster.sandbox.measure import disk_bytes
 from trainshed.cluster.sandbox.net import clusternet, egress, ipam
 from trainshed.cluster.sandbox.ownership import hand_to_group
+from trainshed.cluster.sandbox.podlock import claim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Zygote:
         seccomp.program(
             os.uname().machine, credentials.capability_set(False, [], [])
         )  # made once, for every shim
+        credentials.remember()
         gc.collect()
         gc.freeze()  # a collection in a shim then leaves these pages shared
         self._loop.run()
@@ -95,6 +96,8 @@ class Zygote:
             self._in_child(peer, self._open_sockets)
         elif operation == "forward":
             self._in_child(peer, self._forward)
+        elif operation == "translate":
+            self._in_child(peer, self._open_translator)
         elif operation == "interface":
             self._in_child(peer, lambda: self._find_interface(message["name"]))
         elif operation == "remove":
@@ -193,6 +196,10 @@ class Zygote:
         syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)
         egress.forward()
         return []
+
+    def _open_translator(self) -> list[int]:
+        syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)
+        return [clusternet.open_translator()]
 
     def _find_interface(self, name: str) -> list[int]:
         syscalls.setns(self._cluster, syscalls.CLONE_NEWNET)

@@ -15,10 +15,11 @@ import stat
 import sys
 import tarfile
 
+from trainshed.cluster.sandbox.fresh import FRESH
 from trainshed.cluster.sandbox.layers import confined
 from trainshed.cluster.sandbox.layers.confined import Refused
 from trainshed.cluster.sandbox.layers.unpack import KEPT_XATTRS, OPAQUE, OVERLAY_XATTR, WHITEOUT
-from trainshed.cluster.sandbox.linux.rootfs import FRESH, WRITTEN
+from trainshed.cluster.sandbox.linux.rootfs import WRITTEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

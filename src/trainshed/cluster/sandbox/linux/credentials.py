@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 from trainshed.cluster.sandbox.linux import syscalls
@@ -103,14 +104,31 @@ def _bits(names: list[str]) -> int:
     return bits
 
 
+def remember() -> None:
+    """Read what holds for all that forks from this process while it stays in its user namespace."""
+    _map("uid")
+    _map("gid")
+    _last_capability()
+
+
 def is_mapped(number: int, kind: str) -> bool:
     """Return whether this user namespace has uid or gid `number`; `kind` is uid or gid."""
+    return any(first <= number < first + count for first, count in _map(kind))
+
+
+@functools.cache
+def _map(kind: str) -> list[tuple[int, int]]:
+    """Return the first and the count of each range of ids in this user namespace."""
     with open(f"/proc/self/{kind}_map") as file:
-        for line in file:
-            first, _, count = (int(field) for field in line.split())
-            if first <= number < first + count:
-                return True
-    return False
+        fields = [line.split() for line in file]
+    return [(int(first), int(count)) for first, _, count in fields]
+
+
+@functools.cache
+def _last_capability() -> int:
+    """Return the highest number of a capability that this kernel has."""
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        return int(file.read())
 
 
 class Identity:
@@ -168,9 +186,7 @@ def _take(identity: Identity) -> None:
 
 def drop_bounding(capabilities: int) -> None:
     """Let exec give no other capabilities than these: uid 0 gets all of the bounding set, others none."""
-    with open("/proc/sys/kernel/cap_last_cap") as file:
-        last = int(file.read())
-    for number in range(last + 1):
+    for number in range(_last_capability() + 1):
         if not capabilities >> number & 1:
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, number)
 

@@ -25,8 +25,7 @@ class ImageRoot(RootFilesystem):
     def build(self) -> None:
         """Mount the overlay at `self.root`. Raises OSError."""
         os.makedirs(self.root, 0o755, exist_ok=True)
-        self._choose_upper()
-        number = self._try_overlay(self._lowers, self.root)
+        number = self._overlay_paths(self._lowers, self.root)
         if number:
             raise OSError(number, os.strerror(number), "overlay of the image's layers")
         for name in _MOUNT_POINTS:
@@ -50,7 +49,7 @@ class ImageRoot(RootFilesystem):
         except OSError:
             return
         try:
-            self._try_overlay([by_fd(fd)], by_fd(fd))
+            self._overlay_paths([by_fd(fd)], by_fd(fd))
         finally:
             os.close(fd)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
+
+from trainshed.cluster.sandbox.pids import threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,34 +26,84 @@ def nice_of(request: int) -> int:
     return _SCHEDULE_ORDER
 
 
-def share_cpu(spec: Message) -> None:
+def yields(spec: Message) -> int:
+    """Return the nice value of a container beside the one with the largest request, which has 0.
+
+    Among equals nobody yields: on a machine that has nothing else to do for the cluster, containers compete with the
+    user's own processes as one of these.
+    """
+    return max(0, nice_of(spec["cpu_request"] or spec["cpu_limit"]) - nice_of(spec["cpu_largest"]))
+
+
+def share_cpu(spec: Message, *, session: bool = True) -> None:
     """Stay on the cores of the container, and let those with larger requests go first.
 
     Sessions compete as one where the kernel groups them (sched(7), "The autogroup feature"): the weight of that of
-    this process is set as well.
+    this process is set as well, if the `session` is the container's.
     """
     if spec["cpus"]:
         try:
             os.sched_setaffinity(0, spec["cpus"])
         except OSError:
             pass  # cores that were taken from this user meanwhile
-    value = nice_of(spec["cpu_request"] or spec["cpu_limit"])
+    value = yields(spec)
     if value:
         try:
-            now = os.nice(value)
-            with open("/proc/self/autogroup", "w") as file:
-                file.write(str(now))
+            os.nice(value)
+            if session:
+                _weigh_session("self", value)
         except OSError:
             pass  # a kernel without, or more than one change within a tenth of a second
+
+
+def share_anew(pids: set[int], value: int) -> bool:
+    """Give processes that run a nice value, counted from that of this one; return whether that is done.
+
+    Not yet done: the kernel takes one change of a session from a user in a tenth of a second. What was nice once
+    stays so where a user may not take that back, which counts only where the kernel does not group sessions.
+    """
+    wanted = min(19, os.nice(0) + value)
+    done = True
+    for pid in pids:
+        for thread in threads(pid):
+            try:
+                if os.getpriority(os.PRIO_PROCESS, thread) != wanted:
+                    os.setpriority(os.PRIO_PROCESS, thread, wanted)
+            except OSError:
+                pass  # it has ended, or may not come back
+        try:
+            if _weight_of_session(pid) not in (None, value):
+                _weigh_session(str(pid), value)
+        except BlockingIOError:
+            done = False
+        except OSError:
+            pass
+    return done
+
+
+def _weigh_session(process: str, value: int) -> None:
+    with open(f"/proc/{process}/autogroup", "w") as file:
+        file.write(str(value))
+
+
+def _weight_of_session(pid: int) -> int | None:
+    """Return the nice value of the session of a process; None where the kernel does not group sessions."""
+    try:
+        with open(f"/proc/{pid}/autogroup") as file:
+            return int(file.read().rpartition(" ")[2])
+    except (OSError, ValueError):
+        return None
 
 
 def prefer_for_oom(score: int) -> None:
     """Let the kernel end this process and what it forks before the control plane when memory runs out."""
     try:
-        with open("/proc/self/oom_score_adj", "r+") as file:
-            if int(file.read()) < score:
-                file.seek(0)
-                file.write(str(score))
+        fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if int(os.read(fd, 32)) < score:
+                os.write(fd, str(score).encode())
+        finally:
+            os.close(fd)
     except OSError:
         pass  # read-only /proc of an outer container
 
@@ -85,5 +136,5 @@ def bound_pids(most: int) -> bool:
 
 def has_pids_per_namespace(release: str = "") -> bool:
     """Return whether this kernel has a `kernel.pid_max` for each pid namespace."""
-    numbers = (release or platform.release()).split("-")[0].split(".")[:2]
+    numbers = (release or os.uname().release).split("-")[0].split(".")[:2]
     return tuple(int(part) for part in numbers if part.isdigit()) >= _PIDS_PER_NAMESPACE

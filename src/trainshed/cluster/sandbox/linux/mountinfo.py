@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 # File systems that hold no data of the host: a container gets its own or none.
 PSEUDO = frozenset(
     [
@@ -80,7 +84,12 @@ def _unescape(field: bytes) -> str:
     return field.decode(errors="surrogateescape")
 
 
-def below(mounts: dict[str, str], path: str) -> list[str]:
-    """Return the mount points strictly below `path`."""
-    prefix = path.rstrip("/") + "/"
-    return [point for point in mounts if point.startswith(prefix) and point != prefix]
+def above(points: Iterable[str]) -> set[str]:
+    """Return the directories that have any of the mount points strictly below them."""
+    found: set[str] = set()
+    for point in points:
+        directory = os.path.dirname(point)
+        while directory not in found and directory != point:
+            found.add(directory)
+            point, directory = directory, os.path.dirname(directory)
+    return found

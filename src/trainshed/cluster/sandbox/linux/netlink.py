@@ -6,8 +6,8 @@ every pod. Layout of messages: rtnetlink(7), linux/rtnetlink.h, linux/if_link.h.
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import fcntl
 import os
 import socket
 import struct
@@ -19,6 +19,8 @@ NLM_F_CREATE = 0x400
 RTM_NEWLINK = 16
 RTM_NEWADDR = 20
 RTM_NEWROUTE = 24
+RTM_NEWQDISC = 36
+RTM_NEWTFILTER = 44
 _NLMSG_ERROR = 2
 
 _IFF_UP = 1
@@ -44,6 +46,15 @@ _RTA_OIF = 4
 _RT_TABLE_LOCAL = 255
 _RT_SCOPE_HOST = 254
 _RTN_LOCAL = 2
+_SIOCGIFINDEX = 0x8933
+_CLSACT, _CLSACT_INGRESS = 0xFFFFFFF1, 0xFFFFFFF2
+_EVERY_PROTOCOL = 0x0003
+_TCA_KIND = 1
+_TCA_OPTIONS = 2
+_TCA_BPF_OPS_LEN = 4
+_TCA_BPF_OPS = 5
+_TCA_BPF_FLAGS = 8
+_BPF_DIRECT_ACTION = 1
 
 
 def attribute(kind: int, value: bytes) -> bytes:
@@ -55,6 +66,11 @@ def attribute(kind: int, value: bytes) -> bytes:
 def interface(flags: int = 0, change: int = 0, index: int = 0) -> bytes:
     """Encode struct ifinfomsg."""
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, change)
+
+
+def traffic(index: int, parent: int, handle: int = 0, info: int = 0) -> bytes:
+    """Encode struct tcmsg."""
+    return struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, handle, parent, info)
 
 
 def message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
@@ -135,8 +151,27 @@ class NetworkNamespace:
         limit = struct.pack("=I", size)
         body = interface() + attribute(_IFLA_IFNAME, name.encode() + b"\0")
         body += attribute(_IFLA_GSO_IPV4_MAX_SIZE, limit) + attribute(_IFLA_GRO_IPV4_MAX_SIZE, limit)
-        with contextlib.suppress(OSError):
+        try:
             self._request(RTM_NEWLINK, 0, body)
+        except OSError:
+            pass
+
+    def index_of(self, name: str) -> int:
+        """Return the index of an interface of this namespace."""
+        answer = fcntl.ioctl(self._socket, _SIOCGIFINDEX, struct.pack("16si20x", name.encode(), 0))
+        (index,) = struct.unpack_from("=i", answer, 16)
+        return int(index)
+
+    def filter_incoming(self, index: int, program: bytes) -> None:
+        """Have an interface ask a program of classic BPF about each frame that comes in (tc-bpf(8))."""
+        body = traffic(index, _CLSACT, handle=_CLSACT & 0xFFFF0000) + attribute(_TCA_KIND, b"clsact\0")
+        self._request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, body)
+        options = attribute(_TCA_BPF_OPS_LEN, struct.pack("=H", len(program) // 8))
+        options += attribute(_TCA_BPF_OPS, program)
+        options += attribute(_TCA_BPF_FLAGS, struct.pack("=I", _BPF_DIRECT_ACTION))
+        body = traffic(index, _CLSACT_INGRESS, info=1 << 16 | socket.htons(_EVERY_PROTOCOL))
+        body += attribute(_TCA_KIND, b"bpf\0") + attribute(_TCA_OPTIONS, options)
+        self._request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, body)
 
     def set_up(self, index: int) -> None:
         """Bring an interface up."""

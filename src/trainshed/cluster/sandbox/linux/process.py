@@ -11,6 +11,7 @@ from __future__ import annotations
 import array
 import errno
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -55,6 +56,7 @@ def run_first(spec: Message, private: str, pod: Message, stdio: list[int], sync:
     `pod` has `files`, `host_network`, the `cgroup` to be in, empty for none, and which limits are
     `kept` by it.
     """
+    gc.disable()  # it lives for milliseconds, and to look through what it shares with the shim is to copy that
     try:
         if not spec["tty"]:
             take_stdio(stdio)
@@ -256,11 +258,15 @@ def _detached(fd: int) -> int:
 
 
 def _mount(fd: int, mount: Message, detached: bool) -> None:
-    target = os.path.realpath(mount["path"])
+    target = mount["path"]
     try:
-        if os.path.isdir(by_fd(fd)):
+        is_directory = stat.S_ISDIR(os.stat(by_fd(fd)).st_mode)
+        is_there = os.path.isdir(target) if is_directory else os.path.exists(target)
+        if detached or not is_there:
+            target = os.path.realpath(target)  # move_mount(2) follows no link
+        if not is_there and is_directory:
             os.makedirs(target, 0o755, exist_ok=True)
-        elif not os.path.exists(target):
+        elif not is_there:
             os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
         if detached:
@@ -330,11 +336,7 @@ def wait_for_leave(sync: socket.socket) -> None:
 
 def execute(file: str, argv: list[str], env: dict[str, str]) -> None:
     """Become the command. Raises CommandError."""
-    for number in range(1, signal.NSIG):
-        try:
-            signal.signal(number, signal.SIG_DFL)  # the interpreter ignores SIGPIPE and SIGXFSZ
-        except (OSError, ValueError):
-            continue
+    syscalls.forget_signal_handlers()  # the interpreter ignores SIGPIPE and SIGXFSZ
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.umask(0o022)
     try:

@@ -65,6 +65,16 @@ _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # Linux 4.17: memory accesses are as fast a
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
 
 _libc = ctypes.CDLL(None, use_errno=True)
+# Declared where a container's start calls it often: converting arguments by hand takes longer than the calls.
+_libc.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
+_libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+_libc.mount.argtypes = (
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_ulong,
+    ctypes.c_char_p,
+)
 
 
 def _check(result: int, *names: str) -> int:
@@ -101,7 +111,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
         os.fsencode(source),
         os.fsencode(target),
         kind.encode() or None,
-        ctypes.c_ulong(flags),
+        flags,
         data.encode() or None,
     )
     _check(result, target)
@@ -268,14 +278,19 @@ def landlock_restrict_self(ruleset: int) -> None:
 
 def prctl(option: int, value: int = 0) -> None:
     """prctl(2) with one argument."""
-    zero = ctypes.c_ulong(0)
-    _check(_libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero))
+    _check(_libc.prctl(option, value, 0, 0, 0))
+
+
+def forget_signal_handlers() -> None:
+    """Have the default action for every signal, without the interpreter's knowledge: for a process about to exec."""
+    for number in range(1, signal.NSIG):
+        _libc.signal(number, None)  # refused for SIGKILL, SIGSTOP and those that the library keeps
 
 
 def set_process_name(name: str) -> None:
     """Name this process in `ps` and /proc; the kernel keeps 15 bytes."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])
-    _libc.prctl(ctypes.c_int(PR_SET_NAME), buffer, ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+    _libc.prctl(PR_SET_NAME, ctypes.addressof(buffer), 0, 0, 0)
 
 
 def unlock_terminal(master: int) -> str:

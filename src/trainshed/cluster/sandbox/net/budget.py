@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+MAX_OF_CLIENT = 1024
+"""Connections by Services of one address: a pod that opens them without end has these, and the others the rest."""
+MAX_REMEMBERED = 8192
+"""Clients whose endpoint a Service with session affinity remembers."""
+
 
 class Budget:
     """How many there are, of each client's address and in all. For one thread."""

@@ -8,6 +8,8 @@ import socket
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, GATEWAY, POD_PREFIX_LENGTH, SERVICE_NETWORK
 from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.linux.netlink import NetworkNamespace, address_of
+from trainshed.cluster.sandbox.linux.nftables import NETLINK_NETFILTER
+from trainshed.cluster.sandbox.net import senders
 
 BRIDGE = "trainshed0"
 MTU = 65_535
@@ -31,6 +33,7 @@ def enter_new_cluster_network() -> None:
     # What is sent to a Service arrives here, and is refused where nobody listens.
     network.add_local_network(SERVICE_NETWORK, _LOOPBACK)
     network.close()
+    _leave_frames_alone()
 
 
 def enter_new_pod_network(cluster: int, ip: str) -> None:
@@ -49,6 +52,7 @@ def enter_new_pod_network(cluster: int, ip: str) -> None:
         name = f"pod{high}-{low}"
         outside.add_veth(name, bridge, "eth0", address_of(ip), own, MTU)
         outside.allow_large_segments(name, SEGMENT)
+        _keep_to(outside, name, ip)
     finally:
         os.close(own)
         outside.close()
@@ -59,6 +63,37 @@ def enter_new_pod_network(cluster: int, ip: str) -> None:
     inside.set_up(interface)
     inside.add_default_route(GATEWAY)
     inside.close()
+
+
+def open_translator() -> int:
+    """Have this process's namespace forward; return a netlink socket by which its nf_tables are set. Raises OSError."""
+    _set("net/ipv4/ip_forward", "1")
+    for interface in ("all", BRIDGE):  # nobody need be told that there is a shorter way than through here
+        _set(f"net/ipv4/conf/{interface}/send_redirects", "0")
+    found = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
+    found.bind((0, 0))
+    return found.detach()
+
+
+def _leave_frames_alone() -> None:
+    """Have what pods say to each other pass no packet filter, where the kernel has one for bridges."""
+    try:
+        _set("net/bridge/bridge-nf-call-iptables", "0")
+    except OSError:
+        pass  # it has none, or one for all of the machine
+
+
+def _set(name: str, value: str) -> None:
+    with open(f"/proc/sys/{name}", "w") as file:
+        file.write(value)
+
+
+def _keep_to(network: NetworkNamespace, name: str, ip: str) -> None:
+    """Drop what a pod sends under others' addresses; say so in the log where the kernel cannot (it lacks `cls_bpf`)."""
+    try:
+        network.filter_incoming(network.index_of(name), senders.program(address_of(ip), ip))
+    except OSError as error:
+        os.write(2, f"pods may send under the addresses of others: {error}\n".encode())
 
 
 def open_sockets(count: int) -> list[int]:

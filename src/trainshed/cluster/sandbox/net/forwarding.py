@@ -18,7 +18,7 @@ from collections import OrderedDict
 
 from trainshed.cluster.sandbox.addresses import MACHINE
 from trainshed.cluster.sandbox.loop import READ, WRITE
-from trainshed.cluster.sandbox.net.budget import Budget
+from trainshed.cluster.sandbox.net.budget import MAX_REMEMBERED, Budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     """From (`tcp` or `udp`, IP address of an endpoint) to a socket from which it can be reached."""
 
 MAX_CONNECTIONS = 4096
-MAX_OF_CLIENT = 1024
-"""Of one address: a pod that opens connections without end has these, and the others the rest."""
-MAX_REMEMBERED = 8192
-"""Clients whose endpoint a Service with session affinity remembers."""
 _LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 10.0
 _CHUNK = 128 * 1024

@@ -6,7 +6,7 @@ that got NXDOMAIN would sleep for seconds before it asks again.
 
 from __future__ import annotations
 
-import random
+import os
 import socket
 import struct
 
@@ -250,7 +250,7 @@ class Forward:
         self._query = query
         self._servers = servers
         self._reply = reply
-        self._ident = random.SystemRandom().randrange(65536)
+        self._ident = int.from_bytes(os.urandom(2), "big")
         self._sock: socket.socket | None = None
         self._timer: Timer | None = None
         self._next()

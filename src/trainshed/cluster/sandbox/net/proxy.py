@@ -12,12 +12,19 @@ proxy too: names are first those of the cluster, and pods and the API are dialle
 from __future__ import annotations
 
 import _thread
-import contextlib
 import os
 import select
 import socket
 
-from trainshed.cluster.sandbox.addresses import GATEWAY, is_cluster, is_local, is_pod, is_service
+from trainshed.cluster.sandbox.addresses import (
+    DNS_PORT,
+    GATEWAY,
+    PROXY_PORT,
+    is_cluster,
+    is_local,
+    is_pod,
+    is_service,
+)
 from trainshed.cluster.sandbox.loop import READ
 from trainshed.cluster.sandbox.net.budget import Budget
 
@@ -159,9 +166,11 @@ def _authority(raw: bytes, default: int) -> tuple[str, int]:
     return host, int(port) if port else default
 
 
-def is_inside(address: str) -> bool:
-    """Return whether pods reach the IPv4 address by themselves: a pod's or a Service's, but not the gateway's."""
-    return is_service(address) or (is_pod(address) and address != GATEWAY)
+def is_inside(address: str, port: int) -> bool:
+    """Return whether pods reach the IPv4 address by themselves: a pod's or a Service's; not what is the cluster's own
+    at the node's."""
+    own = address == GATEWAY and port in (DNS_PORT, PROXY_PORT)
+    return is_service(address) or (is_pod(address) and not own)
 
 
 def is_forbidden(address: str) -> bool:
@@ -176,7 +185,7 @@ def _connect(target: Target, client: str, inside: Inside) -> socket.socket:
     for family, address in _resolve(host, port, client, inside):
         ip = str(address[0]).removeprefix("::ffff:")
         try:
-            if is_inside(ip):
+            if is_inside(ip, port):
                 return inside.dial(ip, port, _TIMEOUT)
             if is_forbidden(ip):
                 raise Refused("403 Forbidden", f"{host} is {ip}: an address of this machine")
@@ -236,5 +245,7 @@ def _relay(client: socket.socket, server: socket.socket) -> None:
                 continue
             poll.unregister(fd)
             del mine[fd]
-            with contextlib.suppress(OSError):
+            try:
                 other[fd].shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # it has gone

@@ -23,7 +23,6 @@ KIND = Builtin(
         generation=True,
     ),
     does="called before an object is validated; JSON patches, reinvocation, match conditions, dry run",
-    lacks="not asked about deletions, evictions, bindings, `exec` and the like",
     check=webhook_causes,
     defaults=_defaults,
     columns=WEBHOOKS,

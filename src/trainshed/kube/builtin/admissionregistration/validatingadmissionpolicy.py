@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.builtin.parts.webhookrules import condition_list_causes, rule_causes
 from trainshed.kube.builtin.parts.webhooks import match_causes, match_defaults
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
@@ -45,7 +46,10 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         text = "validations or auditAnnotations must contain at least one item"
         yield causes.required("spec.validations", text)
         yield causes.required("spec.auditAnnotations", text)
-    yield from match_causes(section(spec, "matchConstraints"), "spec.matchConstraints")
+    match = section(spec, "matchConstraints")
+    for field in ("resourceRules", "excludeResourceRules"):
+        yield from rule_causes(objects(match, field), f"spec.matchConstraints.{field}")
+    yield from match_causes(match, "spec.matchConstraints")
     yield from causes.one_of(spec, "spec", "failurePolicy", ("Fail", "Ignore"))
     kind = spec.get("paramKind")
     if kind is not None:
@@ -56,26 +60,11 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
 
 
 def _expressions(obj: Object, spec: Object) -> Iterator[Cause]:
-    from trainshed.kube.cel.admission import (  # the language is loaded with the first expression
-        CONDITION,
-        condition_causes,
-    )
+    from trainshed.kube.cel.admission import CONDITION  # the language is loaded with the first expression
     from trainshed.kube.cel.types import DYN, Type
 
     params = {"params": DYN} if spec.get("paramKind") else {}
-    named: set[str] = set()
-    for index, condition in enumerate(objects(spec, "matchConditions")):
-        at = f"spec.matchConditions[{index}]"
-        if not condition.get("name"):
-            yield causes.required(f"{at}.name")
-        yield from condition_causes(condition.get("expression"), f"{at}.expression", {**CONDITION, **params})
-        name = str(condition.get("name") or "")
-        if name in named:
-            yield causes.duplicate(f"{at}.name", name)
-        elif name:
-            for why in qualified_name(name):
-                yield causes.invalid(f"{at}.name", name, why)
-        named.add(name)
+    yield from condition_list_causes(spec, "spec.matchConditions", {**CONDITION, **params})
     found: dict[str, Type] = {}
     composed = {"variables": Type("object", fields=found)} if spec.get("variables") else {}
     variables = {**CONDITION, **params, **composed}

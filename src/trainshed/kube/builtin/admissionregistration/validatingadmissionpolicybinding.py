@@ -7,10 +7,11 @@ from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
+from trainshed.kube.builtin.parts.webhookrules import rule_causes
 from trainshed.kube.builtin.parts.webhooks import match_causes, match_defaults
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, section, spec_of
+from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 from trainshed.kube.meta.resources import VALIDATINGADMISSIONPOLICYBINDINGS
 from trainshed.kube.schema.metadata import selector_causes
 
@@ -37,7 +38,10 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.invalid_shown(
             "spec.validationActions", shown, f"{text} response and headers serves no purpose)"
         )
-    yield from match_causes(section(spec, "matchResources"), "spec.matchResources")
+    match = section(spec, "matchResources")
+    for field in ("resourceRules", "excludeResourceRules"):
+        yield from rule_causes(objects(match, field), f"spec.matchResources.{field}")
+    yield from match_causes(match, "spec.matchResources")
     reference = section(spec, "paramRef")
     yield from selector_causes(reference.get("selector"), "spec.paramRef.selector")
     if not reference:

@@ -14,7 +14,6 @@ KIND = Builtin(
         generation=True,
     ),
     does="called before an object is stored or deleted; match conditions, dry run",
-    lacks="not asked about evictions, bindings, `exec` and the like",
     check=webhook_causes,
     defaults=webhook_defaults,
     columns=WEBHOOKS,

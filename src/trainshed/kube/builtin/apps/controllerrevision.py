@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import NONE, Columns, age, define
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, name_of
 from trainshed.kube.meta.resources import CONTROLLERREVISIONS
+
+
+def _defaults(obj: Object) -> None:
+    obj.setdefault("revision", 0)
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with a ControllerRevision."""
+    if obj["revision"] < 0:
+        yield causes.invalid("revision", obj["revision"], causes.NON_NEGATIVE)
+    data = obj.get("data")
+    if data is None:
+        yield causes.required("data", "data is mandatory")
+    elif not isinstance(data, dict):
+        yield causes.required("data", "data must be a valid JSON object")
+    if old is not None and data != old.get("data"):
+        yield causes.invalid("data", data, "field is immutable")
 
 
 def _row(obj: Object, now: float) -> list[Any]:
@@ -23,6 +43,8 @@ def _row(obj: Object, now: float) -> list[Any]:
 KIND = Builtin(
     info=row(CONTROLLERREVISIONS),
     does="the history of DaemonSets and StatefulSets",
+    defaults=_defaults,
+    check=_check,
     columns=Columns(define("Name, Controller, Revision, Age"), _row),
     viewed=("",),
 )

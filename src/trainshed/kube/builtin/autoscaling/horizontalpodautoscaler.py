@@ -23,6 +23,7 @@ _POLICIES = {
 
 def _defaults(obj: Object) -> None:
     autoscaler_defaults(obj)
+    obj["status"].setdefault("currentMetrics", None)
     spec = obj["spec"]
     if not spec.get("metrics"):
         target = {"type": "Utilization", "averageUtilization": 80}
@@ -32,7 +33,7 @@ def _defaults(obj: Object) -> None:
         for direction, policies in _POLICIES.items():
             rules = setdefault(behavior, direction, {})
             rules.setdefault("selectPolicy", "Max")
-            if not rules.get("policies"):
+            if rules.get("policies") is None:
                 rules["policies"] = [dict(policy) for policy in policies]
         behavior["scaleUp"].setdefault("stabilizationWindowSeconds", 0)
 

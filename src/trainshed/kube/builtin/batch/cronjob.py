@@ -19,7 +19,7 @@ from trainshed.kube.builtin.parts.columns import (
 from trainshed.kube.builtin.parts.jobspec import job_spec_causes
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.workload import template_defaults
-from trainshed.kube.meta import causes, cron
+from trainshed.kube.meta import causes
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
@@ -70,6 +70,8 @@ def _schedule(schedule: str) -> Iterator[Cause]:
         text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
         yield causes.invalid("spec.schedule", schedule, text)
         return
+    from trainshed.kube.meta import cron  # calendars and time zones: few clusters have CronJobs
+
     try:
         cron.Schedule(schedule)
     except ValueError as error:
@@ -77,6 +79,8 @@ def _schedule(schedule: str) -> Iterator[Cause]:
 
 
 def _time_zone(name: str) -> Iterator[Cause]:
+    from trainshed.kube.meta import cron
+
     try:
         cron.zone(name)
     except ValueError as error:

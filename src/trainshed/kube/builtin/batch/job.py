@@ -57,6 +57,8 @@ def _job_spec(spec: Object) -> None:
     # KEP-3939: with a pod failure policy a replacement waits until the pod has really failed.
     policy = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
     setdefault(spec, "podReplacementPolicy", policy)
+    if spec.get("podFailurePolicy") is not None:
+        spec["podFailurePolicy"]["rules"] = spec["podFailurePolicy"].get("rules") or None
     for rule in section(spec, "podFailurePolicy").get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             setdefault(pattern, "status", "True")

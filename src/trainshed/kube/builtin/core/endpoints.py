@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
+from trainshed.kube.builtin.parts.addresses import endpoint_ip_causes, ip_causes, number_causes
 from trainshed.kube.builtin.parts.columns import NONE, Columns, age, define, first_few
+from trainshed.kube.builtin.parts.pod.containers import PROTOCOLS
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of
 from trainshed.kube.meta.resources import ENDPOINTS
 
@@ -15,6 +20,45 @@ def _defaults(obj: Object) -> None:
     for subset in obj.get("subsets") or ():
         for port in subset.get("ports") or ():
             setdefault(port, "protocol", "TCP")
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with Endpoints."""
+    for index, subset in enumerate(obj.get("subsets") or ()):
+        at = f"subsets[{index}]"
+        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+            yield causes.required(at, "must specify `addresses` or `notReadyAddresses`")
+        for field in ("addresses", "notReadyAddresses"):
+            for number, address in enumerate(subset.get(field) or ()):
+                yield from _address(address, f"{at}.{field}[{number}]")
+        ports = subset.get("ports") or []
+        for number, port in enumerate(ports):
+            yield from _port(port, f"{at}.ports[{number}]", named=len(ports) > 1)
+
+
+def _address(address: Object, at: str) -> Iterator[Cause]:
+    ip = address.get("ip") or ""
+    yield from ip_causes(ip, f"{at}.ip")
+    for field, rule in (("hostname", names.dns_label), ("nodeName", names.dns_subdomain)):
+        value = address.get(field)
+        if value or (value is not None and field == "nodeName"):
+            for why in rule(value):
+                yield causes.invalid(f"{at}.{field}", value, why)
+    yield from endpoint_ip_causes(ip, f"{at}.ip")
+
+
+def _port(port: Object, at: str, *, named: bool) -> Iterator[Cause]:
+    if named and not port.get("name"):
+        yield causes.required(f"{at}.name")
+    elif port.get("name"):
+        for why in names.dns_label(port["name"]):
+            yield causes.invalid(f"{at}.name", port["name"], why)
+    yield from number_causes(port.get("port"), f"{at}.port")
+    if port["protocol"] not in PROTOCOLS:
+        yield causes.unsupported(f"{at}.protocol", port["protocol"], PROTOCOLS)
+    if port.get("appProtocol") is not None:
+        for why in names.qualified_name(port["appProtocol"]):
+            yield causes.invalid(f"{at}.appProtocol", port["appProtocol"], why)
 
 
 _LISTED = 3
@@ -35,6 +79,7 @@ KIND = Builtin(
     info=row(ENDPOINTS, "ep", create_on_update=True, deprecation_warning=_DEPRECATED),
     does="written for every Service with a selector",
     defaults=_defaults,
+    check=_check,
     columns=Columns(define("Name, Endpoints, Age"), _row),
     viewed=("",),
 )

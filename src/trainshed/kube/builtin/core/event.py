@@ -13,6 +13,11 @@ from trainshed.kube.meta.objects import Object, metadata_of, section
 from trainshed.kube.meta.resources import EVENTS
 
 
+def _defaults(obj: Object) -> None:
+    for field in ("reportingComponent", "reportingInstance"):
+        obj.setdefault(field, "")
+
+
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     """Yield what is wrong with a core Event: it lives in the namespace of what it is about."""
     namespace = metadata_of(obj).get("namespace")
@@ -24,6 +29,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
 KIND = Builtin(
     info=row(EVENTS, "ev", create_on_update=True),
     does="repeats raise `count`; deleted after an hour",
+    defaults=_defaults,
     check=_check,
     columns=events.COLUMNS,
     fields={

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainshed.kube.builtin.kind import Builtin, row
-from trainshed.kube.meta import causes, golang
+from trainshed.kube.builtin.parts.pod.containers import resource_name_causes
+from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, objects, section, spec_of
 from trainshed.kube.meta.quantity import parse
@@ -13,6 +14,7 @@ from trainshed.kube.meta.resources import LIMITRANGES
 
 
 def _defaults(obj: Object) -> None:
+    obj["spec"] = {**spec_of(obj), "limits": spec_of(obj).get("limits") or None}
     for limit in spec_of(obj).get("limits") or ():
         if limit.get("type") != "Container":
             continue
@@ -43,10 +45,15 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         if kind in seen:
             yield causes.duplicate(f"{at}.type", kind)
         seen.add(kind)
-        if not kind:
-            yield causes.required(f"{at}.type")
-        elif kind not in _KINDS and "/" not in kind:
+        wrong = names.qualified_name(kind)
+        for why in wrong:
+            yield causes.invalid(f"{at}.type", kind, why)
+        if not wrong and kind not in _KINDS and "/" not in kind:
             yield causes.invalid(f"{at}.type", kind, "must be a standard limit type or fully qualified")
+        for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+            for name in section(limit, field):
+                where, in_container = f"{at}.{field}[{name}]", kind == "Container"
+                yield from resource_name_causes(name, where, in_container=in_container)
         if kind == "Pod":
             for field in ("default", "defaultRequest"):
                 if limit.get(field):
@@ -81,7 +88,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
                 and parse(ratio) > parse(most) / parse(least)
             ):
                 text = f"ratio {ratio} is greater than max/min = {float(parse(most) / parse(least)):f}"
-                yield causes.invalid(where, str(ratio), text)
+                yield causes.invalid_shown(where, golang.quantity(ratio), text)
 
 
 KIND = Builtin(

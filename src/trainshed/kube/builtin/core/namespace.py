@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.meta import names
+from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path
 from trainshed.kube.meta.objects import Object, name_of, spec_of, status_of
 from trainshed.kube.meta.resourceinfo import ALL_VERBS, SubresourceInfo
 from trainshed.kube.meta.resources import NAMESPACES
 
+_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
 _VERBS = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 
@@ -31,6 +34,17 @@ def _identify(obj: Object) -> Object:
     return {**obj, "spec": {**spec_of(obj), "finalizers": [*finalizers, "kubernetes"]}}
 
 
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with the finalizers that keep a Namespace."""
+    for finalizer in spec_of(obj).get("finalizers") or () if subresource != "status" else ():
+        wrong = names.qualified_name(finalizer)
+        for why in wrong:
+            yield causes.invalid("spec.finalizers", finalizer, why)
+        if "/" not in finalizer and finalizer not in _FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield causes.invalid("spec.finalizers", finalizer, text)
+
+
 def _row(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
 
@@ -44,6 +58,7 @@ KIND = Builtin(
     name_rule=names.dns_label,
     defaults=_defaults,
     identify=_identify,
+    check=_check,
     columns=Columns(define("Name, Status, Age"), _row),
     fields={"status.phase": path("status", "phase"), "name": path("metadata", "name")},
     viewed=("",),

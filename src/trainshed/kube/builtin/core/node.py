@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, proxy, row
+from trainshed.kube.builtin.parts.addresses import cidr_causes
 from trainshed.kube.builtin.parts.columns import NONE, UNKNOWN, Columns, age, define
 from trainshed.kube.builtin.parts.pod.scheduling import TAINT_EFFECTS
-from trainshed.kube.meta import causes, names
+from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path
 from trainshed.kube.meta.objects import Object, condition, name_of, section, spec_of, status_of
@@ -17,12 +18,20 @@ from trainshed.kube.meta.resources import NODES
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 
 
+def _defaults(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    if spec.get("podCIDR"):
+        spec["podCIDRs"] = [spec["podCIDR"], *(spec.get("podCIDRs") or ())[1:]]
+    elif spec.get("podCIDRs"):
+        spec["podCIDR"] = spec["podCIDRs"][0]
+
+
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     """Yield what is wrong with a Node's taints and fixed fields."""
     spec = spec_of(obj)
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(spec.get("taints") or ()):
-        at = f"spec.taints[{index}]"
+        at = f"metadata.taints[{index}]"  # as upstream says it
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         for why in names.qualified_name(key):
             yield causes.invalid(f"{at}.key", key, why)
@@ -33,8 +42,14 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         elif effect not in TAINT_EFFECTS:
             yield causes.unsupported(f"{at}.effect", effect, TAINT_EFFECTS)
         if (key, effect) in seen:
-            yield causes.duplicate(at, taint)
+            value = taint.get("value")
+            shown = f"Key:{golang.text(key)}, Value:{golang.text(value)}, Effect:{golang.text(effect)}"
+            why = "taints must be unique by key and effect pair"
+            text = f"Duplicate value: core.Taint{{{shown}, TimeAdded:<nil>}}: {why}"
+            yield Cause("FieldValueDuplicate", text, at)
         seen.add((key, effect))
+    for index, text in enumerate(spec.get("podCIDRs") or ()):
+        yield from cidr_causes(text, f"spec.podCIDRs[{index}]")
     before = spec_of(old or {})
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
         yield causes.forbidden(
@@ -86,6 +101,7 @@ KIND = Builtin(
     does="this machine, `--nodes` times; taints, labels and cordon are honoured",
     lacks="nodes are those of this machine",
     status_on_create=True,
+    defaults=_defaults,
     check=_check,
     columns=Columns(
         define(

@@ -18,7 +18,7 @@ from trainshed.kube.builtin.parts.columns import UNSET, Columns, access_modes, a
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.pod.scheduling import node_selector_causes
 from trainshed.kube.builtin.parts.pod.volumes import size_causes, source_causes
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
@@ -42,9 +42,6 @@ def _defaults(obj: Object) -> None:
     setdefault(spec, "volumeMode", "Filesystem")
     if spec.get("hostPath") is not None:
         spec["hostPath"].setdefault("type", "")
-    if spec.get("claimRef") is not None:
-        setdefault(spec["claimRef"], "kind", "PersistentVolumeClaim")
-        setdefault(spec["claimRef"], "apiVersion", "v1")
     setdefault(obj.setdefault("status", {}), "phase", "Pending")
 
 
@@ -59,18 +56,25 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     if subresource == "status":
         return
     spec = spec_of(obj)
-    yield from access_mode_causes(spec, "spec")
+    yield from access_mode_causes(spec, "spec", why="")
     capacity = section(spec, "capacity")
     if not capacity:
         yield causes.required("spec.capacity")
-    elif set(capacity) != {"storage"}:
-        odd = sorted(set(capacity) - {"storage"}) or [""]
-        yield causes.unsupported("spec.capacity", odd[0], ("storage",))
+    if set(capacity) != {"storage"}:
+        shown = golang.amounts("core.ResourceList", spec.get("capacity"))
+        text = f'Unsupported value: {shown}: supported values: "storage"'
+        yield Cause("FieldValueNotSupported", text, "spec.capacity")
     for name, amount in capacity.items():
         yield from size_causes(amount, f"spec.capacity[{name}]")
     yield from one_of(spec, "spec", "persistentVolumeReclaimPolicy", _RECLAIM)
     yield from one_of(spec, "spec", "volumeMode", VOLUME_MODES)
     yield from class_name_causes(spec, "spec")
+    affinity = spec.get("nodeAffinity")
+    if affinity is not None and affinity.get("required") is None:
+        text = "must specify required node constraints"
+        yield causes.required("spec.nodeAffinity.required", text)
+    elif affinity is not None:
+        yield from node_selector_causes(affinity["required"], "spec.nodeAffinity.required.nodeSelectorTerms")
     sources = [key for key in spec if key in _SOURCES]
     if not sources:
         yield causes.required("spec", "must specify a volume type")
@@ -80,13 +84,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         if key == "local" and not spec[key].get("path"):
             yield causes.required("spec.local.path")
         yield from source_causes(key, spec[key], f"spec.{key}")
-    for field in ("name", "namespace") if spec.get("claimRef") is not None else ():
-        if not spec["claimRef"].get(field):
-            yield causes.required(f"spec.claimRef.{field}")
-    required = section(spec, "nodeAffinity").get("required")
-    if required is not None:
-        yield from node_selector_causes(required, "spec.nodeAffinity.required.nodeSelectorTerms")
-    elif "local" in sources:
+    if spec.get("nodeAffinity") is None and "local" in sources:
         yield causes.required("spec.nodeAffinity", "Local volume requires node affinity")
     if old is not None:
         before = spec_of(old)

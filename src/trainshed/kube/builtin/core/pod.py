@@ -8,6 +8,7 @@ from trainshed.kube.builtin.kind import ALL, STATUS, Builtin, proxy, row
 from trainshed.kube.builtin.parts.pod import table
 from trainshed.kube.builtin.parts.pod.changes import change_causes
 from trainshed.kube.builtin.parts.pod.defaults import live_pod_defaults, setdefault
+from trainshed.kube.builtin.parts.pod.resizing import resize_causes
 from trainshed.kube.builtin.parts.pod.rules import pod_spec_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
@@ -52,8 +53,11 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
             yield causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
     elif subresource not in ("status", "binding"):
         before = spec_of(old)
-        if spec != before:
+        if spec != before or subresource == "resize":
             yield from pod_spec_causes(spec, "spec")
+        if subresource == "resize":
+            yield from resize_causes(obj, old)
+        elif spec != before:
             yield from change_causes(spec, before, subresource)
 
 
@@ -65,7 +69,9 @@ def _pod_ips(obj: Object) -> str:
 KIND = Builtin(
     info=row(PODS, "po", categories=ALL, subresources=_PARTS, generation=True),
     does="scheduled and run; see [limits](limits.md) for the fields that are not honoured",
-    lacks_in={"resize": "stored, not applied"},
+    lacks_in={
+        "resize": "of pods that do not run yet: nodes here do not resize, and so a running one is refused"
+    },
     lacks="some fields are not honoured: an event says which",
     defaults=_defaults,
     defaults_status=False,

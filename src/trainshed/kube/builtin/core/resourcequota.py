@@ -89,8 +89,21 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         elif operator in ("Exists", "DoesNotExist") and rule.get("values"):
             text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
             yield causes.invalid(f"{at}.values", rule["values"], text)
+        for name in section(spec, "hard"):
+            if scope in _SCOPES and name in _NAMES and not _in_scope(scope, name):
+                yield causes.invalid_shown(at, _selector(rules), "unsupported scope applied to resource")
     if old is not None and set(scopes) != set(spec_of(old).get("scopes") or []):
         yield causes.invalid_shown("spec.scopes", shown, "field is immutable")
+
+
+def _selector(rules: list[Object]) -> str:
+    of = "core.ScopedResourceSelectorRequirement"
+    shown = ", ".join(
+        f"{of}{{ScopeName:{golang.text(rule.get('scopeName'))}, Operator:{golang.text(rule.get('operator'))},"
+        f" Values:{golang.text_list(rule.get('values'))}}}"
+        for rule in rules
+    )
+    return f"core.ScopeSelector{{MatchExpressions:[]{of}{{{shown}}}}}"
 
 
 def _row(obj: Object, now: float) -> list[Any]:

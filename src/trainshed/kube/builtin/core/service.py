@@ -6,8 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import ALL, STATUS, Builtin, proxy, row
+from trainshed.kube.builtin.parts.addresses import (
+    cidr_causes,
+    endpoint_ip_causes,
+    ip_causes,
+    number_causes,
+)
 from trainshed.kube.builtin.parts.columns import NONE, Columns, age, define, labels
-from trainshed.kube.builtin.parts.pod.containers import PORT_RANGE, PROTOCOLS, port_causes
+from trainshed.kube.builtin.parts.pod.containers import PROTOCOLS, port_causes
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import one_of
@@ -17,6 +23,9 @@ from trainshed.kube.meta.objects import Object, name_of, section, spec_of
 from trainshed.kube.meta.resources import SERVICES
 from trainshed.kube.schema.metadata import labels_causes
 
+_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_KUBELET_PORT = 10250
+_LONGEST_AFFINITY = 86400
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
@@ -24,13 +33,15 @@ def _defaults(obj: Object) -> None:
     spec = setdefault(obj, "spec", {})
     kind = setdefault(spec, "type", "ClusterIP")
     setdefault(spec, "sessionAffinity", "None")
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
     if spec["sessionAffinity"] == "ClientIP":
         affinity = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
         affinity.setdefault("timeoutSeconds", 10800)
     for port in spec.get("ports") or ():
         setdefault(port, "protocol", "TCP")
-        if port.get("targetPort") in (None, 0, "") and "port" in port:
-            port["targetPort"] = port["port"]
+        if port.get("targetPort") in (None, 0, ""):
+            port["targetPort"] = port.setdefault("port", 0)
     if kind != "ExternalName":
         setdefault(spec, "internalTrafficPolicy", "Cluster")
     if kind in ("NodePort", "LoadBalancer"):
@@ -41,71 +52,127 @@ def _defaults(obj: Object) -> None:
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    """Yield what is wrong with a Service."""
+    """Yield what is wrong with a Service.
+
+    Source of rules and texts: `pkg/apis/core/validation/validation.go` of Kubernetes.
+    """
     if subresource == "status":
         return
     spec = spec_of(obj)
     kind = spec.get("type") or "ClusterIP"
     headless = spec.get("clusterIP") == "None"
     ports = spec.get("ports") or []
-    yield from one_of(spec, "spec", "type", _TYPES)
-    yield from one_of(spec, "spec", "sessionAffinity", ("ClientIP", "None"))
-    yield from one_of(spec, "spec", "internalTrafficPolicy", ("Cluster", "Local"))
-    yield from one_of(spec, "spec", "externalTrafficPolicy", ("Cluster", "Local"))
-    yield from labels_causes(spec.get("selector"), "spec.selector")
-    if kind == "ExternalName":
-        target = (spec.get("externalName") or "").rstrip(".")
-        if not target:
-            yield causes.required("spec.externalName")
-        else:
-            for why in names.dns_subdomain(target):
-                yield causes.invalid("spec.externalName", target, why)
-        if spec.get("clusterIP"):
-            text = "may not be set when `type` is 'ExternalName'"
-            yield causes.forbidden("spec.clusterIP", text)
-    elif not ports and not headless:
+    if not ports and not headless and kind != "ExternalName":
         yield causes.required("spec.ports")
-    if headless and kind in ("LoadBalancer", "NodePort"):
-        text = f"may not be set to 'None' for {kind} services"
-        yield causes.invalid("spec.clusterIPs[0]", "None", text)
+    yield from _of_type(spec, kind, ports, headless=headless)
     yield from _port_causes(ports, kind)
+    yield from labels_causes(spec.get("selector"), "spec.selector")
+    yield from _affinity(spec)
+    for index, address in enumerate(spec.get("externalIPs") or ()):
+        at = f"spec.externalIPs[{index}]"
+        found = list(ip_causes(address, at))
+        yield from found or endpoint_ip_causes(address, at)
+    if not spec.get("type"):
+        yield causes.required("spec.type")
+    yield from one_of(spec, "spec", "type", _TYPES)
+    yield from _policies(spec, kind)
     if old is not None:
         yield from _cluster_ip(spec, spec_of(old), kind)
 
 
+def _of_type(spec: Object, kind: str, ports: list[Object], *, headless: bool) -> Iterator[Cause]:
+    if kind == "LoadBalancer":
+        for index, port in enumerate(ports):
+            if port.get("port") == _KUBELET_PORT:
+                text = "may not expose port 10250 externally since it is used by kubelet"
+                yield causes.invalid(f"spec.ports[{index}]", _KUBELET_PORT, text)
+    if headless and kind in ("LoadBalancer", "NodePort"):
+        text = f"may not be set to 'None' for {kind} services"
+        yield causes.invalid("spec.clusterIPs[0]", "None", text)
+    if kind == "ExternalName":
+        if spec.get("clusterIP"):
+            text = "may not be set when `type` is 'ExternalName'"
+            yield causes.forbidden("spec.clusterIP", text)
+        target = (spec.get("externalName") or "").removesuffix(".")
+        if not target:
+            yield causes.required("spec.externalName")
+        for why in names.dns_subdomain(target) if target else ():
+            yield causes.invalid("spec.externalName", spec["externalName"], why)
+
+
+def _affinity(spec: Object) -> Iterator[Cause]:
+    yield from one_of(spec, "spec", "sessionAffinity", ("ClientIP", "None"))
+    if spec.get("sessionAffinity") == "ClientIP":
+        seconds = section(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds")
+        if seconds is not None and not 0 < seconds <= _LONGEST_AFFINITY:
+            at = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
+            yield causes.invalid(at, seconds, f"must be greater than 0 and less than {_LONGEST_AFFINITY}")
+
+
+def _policies(spec: Object, kind: str) -> Iterator[Cause]:
+    only = "may only be used when `type` is 'LoadBalancer'"
+    if kind == "LoadBalancer":
+        for index, source in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+            yield from cidr_causes(source.strip(), f"spec.LoadBalancerSourceRanges[{index}]")
+    elif spec.get("loadBalancerSourceRanges"):
+        yield causes.forbidden("spec.LoadBalancerSourceRanges", only)
+    if kind == "LoadBalancer" and spec.get("loadBalancerClass") is not None:
+        for why in names.qualified_name(spec["loadBalancerClass"]):
+            yield causes.invalid("spec.loadBalancerClass", spec["loadBalancerClass"], why)
+    for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
+        if kind != "LoadBalancer" and spec.get(field) is not None:
+            yield causes.forbidden(f"spec.{field}", only)
+    yield from one_of(spec, "spec", "internalTrafficPolicy", ("Cluster", "Local"))
+    outside = spec.get("externalTrafficPolicy")
+    if kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and spec.get("externalIPs")):
+        yield from one_of(spec, "spec", "externalTrafficPolicy", ("Cluster", "Local"))
+    elif outside:
+        text = "may only be set for externally-accessible services"
+        yield causes.invalid("spec.externalTrafficPolicy", outside, text)
+    yield from one_of(spec, "spec", "ipFamilyPolicy", _FAMILY_POLICIES)
+    spread = spec.get("trafficDistribution")
+    if spread is not None and spread != "PreferClose":
+        yield causes.unsupported("spec.trafficDistribution", spread, ("PreferClose",))
+
+
 def _port_causes(ports: list[Object], kind: str) -> Iterator[Cause]:
-    seen_names: set[str] = set()
-    seen_ports: set[tuple[int, str]] = set()
+    seen: set[str] = set()
     for index, port in enumerate(ports):
-        at = f"spec.ports[{index}]"
-        name, number = port.get("name") or "", port.get("port") or 0
-        if name:
-            for why in names.dns_label(name):
-                yield causes.invalid(f"{at}.name", name, why)
-            if name in seen_names:
-                yield causes.duplicate(f"{at}.name", name)
-            seen_names.add(name)
-        elif len(ports) > 1:
-            yield causes.required(f"{at}.name")
-        if not 1 <= number <= 65535:
-            yield causes.invalid(f"{at}.port", number, PORT_RANGE)
-        yield from one_of(port, at, "protocol", PROTOCOLS)
-        target = port.get("targetPort")
-        if target not in (None, 0, ""):
-            yield from port_causes(target, f"{at}.targetPort")
-        key = (number, port.get("protocol") or "TCP")
-        if key in seen_ports:
+        yield from _port(port, f"spec.ports[{index}]", seen, named=len(ports) > 1)
+    for index, port in enumerate(ports):
+        if port.get("nodePort") and kind in ("ClusterIP", "ExternalName"):
+            text = f"may not be used when `type` is '{kind}'"
+            yield causes.forbidden(f"spec.ports[{index}].nodePort", text)
+    numbers: set[tuple[int, str]] = set()
+    for index, port in enumerate(ports):
+        key = (port.get("port") or 0, port.get("protocol") or "TCP")
+        if key in numbers:
             shown = (
-                f'core.ServicePort{{Name:"", Protocol:"{key[1]}", AppProtocol:(*string)(nil), Port:{number}, '
+                f'core.ServicePort{{Name:"", Protocol:"{key[1]}", AppProtocol:(*string)(nil), Port:{key[0]}, '
             )
             shown += 'TargetPort:intstr.IntOrString{Type:0, IntVal:0, StrVal:""}, NodePort:0}'
-            yield Cause("FieldValueDuplicate", f"Duplicate value: {shown}", at)
-        seen_ports.add(key)
-        if port.get("nodePort"):
-            if kind == "ClusterIP":
-                text = "may not be used when `type` is 'ClusterIP'"
-                yield causes.forbidden(f"{at}.nodePort", text)
-            yield from port_causes(port["nodePort"], f"{at}.nodePort")
+            yield Cause("FieldValueDuplicate", f"Duplicate value: {shown}", f"spec.ports[{index}]")
+        numbers.add(key)
+
+
+def _port(port: Object, at: str, seen: set[str], *, named: bool) -> Iterator[Cause]:
+    name, number, target = port.get("name") or "", port.get("port") or 0, port.get("targetPort")
+    if named and not name:
+        yield causes.required(f"{at}.name")
+    elif name:
+        for why in names.dns_label(name):
+            yield causes.invalid(f"{at}.name", name, why)
+        if name in seen:
+            yield causes.duplicate(f"{at}.name", name)
+        seen.add(name)
+    yield from number_causes(number, f"{at}.port")
+    yield from one_of(port, at, "protocol", PROTOCOLS)
+    yield from port_causes(target or 0, f"{at}.targetPort")
+    if port.get("appProtocol") is not None:
+        for why in names.qualified_name(port["appProtocol"]):
+            yield causes.invalid(f"{at}.appProtocol", port["appProtocol"], why)
+    if port.get("nodePort"):
+        yield from port_causes(port["nodePort"], f"{at}.nodePort")
 
 
 def _cluster_ip(spec: Object, old: Object, kind: str) -> Iterator[Cause]:

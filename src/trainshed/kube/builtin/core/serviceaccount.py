@@ -20,7 +20,6 @@ def _row(obj: Object, now: float) -> list[Any]:
 KIND = Builtin(
     info=row(SERVICEACCOUNTS, "sa", subresources={"token": _TOKEN}),
     does="tokens, also mounted into pods, are signed, expire and are bound to their pod",
-    lacks="its `imagePullSecrets` do not count",
     columns=Columns(define("Name, Secrets, Age"), _row),
     viewed=("",),
     edited=("",),

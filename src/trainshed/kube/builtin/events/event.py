@@ -9,16 +9,39 @@ from collections.abc import Iterator
 
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts import events
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import either, path, paths
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import EVENTS, Resource
 
+_NOTE_MAX = 1024
+
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    if old is None and not obj.get("eventTime"):
+    """Yield what is wrong with an Event: what core events may leave out.
+
+    Source of rules and texts: `pkg/apis/core/validation/events.go` of Kubernetes.
+    """
+    if old is not None:
+        return
+    if not obj.get("eventTime"):
         yield causes.required("eventTime")
+    controller = obj.get("reportingController") or ""
+    if not controller:
+        yield causes.required("reportingController")
+    for why in names.qualified_name(controller):
+        yield causes.invalid("reportingController", controller, why)
+    for field, most in (("reportingInstance", 128), ("action", 128), ("reason", 128)):
+        value = obj.get(field) or ""
+        if not value:
+            yield causes.required(field)
+        if len(value) > most:
+            yield causes.invalid(field, "", f"can have at most {most} characters")
+    if len(obj.get("note") or "") > _NOTE_MAX:
+        yield causes.invalid("note", "", f"can have at most {_NOTE_MAX} characters")
+    if obj.get("type") not in ("Normal", "Warning"):
+        yield causes.invalid("type", "", f"has invalid value: {obj.get('type') or ''}")
 
 
 def _renamed(obj: Object, names: tuple[tuple[str, str], ...]) -> Object:

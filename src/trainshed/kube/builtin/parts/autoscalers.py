@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from trainshed.kube.builtin.parts.autoscalermetrics import behavior_causes, metric_causes, scaled_causes
 from trainshed.kube.builtin.parts.columns import NONE, UNKNOWN, UNSET, Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import causes
@@ -16,7 +17,6 @@ def autoscaler_defaults(obj: Object) -> None:
     """Fill in what both versions have."""
     setdefault(obj, "spec", {}).setdefault("minReplicas", 1)
     status = obj.setdefault("status", {})
-    status.setdefault("currentReplicas", 0)
     status.setdefault("desiredReplicas", 0)
 
 
@@ -30,13 +30,13 @@ def autoscaler_causes(obj: Object, old: Object | None, subresource: str) -> Iter
         yield causes.invalid("spec.minReplicas", least, "must be greater than or equal to 1")
     if most < 1:
         yield causes.invalid("spec.maxReplicas", most, "must be greater than 0")
-    elif least is not None and most < least:
+    if least is not None and most < least:
         text = "must be greater than or equal to `minReplicas`"
         yield causes.invalid("spec.maxReplicas", most, text)
-    target = section(spec, "scaleTargetRef")
-    for key in ("kind", "name"):
-        if not target.get(key):
-            yield causes.required(f"spec.scaleTargetRef.{key}")
+    yield from scaled_causes(section(spec, "scaleTargetRef"), "spec.scaleTargetRef")
+    for index, metric in enumerate(spec.get("metrics") or ()):
+        yield from metric_causes(metric, f"spec.metrics[{index}]")
+    yield from behavior_causes(section(spec, "behavior"), "spec.behavior")
 
 
 def autoscaler_cautions(obj: Object) -> Iterator[str]:

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.pod.volumes import size_causes
 from trainshed.kube.meta import causes, names
-from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
 from trainshed.kube.schema.metadata import selector_causes
 
+_DATA_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+"""Group and kind of what `dataSource` may name; anything else is for `dataSourceRef`."""
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
 
@@ -22,10 +23,14 @@ VOLUME_MODES = ("Block", "Filesystem")
 def claim_defaults(obj: Object) -> None:
     """Fill in a PersistentVolumeClaim, or a claim template of a StatefulSet."""
     spec = setdefault(obj, "spec", {})
-    setdefault(spec, "volumeMode", "Filesystem")
-    resources = spec.setdefault("resources", {})
-    for name, amount in section(resources, "limits").items():
-        resources.setdefault("requests", {}).setdefault(name, amount)
+    spec.setdefault("volumeMode", "Filesystem")
+    source = spec.get("dataSource")
+    if source is not None and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES:
+        del spec["dataSource"]
+    elif source is not None:
+        source.setdefault("apiGroup", None)
+        spec.setdefault("dataSourceRef", {**source})
+    spec.setdefault("resources", {})
     setdefault(obj.setdefault("status", {}), "phase", "Pending")
 
 
@@ -49,14 +54,34 @@ def claim_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
     else:
         yield from size_causes(requests["storage"], f"{path}.resources[storage]")
     yield from class_name_causes(spec, path)
-    yield from one_of(spec, path, "volumeMode", VOLUME_MODES)
+    if spec["volumeMode"] not in VOLUME_MODES:
+        yield causes.unsupported(f"{path}.volumeMode", spec["volumeMode"], VOLUME_MODES)
+    yield from _sources(spec, path)
 
 
-def access_mode_causes(spec: Object, path: str) -> Iterator[Cause]:
+def _sources(spec: Object, path: str) -> Iterator[Cause]:
+    for field in ("dataSource", "dataSourceRef"):
+        source, at = spec.get(field), f"{path}.{field}"
+        if source is None:
+            continue
+        if not source.get("name"):
+            yield causes.required(f"{at}.name")
+        if not source.get("kind"):
+            yield causes.required(f"{at}.kind")
+        group = source.get("apiGroup") or ""
+        if not group and source.get("kind") != "PersistentVolumeClaim":
+            yield causes.invalid(at, source.get("kind") or "", "")
+        for why in names.dns_subdomain(group) if group else ():
+            yield causes.invalid(f"{at}.apiGroup", group, why)
+
+
+def access_mode_causes(
+    spec: Object, path: str, why: str = "at least 1 access mode is required"
+) -> Iterator[Cause]:
     """Yield what is wrong with the access modes of a volume or a claim."""
     modes = spec.get("accessModes") or []
     if not modes:
-        yield causes.required(f"{path}.accessModes", "at least 1 access mode is required")
+        yield causes.required(f"{path}.accessModes", why)
     for mode in modes:
         if mode not in ACCESS_MODES:
             yield causes.unsupported(f"{path}.accessModes", mode, ACCESS_MODES)

@@ -23,11 +23,15 @@ Conditions = Callable[[Object], list[Object]]
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """The table of one kind: `definitions` are wire objects, `cells` has one entry for each."""
+    """The table of one kind: `definitions` are wire objects, `cells` has one entry for each.
+
+    `order` is the key by which rows of a list are sorted; without, they come by name.
+    """
 
     definitions: tuple[Object, ...]
     cells: Cells
     conditions: Conditions | None = None
+    order: Callable[[Object], Any] | None = None
 
 
 def define(text: str) -> tuple[Object, ...]:
@@ -43,7 +47,7 @@ def define(text: str) -> tuple[Object, ...]:
             {
                 "name": name,
                 "type": next((kind for mark, kind in _TYPES.items() if mark in part), "string"),
-                "format": "name" if name == "Name" else "",
+                "format": "name" if name in ("Name", "Attacher") else "",
                 "description": _DESCRIPTIONS.get(name, ""),
                 "priority": 1 if "*" in part else 0,
             }

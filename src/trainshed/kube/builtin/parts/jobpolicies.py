@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, objects, section
 
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+_OPERATORS = ("In", "NotIn")
 _MOST_RULES = 20
 _MOST_CODES = 255
-_INDEXES = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*")
+_NUMBER = re.compile(r"\+?[0-9]+", re.ASCII)
+_MOST_OF_INT = 2**63 - 1
 
 
 def pod_failure_policy_causes(spec: Object, path: str) -> Iterator[Cause]:
@@ -27,15 +29,15 @@ def pod_failure_policy_causes(spec: Object, path: str) -> Iterator[Cause]:
     if len(rules) > _MOST_RULES:
         yield causes.too_many(at, len(rules), _MOST_RULES)
     pod = section(spec, "template", "spec")
-    names = {c.get("name") for field in ("containers", "initContainers") for c in objects(pod, field)}
+    known = {c.get("name") for field in ("containers", "initContainers") for c in objects(pod, field)}
     for index, rule in enumerate(rules):
-        yield from _failure_rule(spec, rule, f"{at}[{index}]", names)
+        yield from _failure_rule(spec, rule, f"{at}[{index}]", known)
 
 
-def _failure_rule(spec: Object, rule: Object, at: str, names: set[object]) -> Iterator[Cause]:
+def _failure_rule(spec: Object, rule: Object, at: str, known: set[object]) -> Iterator[Cause]:
     action = rule.get("action")
     if not action:
-        yield causes.required(f"{at}.action", f"valid values: {', '.join(map(causes.shown, _ACTIONS))}")
+        yield causes.required(f"{at}.action", f"valid values: {_among(_ACTIONS)}")
     elif action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
         yield causes.invalid(f"{at}.action", action, "requires the backoffLimitPerIndex to be set")
     elif action not in _ACTIONS:
@@ -46,26 +48,27 @@ def _failure_rule(spec: Object, rule: Object, at: str, names: set[object]) -> It
     elif codes is None and not patterns:
         yield causes.invalid_text(at, "specifying one of OnExitCodes and OnPodConditions is required")
     if codes is not None:
-        yield from _exit_codes(section(rule, "onExitCodes"), f"{at}.onExitCodes", names)
+        yield from _exit_codes(section(rule, "onExitCodes"), f"{at}.onExitCodes", known)
     for number, pattern in enumerate(patterns):
         where = f"{at}.onPodConditions[{number}]"
-        if not pattern.get("type"):
-            yield causes.required(f"{where}.type")
+        for why in names.qualified_name(pattern.get("type") or ""):
+            yield causes.invalid(f"{where}.type", pattern.get("type") or "", why)
         yield from causes.one_of(pattern, where, "status", ("False", "True", "Unknown"))
 
 
-def _exit_codes(codes: Object, at: str, names: set[object]) -> Iterator[Cause]:
+def _exit_codes(codes: Object, at: str, known: set[object]) -> Iterator[Cause]:
     operator, values = codes.get("operator"), list(codes.get("values") or ())
     if not operator:
-        yield causes.required(f"{at}.operator", 'valid values: "In", "NotIn"')
+        yield causes.required(f"{at}.operator", f"valid values: {_among(_OPERATORS)}")
     else:
-        yield from causes.one_of(codes, at, "operator", ("In", "NotIn"))
+        yield from causes.one_of(codes, at, "operator", _OPERATORS)
     only = codes.get("containerName")
-    if only is not None and only not in names:
+    if only is not None and only not in known:
         text = "must be one of the container or initContainer names in the pod template"
         yield causes.invalid(f"{at}.containerName", only, text)
     if not values:
-        yield causes.invalid(f"{at}.values", values, "at least one value is required")
+        shown = "[]int32(nil)" if codes.get("values") is None else "[]int32{}"
+        yield causes.invalid_shown(f"{at}.values", shown, "at least one value is required")
     elif len(values) > _MOST_CODES:
         yield causes.too_many(f"{at}.values", len(values), _MOST_CODES)
     for index, value in enumerate(values):
@@ -74,7 +77,8 @@ def _exit_codes(codes: Object, at: str, names: set[object]) -> Iterator[Cause]:
         if operator == "In" and value == 0:
             yield causes.invalid(f"{at}.values[{index}]", value, "must not be 0 for the In operator")
     if values != sorted(values):
-        yield causes.invalid(f"{at}.values", values, "must be ordered")
+        shown = f"[]int32{{{', '.join(map(str, values))}}}"
+        yield causes.invalid_shown(f"{at}.values", shown, "must be ordered")
 
 
 def success_policy_causes(spec: Object, path: str) -> Iterator[Cause]:
@@ -101,32 +105,42 @@ def _success_rule(spec: Object, rule: Object, at: str) -> Iterator[Cause]:
     if indexes is not None:
         among, why = _listed(str(indexes), completions)
         if why:
-            yield causes.invalid(f"{at}.succeededIndexes", indexes, why)
-            return
+            yield causes.invalid(f"{at}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}")
     if count is None:
         return
     where = f"{at}.succeededCount"
     if count < 1:
         yield causes.invalid(where, count, "must be greater than 0")
-    elif completions is not None and count > completions:
+    if completions is not None and count > completions:
         text = f"must be less than or equal to {completions} (the number of specified completions)"
         yield causes.invalid(where, count, text)
-    elif among is not None and count > among:
+    if among is not None and count > among:
         text = f"must be less than or equal to {among} (the number of indexes in the specified succeededIndexes field)"
         yield causes.invalid(where, count, text)
 
 
 def _listed(text: str, completions: int | None) -> tuple[int, str]:
     """Return how many indexes a list such as `0,2-4` has, and what is wrong with it."""
-    if not _INDEXES.fullmatch(text):
-        return 0, "error parsing succeededIndexes: must be a list of indexes and ranges such as 0,2-4"
-    last, total = -1, 0
-    for part in text.split(","):
-        first, _, end = part.partition("-")
-        low, high = int(first), int(end or first)
-        if low <= last or high < low:
-            return 0, f"non-increasing order, previous: {last}, current: {low if low <= last else high}"
-        if completions is not None and high >= completions:
-            return 0, f"too large index: {high}"
-        total, last = total + high - low + 1, high
+    previous, total = None, 0
+    for interval in text.split(",") if text else ():
+        limits = interval.split("-")
+        if len(limits) > 2:
+            why = (
+                "violates the requirement that an index interval can have at most two parts separated by '-'"
+            )
+            return 0, f'the fragment "{interval}" {why}'
+        for limit in limits:
+            if not _NUMBER.fullmatch(limit) or int(limit) > _MOST_OF_INT:
+                return 0, f'cannot convert string to integer for index: "{limit}"'
+            index = int(limit)
+            if completions is not None and index >= completions:
+                return 0, f'too large index: "{limit}"'
+            if previous is not None and previous >= index:
+                return 0, f"non-increasing order, previous: {previous}, current: {index}"
+            previous = index
+        total += int(limits[-1]) - int(limits[0]) + 1
     return total, ""
+
+
+def _among(values: tuple[str, ...]) -> str:
+    return f"[{' '.join(map(causes.shown, values))}]"

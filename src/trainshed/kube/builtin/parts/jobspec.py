@@ -9,11 +9,15 @@ from collections.abc import Iterator
 
 from trainshed.kube.builtin.parts.jobpolicies import pod_failure_policy_causes, success_policy_causes
 from trainshed.kube.builtin.parts.pod.rules import template_causes
+from trainshed.kube.builtin.parts.references import prefixed_path_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, spec_of
 from trainshed.kube.schema.metadata import selector_causes
+
+_MODES = ("NonIndexed", "Indexed")
+_MOST_INDEXES = 100_000
 
 
 def job_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
@@ -27,41 +31,47 @@ def job_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
     )
     yield from non_negative(spec, path, *counts, "backoffLimitPerIndex", "maxFailedIndexes")
     yield from selector_causes(spec.get("selector"), f"{path}.selector")
-    yield from one_of(spec, path, "completionMode", ("Indexed", "NonIndexed"))
-    replacing = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
-    yield from one_of(spec, path, "podReplacementPolicy", replacing)
+    if spec.get("completionMode") not in (None, *_MODES):
+        yield causes.unsupported(f"{path}.completionMode", spec["completionMode"], _MODES)
+    if spec.get("managedBy") is not None:
+        yield from prefixed_path_causes(spec["managedBy"], f"{path}.managedBy")
     if spec.get("completionMode") == "Indexed":
         yield from _indexed_causes(spec, path)
-    else:
-        for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
+    elif spec.get("completionMode") == "NonIndexed":
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if spec.get(field) is not None:
                 yield causes.invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         yield causes.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     yield from pod_failure_policy_causes(spec, path)
+    replacing = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
+    yield from one_of(spec, path, "podReplacementPolicy", replacing)
+    if spec.get("successPolicy") is not None:
+        if spec.get("completionMode") == "Indexed":
+            yield from success_policy_causes(spec, path)
+        else:
+            yield causes.invalid(
+                f"{path}.successPolicy", spec["successPolicy"], "requires indexed completion mode"
+            )
     template = spec.get("template")
     if template is None:
         yield causes.required(f"{path}.template")
         return
-    policy = spec_of(template).get("restartPolicy")
+    yield from (
+        cause
+        for cause in template_causes(template, f"{path}.template")
+        if not cause.field.endswith(".restartPolicy") or cause.reason == "FieldValueNotSupported"
+    )
+    policy, at = spec_of(template).get("restartPolicy"), f"{path}.template.spec.restartPolicy"
     if policy in (None, "", "Always"):
-        at = f"{path}.template.spec.restartPolicy"
         yield causes.required(at, 'valid values: "OnFailure", "Never"')
     elif policy not in ("OnFailure", "Never"):
-        yield causes.unsupported(f"{path}.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
+        yield causes.unsupported(at, policy, ("OnFailure", "Never"))
     elif policy != "Never":
         for field in ("podFailurePolicy", "backoffLimitPerIndex"):
             if spec.get(field) is not None:
                 text = f'only "Never" is supported when {field} is specified'
-                yield causes.invalid(f"{path}.template.spec.restartPolicy", policy, text)
-    yield from (
-        cause
-        for cause in template_causes(template, f"{path}.template")
-        if not cause.field.endswith(".restartPolicy")
-    )
-
-
-_MOST_INDEXES = 100_000
+                yield causes.invalid(at, policy, text)
 
 
 def _indexed_causes(spec: Object, path: str) -> Iterator[Cause]:
@@ -74,5 +84,3 @@ def _indexed_causes(spec: Object, path: str) -> Iterator[Cause]:
     most = spec.get("maxFailedIndexes")
     if most is not None and completions is not None and most > completions:
         yield causes.invalid(f"{path}.maxFailedIndexes", most, "must be less than or equal to completions")
-    if spec.get("successPolicy") is not None:
-        yield from success_policy_causes(spec, path)

@@ -17,6 +17,11 @@ from trainshed.kube.schema.metadata import selector_causes
 _GROUP = "rbac.authorization.k8s.io"
 
 
+def role_defaults(obj: Object) -> None:
+    """Show that a role has no rules."""
+    obj["rules"] = obj.get("rules") or None
+
+
 def role_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     """Yield what is wrong with a Role or ClusterRole."""
     namespaced = obj.get("kind") != "ClusterRole"
@@ -25,12 +30,13 @@ def role_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[C
         if not rule.get("verbs"):
             yield causes.required(f"{at}.verbs", "verbs must contain at least one value")
         if rule.get("nonResourceURLs"):
+            shown = golang.text_list(rule["nonResourceURLs"])
             if namespaced:
                 text = "namespaced rules cannot apply to non-resource URLs"
-                yield causes.invalid(f"{at}.nonResourceURLs", rule["nonResourceURLs"], text)
+                yield causes.invalid_shown(f"{at}.nonResourceURLs", shown, text)
             if any(rule.get(key) for key in ("apiGroups", "resources", "resourceNames")):
                 text = "rules cannot apply to both regular resources and non-resource URLs"
-                yield causes.invalid(f"{at}.nonResourceURLs", rule["nonResourceURLs"], text)
+                yield causes.invalid_shown(f"{at}.nonResourceURLs", shown, text)
             continue
         if not rule.get("apiGroups"):
             yield causes.required(f"{at}.apiGroups", "resource rules must supply at least one api group")
@@ -43,14 +49,18 @@ def role_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[C
             text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
             yield causes.required("aggregationRule.clusterRoleSelectors", text)
         for index, selector in enumerate(selectors):
-            yield from selector_causes(selector, f"aggregationRule.clusterRoleSelectors[{index}]")
+            at = f"aggregationRule.clusterRoleSelectors[{index}]"
+            wrong = list(selector_causes(selector, at))
+            yield from wrong
+            if wrong:
+                yield causes.invalid(at, "null", "invalid label selector.")
 
 
 def binding_defaults(obj: Object) -> None:
     """Fill in the API groups that a binding may leave out."""
     role = section(obj, "roleRef")
-    if role and not role.get("apiGroup"):
-        role["apiGroup"] = "rbac.authorization.k8s.io"
+    if not role.get("apiGroup"):
+        obj["roleRef"] = {**role, "apiGroup": "rbac.authorization.k8s.io"}
     for subject in obj.get("subjects") or ():
         if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
             subject["apiGroup"] = "rbac.authorization.k8s.io"
@@ -66,12 +76,15 @@ def binding_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
         yield causes.unsupported("roleRef.kind", role.get("kind") or "", kinds)
     if not role.get("name"):
         yield causes.required("roleRef.name")
+    else:
+        for why in names.path_segment(role["name"]):
+            yield causes.invalid("roleRef.name", role["name"], why)
     namespaced = obj.get("kind") != "ClusterRoleBinding"
     for index, subject in enumerate(obj.get("subjects") or ()):
         yield from _subject(subject, f"subjects[{index}]", namespaced=namespaced)
     if old is not None and role != section(old, "roleRef"):
-        names = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
-        shown = ", ".join(f"{name}:{golang.text(role.get(field))}" for name, field in names.items())
+        fields = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
+        shown = ", ".join(f"{name}:{golang.text(role.get(field))}" for name, field in fields.items())
         yield causes.invalid_shown("roleRef", f"rbac.RoleRef{{{shown}}}", "cannot change roleRef")
 
 
@@ -90,7 +103,7 @@ def _subject(subject: Object, path: str, *, namespaced: bool) -> Iterator[Cause]
         if group != _GROUP:
             yield causes.unsupported(f"{path}.apiGroup", group, (_GROUP,))
     else:
-        yield causes.unsupported(f"{path}.kind", kind or "", ("Group", "ServiceAccount", "User"))
+        yield causes.unsupported(f"{path}.kind", kind or "", ("ServiceAccount", "User", "Group"))
 
 
 def _binding_row(obj: Object, now: float) -> list[Any]:

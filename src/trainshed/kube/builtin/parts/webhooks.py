@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.meta import causes
+from trainshed.kube.builtin.parts.webhookrules import condition_list_causes, rule_causes
+from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.schema.metadata import selector_causes
 from trainshed.kube.schema.webhookclient import client_causes
 
+if TYPE_CHECKING:
+    from trainshed.kube.cel.types import Type
+
 
 def webhook_defaults(obj: Object) -> None:
     """Fill in the webhooks of a configuration."""
     for hook in obj.get("webhooks") or ():
-        for key, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10)):
+        for key, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent")):
             setdefault(hook, key, value)
+        if hook.get("timeoutSeconds") is None:
+            hook["timeoutSeconds"] = 10
         hook.setdefault("namespaceSelector", {})
         hook.setdefault("objectSelector", {})
         for rule in hook.get("rules") or ():
             setdefault(rule, "scope", "*")
         service = section(hook, "clientConfig").get("service")
         if service is not None:
-            setdefault(service, "port", 443)
+            service.setdefault("port", 443)
 
 
 def match_defaults(match: Object | None) -> None:
@@ -54,36 +60,45 @@ def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
         if len([part for part in name.split(".") if part]) < 3:
             text = "should be a domain with at least three segments separated by dots"
             yield causes.invalid(f"{at}.name", name, text)
-        if name in seen:
-            yield causes.duplicate(f"{at}.name", name)
-        seen.add(name)
+        yield from rule_causes(objects(hook, "rules"), f"{at}.rules")
+        yield from causes.one_of(hook, at, "failurePolicy", ("Fail", "Ignore"))
+        yield from causes.one_of(hook, at, "matchPolicy", ("Equivalent", "Exact"))
+        yield from causes.one_of(hook, at, "reinvocationPolicy", ("IfNeeded", "Never"))
         yield from _side_effects(hook, at)
-        if not {"v1", "v1beta1"} & set(hook.get("admissionReviewVersions") or ()):
-            versions = list(hook.get("admissionReviewVersions") or ())
-            text = "must include at least one of v1, v1beta1"
-            yield causes.invalid(f"{at}.admissionReviewVersions", versions, text)
         seconds = hook.get("timeoutSeconds")
         if seconds is not None and not 1 <= seconds <= 30:
             yield causes.invalid(
                 f"{at}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds"
             )
-        yield from causes.one_of(hook, at, "failurePolicy", ("Fail", "Ignore"))
-        yield from causes.one_of(hook, at, "matchPolicy", ("Equivalent", "Exact"))
-        yield from client_causes(section(hook, "clientConfig"), f"{at}.clientConfig")
         yield from match_causes(hook, at)
-        if conditions := objects(hook, "matchConditions"):
-            yield from _condition_causes(conditions, f"{at}.matchConditions")
+        yield from client_causes(section(hook, "clientConfig"), f"{at}.clientConfig")
+        if hook.get("matchConditions"):
+            yield from condition_list_causes(hook, f"{at}.matchConditions", _conditions_see())
+        yield from _review_versions(list(hook.get("admissionReviewVersions") or ()), at)
+        if name in seen:
+            yield causes.duplicate(f"{at}.name", name)
+        seen.add(name)
 
 
-def _condition_causes(conditions: list[Object], at: str) -> Iterator[Cause]:
-    from trainshed.kube.cel.admission import (  # the language is loaded with the first expression
-        CONDITION,
-        condition_causes,
-    )
+def _conditions_see() -> Mapping[str, Type]:
+    from trainshed.kube.cel.admission import CONDITION  # the language is loaded with the first expression
 
-    seen = {name: kind for name, kind in CONDITION.items() if name != "namespaceObject"}
-    for index, condition in enumerate(conditions):
-        yield from condition_causes(condition.get("expression"), f"{at}[{index}].expression", seen)
+    return CONDITION
+
+
+def _review_versions(versions: list[str], at: str) -> Iterator[Cause]:
+    at = f"{at}.admissionReviewVersions"
+    if not versions:
+        yield causes.required(at, "must specify one of v1, v1beta1")
+        return
+    for number, version in enumerate(versions):
+        if version in versions[:number]:
+            yield causes.invalid(f"{at}[{number}]", version, "duplicate version")
+        for why in names.dns_1035_label(version):
+            yield causes.invalid(f"{at}[{number}]", version, why)
+    if not {"v1", "v1beta1"} & set(versions):
+        why = "must include at least one of v1, v1beta1"
+        yield causes.invalid_shown(at, golang.text_list(versions), why)
 
 
 def _side_effects(hook: Object, at: str) -> Iterator[Cause]:

@@ -37,7 +37,8 @@ def replicated_causes(spec: Object, kind: str) -> Iterator[Cause]:
     if selector is None:
         yield causes.required("spec.selector")
     elif empty:
-        yield causes.invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+        shown, called = golang.label_selector(selector), "deployment" if kind == "replicaset" else kind
+        yield causes.invalid_shown("spec.selector", shown, f"empty selector is invalid for {called}")
     if template is None:
         yield causes.required("spec.template")
         return

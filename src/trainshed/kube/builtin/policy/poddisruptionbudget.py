@@ -34,11 +34,12 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         at = f"spec.{field}"
         if isinstance(value, int) and value < 0:
             yield causes.invalid(at, value, causes.NON_NEGATIVE)
-        elif isinstance(value, str) and not _PERCENT.fullmatch(value):
+        shown = f'intstr.IntOrString{{Type:1, IntVal:0, StrVal:"{value}"}}'
+        if isinstance(value, str) and not _PERCENT.fullmatch(value):
             text = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
-            yield causes.invalid(at, value, f"{text} regex used for validation is '[0-9]+%')")
+            yield causes.invalid_shown(at, shown, f"{text} regex used for validation is '[0-9]+%')")
         elif isinstance(value, str) and int(value.rstrip("%")) > 100:
-            yield causes.invalid(at, value, "must not be greater than 100%")
+            yield causes.invalid_shown(at, shown, "must not be greater than 100%")
     yield from one_of(spec, "spec", "unhealthyPodEvictionPolicy", ("AlwaysAllow", "IfHealthyBudget"))
     yield from selector_causes(spec.get("selector"), "spec.selector")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainshed.kube.builtin.kind import Builtin, row
-from trainshed.kube.builtin.parts.rbac import role_causes
+from trainshed.kube.builtin.parts.rbac import role_causes, role_defaults
 from trainshed.kube.meta import names
 from trainshed.kube.meta.resources import CLUSTERROLES
 
@@ -11,5 +11,6 @@ KIND = Builtin(
     info=row(CLUSTERROLES, create_on_update=True),
     does="decides every request; aggregated roles are computed",
     name_rule=names.path_segment,
+    defaults=role_defaults,
     check=role_causes,
 )

@@ -36,7 +36,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     elif value > HIGHEST_USER_PRIORITY:
         text = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
         yield causes.forbidden("value", text)
-    yield from one_of(obj, "", "preemptionPolicy", ("Never", "PreemptLowerPriority"))
+    yield from one_of(obj, "", "preemptionPolicy", ("PreemptLowerPriority", "Never"))
     if old is not None:
         if value != (old.get("value") or 0):
             yield causes.forbidden("value", "may not be changed in an update.")

@@ -13,7 +13,9 @@ from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section
 from trainshed.kube.meta.resources import STORAGECLASSES
+from trainshed.kube.schema.metadata import key_causes
 
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _DEFAULT_CLASS = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
@@ -22,7 +24,7 @@ _DEFAULT_CLASS = (
 
 def _defaults(obj: Object) -> None:
     setdefault(obj, "reclaimPolicy", "Delete")
-    setdefault(obj, "volumeBindingMode", "Immediate")
+    obj.setdefault("volumeBindingMode", "Immediate")
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
@@ -32,18 +34,43 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.required("provisioner")
     else:
         for why in names.qualified_name(provisioner.lower()):
-            yield causes.invalid("provisioner", provisioner, why)
+            yield causes.invalid("provisioner", provisioner.lower(), why)
     for key in section(obj, "parameters"):
         if not key:
             yield causes.invalid("parameters", key, "field can not be empty.")
     yield from one_of(obj, "", "reclaimPolicy", ("Delete", "Retain"))
-    yield from one_of(obj, "", "volumeBindingMode", ("Immediate", "WaitForFirstConsumer"))
+    if obj["volumeBindingMode"] not in _BINDING_MODES:
+        yield causes.unsupported("volumeBindingMode", obj["volumeBindingMode"], _BINDING_MODES)
+    yield from _topologies(obj.get("allowedTopologies") or [])
     if old is not None:
         for field in ("parameters", "provisioner", "reclaimPolicy"):
             if (obj.get(field) or None) != (old.get(field) or None):
                 yield causes.forbidden(field, f"updates to {field} are forbidden.")
         if obj.get("volumeBindingMode") != old.get("volumeBindingMode"):
             yield causes.invalid("volumeBindingMode", obj.get("volumeBindingMode"), "field is immutable")
+
+
+def _topologies(terms: list[Object]) -> Iterator[Cause]:
+    seen: list[dict[str, set[str]]] = []
+    for index, term in enumerate(terms):
+        at = f"allowedTopologies[{index}].matchLabelExpressions"
+        expressions = term.get("matchLabelExpressions") or ()
+        keys: dict[str, set[str]] = {}
+        for number, expression in enumerate(expressions):
+            where = f"{at}[{number}]"
+            key, values = expression.get("key") or "", expression.get("values") or []
+            if not values:
+                yield causes.required(f"{where}.values")
+            for place, value in enumerate(values):
+                if value in values[:place]:
+                    yield causes.duplicate(f"{where}.values[{place}]", value)
+            yield from key_causes(expression, where)
+            if key in keys:
+                yield causes.duplicate(f"{where}.key", key)
+            keys[key] = set(values)
+        if keys in seen or not keys:
+            yield causes.duplicate(at, "")
+        seen.append(keys)
 
 
 def _row(obj: Object, now: float) -> list[Any]:

@@ -19,14 +19,13 @@ from trainshed.cluster.sandbox.linux.landlock import Access
 from trainshed.cluster.sandbox.linux.notify import BIND, CONNECT, UNAME
 from trainshed.cluster.sandbox.linux.process import seen_elsewhere
 from trainshed.cluster.sandbox.loop import READ
+from trainshed.cluster.sandbox.pids import MARK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
 SHARED = ("/dev", "/tmp", "/var/tmp")
-MARK = "TRAINSHED_SANDBOX"
-"""The variable by which processes of a pod are known whose reaper and shim were killed: the pod's directory."""
 MOUNTS = "TRAINSHED_MOUNTS"
 """The variable that tells where the volumes are: a JSON object, paths by mount paths."""
 _OWN = ("home", "tmp", "work")

@@ -8,19 +8,16 @@ It is served at the same socket as the sandboxes' and answers the same requests.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import socket
 
-from trainshed.cluster.sandbox import files, wire
-from trainshed.cluster.sandbox.daemon import keepers
+from trainshed.cluster.sandbox import files, podlock, wire
+from trainshed.cluster.sandbox.daemon import keepers, launching
+from trainshed.cluster.sandbox.daemon.launching import LaunchError
 from trainshed.cluster.sandbox.daemon.plain.shim import PlainShim
-from trainshed.cluster.sandbox.daemon.podlock import claim
-from trainshed.cluster.sandbox.daemon.sandboxd import LaunchError, detach_stdio, leave_keyring, tell
 from trainshed.cluster.sandbox.daemon.zygote import Zygote
 from trainshed.cluster.sandbox.linux import limits, syscalls
-from trainshed.cluster.sandbox.loop import record_crash
 from trainshed.cluster.sandbox.net import ipam
 
 TYPE_CHECKING = False
@@ -41,45 +38,22 @@ def main(argv: list[str]) -> int:
     """Launch the daemon; one line of JSON tells the outcome."""
     run, pods = argv
     limits.forget_oom_score()
-    read, write = os.pipe()
-    if os.fork() == 0:
-        os.close(read)
-        _daemon(run, pods, write)
-    os.close(write)
-    with open(read, "rb") as answers:
-        answer = json.loads(answers.readline() or b"{}")
-    if not answer:
-        answer = {"step": "start", "detail": "the daemon ended without a word; see sandboxd.log"}
-    print(json.dumps(answer))  # noqa: T201 - read by the control plane
+    answer = launching.launch(lambda report: _daemon(run, pods, report))
+    print(answer.decode().strip() or json.dumps(launching.SILENT))  # noqa: T201 - read by the control plane
     return 0
 
 
 def _daemon(run: str, pods: str, report: int) -> NoReturn:
-    status = 1
-    try:
-        os.setsid()
-        leave_keyring()
-        os.umask(0o022)
+    def work() -> None:
+        launching.begin_session()
         syscalls.set_process_name("trainshed-sandboxd")
-        lock = os.open(f"{run}/sandboxd.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise LaunchError("lock", "another sandboxd runs but does not answer") from None
+        lock = launching.take_lock(run)
         block, held = take_block(run, pods)
         daemon = PlainDaemon(run, pods, lock, block, held)
-        tell(report, {"pid": os.getpid(), "adopted": False})
-        os.close(report)
-        detach_stdio()
+        launching.has_started(report, adopted=False)
         daemon.run()
-        status = 0
-    except LaunchError as error:
-        tell(report, {"step": error.step, "detail": error.detail})
-    except BaseException as error:
-        record_crash()
-        tell(report, {"step": "start", "detail": str(error)})
-    finally:
-        os._exit(status)
+
+    launching.end_with(report, work)
 
 
 def take_block(run: str, pods: str) -> tuple[int, socket.socket | None]:
@@ -91,7 +65,7 @@ def take_block(run: str, pods: str) -> tuple[int, socket.socket | None]:
     last = (files.read_state(f"{run}/{BLOCK}") or {}).get("block")
     if last and (held := _hold(last)) is not None:
         return last, held
-    if last and any(_has_shim(f"{pods}/{uid}") for uid in os.listdir(pods)):
+    if last and any(podlock.is_held(f"{pods}/{uid}") for uid in os.listdir(pods)):
         return last, None
     for block in _BLOCKS:
         if (held := _hold(block)) is not None:
@@ -111,14 +85,6 @@ def _hold(block: int) -> socket.socket | None:
             raise LaunchError("start", f"no block of addresses: {error.strerror}") from None
         return None
     return sock
-
-
-def _has_shim(pod: str) -> bool:
-    try:
-        os.close(claim(pod))
-    except BlockingIOError:
-        return True
-    return False
 
 
 class PlainDaemon(Zygote):

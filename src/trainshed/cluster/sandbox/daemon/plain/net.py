@@ -42,6 +42,9 @@ class PlainNet(netd.Daemon):
         self._tell_shims()
         return udp.detach(), tcp.detach()
 
+    def _start_translation(self) -> None:
+        """Shims steer connections to Services."""
+
     def _listen(self, peer: Peer, ip: str, port: int) -> None:
         super()._listen(peer, ip, port)
         self._tell_shims()

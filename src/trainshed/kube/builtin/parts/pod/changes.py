@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainshed.kube.builtin.parts.pod.ephemeral import ephemeral_change_causes
-from trainshed.kube.builtin.parts.pod.qos import qos_class
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
@@ -31,8 +30,6 @@ def change_causes(spec: Object, old: Object, subresource: str) -> Iterator[Cause
     yield from _gates(spec.get("schedulingGates") or [], old.get("schedulingGates") or [])
     if subresource == "ephemeralcontainers":
         yield from ephemeral_change_causes(spec, old)
-    if subresource == "resize" and qos_class(spec) != (held := qos_class(old)):
-        yield causes.invalid("spec", held, "Pod QOS Class may not change as a result of resizing")
     gated = bool(old.get("schedulingGates"))
     if _fixed(spec, subresource, gated) != _fixed(old, subresource, gated):
         before, after = old.get("terminationGracePeriodSeconds"), spec.get("terminationGracePeriodSeconds")
@@ -46,9 +43,6 @@ def _fixed(spec: Object, subresource: str, gated: bool) -> Object:
     inside = {"image"}
     if subresource == "ephemeralcontainers":
         ignored.add("ephemeralContainers")
-    elif subresource == "resize":
-        ignored.add("resources")
-        inside |= {"resources", "resizePolicy"}
     if gated:  # KEP-3838: where a gated pod may run can still be narrowed
         ignored |= {"nodeSelector", "affinity"}
     out = {key: value for key, value in spec.items() if key not in ignored and value not in ([], {}, None)}

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from trainshed.kube.builtin.parts.addresses import number_causes
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import NON_NEGATIVE, non_negative, one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.quantity import parse
 
-PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _DOWNWARD = frozenset(
     f"metadata.{key}" for key in ("name", "namespace", "uid", "labels", "annotations")
@@ -22,6 +22,15 @@ _DOWNWARD = frozenset(
 _ENV_FIELDS = (_DOWNWARD | {"status.podIP", "status.podIPs"}) - {"metadata.labels", "metadata.annotations"}
 FILE_FIELDS = frozenset(f"metadata.{key}" for key in ("name", "namespace", "uid", "labels", "annotations"))
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_STANDARD_RESOURCES = frozenset(
+    {
+        "configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets",
+        "services", "services.loadbalancers", "services.nodeports", "storage",
+        *(f"{part}.{name}" for part in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")),
+        "requests.storage",
+    }
+)  # fmt: skip
+"""What a quota counts; no container can ask for it."""
 _NATIVE_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
@@ -71,8 +80,7 @@ def container_causes(
 def port_causes(port: Any, path: str) -> Iterator[Cause]:
     """Yield what is wrong with a port: a number, or the name of one."""
     if isinstance(port, int):
-        if not 1 <= port <= 65535:
-            yield causes.invalid(path, port, PORT_RANGE)
+        yield from number_causes(port, path)
     else:
         for why in names.port_name(str(port or "")):
             yield causes.invalid(path, port, why)
@@ -229,7 +237,7 @@ def resource_causes(resources: Object, path: str) -> Iterator[Cause]:
     limits, requests = section(resources, "limits"), section(resources, "requests")
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
-            yield from _resource_name(name, f"{path}.{part}")
+            yield from resource_name_causes(name, f"{path}.{part}[{name}]", in_container=True)
             yield from _amount(name, amount, f"{path}.{part}[{name}]")
     for name, amount in requests.items():
         limit = limits.get(name)
@@ -256,14 +264,19 @@ def _extended(name: str) -> bool:
     return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
 
 
-def _resource_name(name: str, path: str) -> Iterator[Cause]:
+def resource_name_causes(name: str, path: str, *, in_container: bool = False) -> Iterator[Cause]:
+    """Yield what is wrong with the name of a resource, such as `cpu` or `example.com/device`."""
     if name in _NATIVE_RESOURCES or name.startswith("hugepages-"):
         return
-    for why in names.qualified_name(name):
-        yield causes.invalid(path, name, why)
-    if "/" not in name:
-        yield causes.invalid(path, name, "must be a standard resource type or fully qualified")
-        yield causes.invalid(path, name, "must be a standard resource for containers")
+    wrong = names.qualified_name(name)
+    for why in wrong:
+        yield causes.invalid_shown(path, name, why)
+    if "/" not in name and name not in _STANDARD_RESOURCES and not wrong:
+        yield causes.invalid_shown(path, name, "must be a standard resource type or fully qualified")
+    elif in_container and wrong and "/" in name:
+        yield causes.invalid_shown(path, name, "doesn't follow extended resource name standard")
+    if "/" not in name and in_container:
+        yield causes.invalid_shown(path, name, "must be a standard resource for containers")
 
 
 def _amount(name: str, amount: Any, path: str) -> Iterator[Cause]:

@@ -5,10 +5,9 @@ Source of rules and texts: `pkg/apis/core/validation/validation.go` of Kubernete
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
-from typing import Any
 
+from trainshed.kube.builtin.parts.addresses import ip_causes
 from trainshed.kube.builtin.parts.pod.containers import container_causes, security_causes
 from trainshed.kube.builtin.parts.pod.ephemeral import ephemeral_causes
 from trainshed.kube.builtin.parts.pod.scheduling import scheduling_causes
@@ -83,11 +82,28 @@ def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
         if not reference.get("name"):
             yield causes.required(f"{path}.imagePullSecrets[{index}].name")
     for index, alias in enumerate(get("hostAliases") or ()):
-        yield from _ip(alias.get("ip"), f"{path}.hostAliases[{index}].ip")
+        yield from ip_causes(alias.get("ip"), f"{path}.hostAliases[{index}].ip")
     if get("securityContext"):
         yield from security_causes(spec["securityContext"], f"{path}.securityContext")
         yield from sysctl_causes(spec, path)
+    yield from _host_namespaces(spec, path)
     yield from scheduling_causes(spec, path)
+
+
+def _host_namespaces(spec: Object, path: str) -> Iterator[Cause]:
+    if spec.get("hostPID") and spec.get("shareProcessNamespace"):
+        text = "ShareProcessNamespace and HostPID cannot both be enabled"
+        yield causes.invalid(f"{path}.securityContext.shareProcessNamespace", True, text)
+    if spec.get("hostUsers") is False:
+        for field in ("hostNetwork", "hostPID", "hostIPC"):
+            if spec.get(field):
+                yield causes.forbidden(f"{path}.{field}", "when `hostUsers` is false")
+        return
+    for group in ("initContainers", "containers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            if section(container, "securityContext").get("procMount") == "Unmasked":
+                at = f"{path}.{group}[{index}].securityContext.procMount"
+                yield causes.invalid(at, "Unmasked", "`hostUsers` must be false to use `Unmasked`")
 
 
 def _too_many(spec: Object, path: str) -> Iterator[Cause]:
@@ -95,14 +111,6 @@ def _too_many(spec: Object, path: str) -> Iterator[Cause]:
         count = len(spec.get(field) or ())
         if count > MAX_CONTAINERS:
             yield causes.too_many(f"{path}.{field}", count, MAX_CONTAINERS)
-
-
-def _ip(address: Any, path: str) -> Iterator[Cause]:
-    try:
-        ipaddress.ip_address(address or "")
-    except ValueError:
-        text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        yield causes.invalid(path, address or "", text)
 
 
 def _containers(spec: Object, path: str, volumes: set[str]) -> Iterator[Cause]:

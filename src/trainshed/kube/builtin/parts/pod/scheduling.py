@@ -104,7 +104,9 @@ def _node_term(term: Object, path: str) -> Iterator[Cause]:
         if rule.get("key") != "metadata.name":
             yield causes.invalid(f"{at}.key", rule.get("key"), "not a valid field selector key")
         if rule.get("operator") not in ("In", "NotIn"):
-            yield causes.invalid(f"{at}.operator", rule.get("operator"), "not a valid selector operator")
+            yield causes.invalid(
+                f"{at}.operator", rule.get("operator") or "", "not a valid selector operator"
+            )
         elif len(rule.get("values") or ()) != 1:
             text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
             yield causes.required(f"{at}.values", text)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 
 from trainshed.cluster.sandbox import files
 
-LOCK = "lock"
+_LOCK = "sandbox/lock"
 
 
 def claim(pod: str) -> int:
@@ -15,13 +14,17 @@ def claim(pod: str) -> int:
 
     Raises BlockingIOError while another has it.
     """
-    directory = f"{pod}/sandbox"
     files.make_directory(pod)  # each by itself: parents that are made on the way get no mode
-    files.make_directory(directory)
-    lock = os.open(f"{directory}/{LOCK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    files.make_directory(f"{pod}/sandbox")
+    return files.lock(f"{pod}/{_LOCK}")
+
+
+def is_held(pod: str) -> bool:
+    """Return whether a shim lives, one that does not listen yet included: it holds the lock until it ends."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(lock)
-        raise
-    return lock
+        os.close(files.lock(f"{pod}/{_LOCK}", create=False))
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False

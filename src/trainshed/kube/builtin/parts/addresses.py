@@ -1,0 +1,83 @@
+"""Rules of addresses, ranges of addresses and ports.
+
+Source of texts: `pkg/apis/core/validation` and `apimachinery/pkg/util/validation/ip.go` of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from trainshed.kube.meta import causes
+from trainshed.kube.meta.errors import Cause
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+_MULTICAST = {4: ipaddress.ip_network("224.0.0.0/24"), 6: ipaddress.ip_network("ff02::/16")}
+_LINK_LOCAL = ipaddress.IPv4Network((0xA9FE << 16, 16))
+"""As a number: where the cluster's own such address is spelled, is one module."""
+PORT_RANGE = "must be between 1 and 65535, inclusive"
+
+
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an address, None for what is none. Zeros before a number do not count, as for API servers."""
+    try:
+        return ipaddress.ip_address(_plain(text))
+    except ValueError:
+        return None
+
+
+def network_of(text: str) -> Network | None:
+    """Return the range that `10.0.0.0/8` names, None for what is none."""
+    address, slash, length = text.partition("/")
+    if not slash or not length.isascii() or not length.isdigit():
+        return None
+    try:
+        return ipaddress.ip_network(f"{_plain(address)}/{length}", strict=False)
+    except ValueError:
+        return None
+
+
+def ip_causes(text: str | None, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with an address."""
+    if address_of(text or "") is None:
+        yield causes.invalid(
+            path, text or "", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        )
+
+
+def endpoint_ip_causes(text: str, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with an address that a Service would lead to: only what others reach."""
+    found = address_of(text)
+    if found is None:
+        yield causes.invalid(path, text, "must be a valid IP address")
+        return
+    local_multicast = found in _MULTICAST[found.version]
+    for holds, detail in (
+        (found.is_unspecified, f"may not be unspecified ({text})"),
+        (found.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (found.is_link_local, f"may not be in the link-local range ({_LINK_LOCAL}, fe80::/10)"),
+        (local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    ):
+        if holds:
+            yield causes.invalid(path, text, detail)
+
+
+def cidr_causes(text: str | None, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a range of addresses."""
+    if network_of(text or "") is None:
+        detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+        yield causes.invalid(path, text or "", detail)
+
+
+def number_causes(port: int | None, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the number of a port."""
+    if not 1 <= (port or 0) <= 65535:
+        yield causes.invalid(path, port or 0, PORT_RANGE)
+
+
+def _plain(text: str) -> str:
+    parts = text.split(".")
+    if len(parts) == 4 and all(part.isascii() and part.isdigit() for part in parts):
+        return ".".join(str(int(part)) for part in parts)
+    return text

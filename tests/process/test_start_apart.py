@@ -1,0 +1,48 @@
+"""What a start has a child do: the outcome comes back, and nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainshed.cluster.control.apart import run_apart
+from trainshed.cluster.paths import StateError
+
+
+def test_what_a_child_does_is_done_when_it_returns(tmp_path: Path) -> None:
+    run_apart(lambda: (tmp_path / "made").write_text(str(os.getpid())))
+    assert int((tmp_path / "made").read_text()) != os.getpid()
+
+
+def test_what_a_child_raises_is_raised_with_all_that_it_says() -> None:
+    def fail() -> None:
+        raise StateError("no certificate", "delete it")
+
+    with pytest.raises(StateError, match="no certificate") as raised:
+        run_apart(fail)
+    assert (raised.value.message, raised.value.hint) == ("no certificate", "delete it")
+    assert "in fail" in raised.value.__notes__[0], "where it happened"
+
+
+def test_a_child_that_is_killed_is_no_success() -> None:
+    with pytest.raises(RuntimeError, match="ended with -9"):
+        run_apart(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def test_making_certificates_apart_leaves_no_library_behind(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from trainshed.cluster.control.apart import run_apart\n"
+        "from trainshed.cluster.pki import Pki, ensure_pki\n"
+        f"pki = Pki(Path({str(tmp_path)!r}) / 'pki')\n"
+        "run_apart(lambda: ensure_pki(pki.directory))\n"
+        "assert pki.server_certificate.exists() and pki.admin_token\n"
+        "print([m for m in sys.modules if m.startswith('cryptography')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
