@@ -1,16 +1,21 @@
-"""How long others wait while clients misbehave: `python -m bench.crowd [SECONDS]`.
+"""How long others wait while clients misbehave: `python -m bench.crowd [SECONDS] [--only WORD …]`.
 
-A client of the API server reads and writes small objects, in turn, first alone and then beside each of: 16 clients that
-send bodies of 3 MiB one after the other; 4 that write ConfigMaps of 1 MB; 400 request heads and 64 bodies without end;
-100 watches and 50 lists that nobody reads, while what they watch changes. A line each for reads and for writes: median
-and 99th percentile, and the ratio to the client alone. The crowd is niced: what it does itself is not to be measured.
-Writes share the disk with what the crowd writes.
+A client of the API server reads and writes small objects, in turn, beside each of: 16 clients that send bodies of 3 MiB
+one after the other; 4 that write ConfigMaps of 1 MB; 400 request heads and 64 bodies without end; 100 watches and 50
+lists that nobody reads, while what they watch changes; 1,000 watches of nothing; 50 clients that create ConfigMaps.
+
+The same crowd is also sent to a second server, so that what it takes of the machine, whose processors and disk all
+share, is not counted as what it takes of the server: rounds of `SECONDS` with the crowd at the other server and with
+the crowd at this one alternate. A line each for reads and for writes: median and 99th percentile of both, and their
+ratios; then how much memory the crowd took. The crowd is niced.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import itertools
 import json
 import os
 import ssl
@@ -19,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 import uvloop
@@ -34,6 +39,8 @@ CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 JSON = {"Content-Type": "application/json"}
 PAUSE_SECONDS = 0.01
+SETTLE_SECONDS = 2.0
+"""How long a crowd takes to be there, and the server to be done with it."""
 
 
 class Server:
@@ -139,38 +146,88 @@ async def silent_readers(server: Server) -> None:
             writer.transport.abort()
 
 
+async def idle_watches(server: Server) -> None:
+    """Ask for watches of what nobody changes, and read."""
+    namespace = "/api/v1/namespaces/kube-public/configmaps?watch=1"
+    writers = [await server.opened(server.head("GET", namespace)) for _ in range(1_000)]
+    try:
+        await asyncio.Event().wait()
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+
+
+async def creators(server: Server) -> None:
+    """Create small objects without end."""
+    numbers = itertools.count()
+
+    async def one() -> None:
+        peer = server.peer()
+        while True:
+            obj = {"metadata": {"name": f"created-{os.getpid()}-{next(numbers)}"}, "data": {"k": "v"}}
+            case = Case("POST", CONFIGMAPS, JSON, json.dumps(obj).encode())
+            await peer.ask(case.encode(server.token), "POST")
+
+    await asyncio.gather(*(one() for _ in range(50)))
+
+
 CROWDS: dict[str, Callable[[Server], Coroutine[None, None, None]]] = {
     "16 clients with bodies of 3 MiB": large_bodies,
     "4 clients with ConfigMaps of 1 MB": large_objects,
     "400 heads and 64 bodies without end": slow_senders,
     "100 watches and 50 lists unread": silent_readers,
+    "1,000 idle watches": idle_watches,
+    "50 clients that create": creators,
 }
 
 
-async def main(seconds: float) -> None:
-    """Print a line for the client alone, and one for each crowd."""
-    with tempfile.TemporaryDirectory(prefix="trainshed-crowd-") as directory:
-        home = Path(directory) / "state"
+class Process:
+    """A server of its own state, in a process of its own."""
+
+    def __init__(self, home: Path) -> None:
         command = [sys.executable, "-m", "bench.crowd", "--serve", str(home)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        try:
-            assert process.stdout is not None
-            await asyncio.to_thread(process.stdout.readline)
-            config = yaml.safe_load((home / "kubeconfig").read_text())
-            port = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
-            server = Server(port, config["users"][0]["user"]["token"])
-            alone = await asked(server, seconds)
-            _tell("alone", alone, alone)
-            for name in CROWDS:
-                command = [sys.executable, "-m", "bench.crowd", "--crowd", name, str(port), server.token]
-                around = subprocess.Popen(command)
-                await asyncio.sleep(2)
-                _tell(name, await asked(server, seconds), alone)
-                around.kill()
-                around.wait()
-        finally:
-            process.kill()
-            process.wait()
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+        config = yaml.safe_load((home / "kubeconfig").read_text())
+        port = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+        self.server = Server(port, config["users"][0]["user"]["token"])
+
+    def mebibytes(self) -> float:
+        """Return its resident memory."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+    def end(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+
+
+async def main(seconds: float, rounds: int, names: Sequence[str]) -> None:
+    """Print three lines for each crowd."""
+    with tempfile.TemporaryDirectory(prefix="trainshed-crowd-") as directory, contextlib.ExitStack() as stack:
+        this, other = (Process(Path(directory) / name) for name in ("this", "other"))
+        stack.callback(other.end)
+        stack.callback(this.end)
+        for name in names:
+            await asked(this.server, 1.0)
+            before, held = this.mebibytes(), 0.0
+            at: dict[Process, dict[str, list[float]]] = {other: {}, this: {}}
+            for process in (other, this) * rounds:
+                port, token = process.server.port, process.server.token
+                command = [sys.executable, "-m", "bench.crowd", "--crowd", name, str(port), token]
+                with subprocess.Popen(command) as around:
+                    try:
+                        await asyncio.sleep(SETTLE_SECONDS)
+                        for method, took in (await asked(this.server, seconds)).items():
+                            at[process].setdefault(method, []).extend(took)
+                        held = this.mebibytes() if process is this else held
+                    finally:
+                        around.kill()
+                await asyncio.sleep(SETTLE_SECONDS)
+            _tell(name, at[this], at[other])
+            print(f"{name}: {held - before:+.0f} MiB of {before:.0f} MiB", flush=True)
 
 
 def serve(home: Path) -> None:
@@ -180,15 +237,15 @@ def serve(home: Path) -> None:
         runner.run(api_process.main(home))
 
 
-def _tell(name: str, took: dict[str, list[float]], alone: dict[str, list[float]]) -> None:
+def _tell(name: str, here: dict[str, list[float]], elsewhere: dict[str, list[float]]) -> None:
     def quantiles(values: list[float]) -> tuple[float, float]:
         return statistics.median(values) * 1000, statistics.quantiles(values, n=100)[98] * 1000
 
-    for method, values in took.items():
-        (median, late), (base, base_late) = quantiles(values), quantiles(alone[method])
-        ratio = f"{median / base:.1f} and {late / base_late:.1f} times as long"
+    for method, values in here.items():
+        (median, late), (base, base_late) = quantiles(values), quantiles(elsewhere[method])
         print(
-            f"{name}: {method} median {median:.1f} ms, p99 {late:.1f} ms, {ratio}, n={len(values)}",
+            f"{name}: {method} median {median:.1f} ms, p99 {late:.1f} ms; with the crowd at another server {base:.1f}"
+            f" and {base_late:.1f} ms; {median / base:.1f} and {late / base_late:.1f} times as long, n={len(values)}",
             flush=True,
         )
 
@@ -197,7 +254,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("seconds", type=float, nargs="?", default=10.0)
+    parser.add_argument("seconds", type=float, nargs="?", default=3.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", default=[""], help="crowds whose names have one of these words")
     parser.add_argument("--crowd", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -208,4 +267,5 @@ if __name__ == "__main__":
         os.nice(10)
         asyncio.run(CROWDS[name](Server(int(port), token)))
     else:
-        asyncio.run(main(arguments.seconds))
+        chosen = [name for name in CROWDS if any(word in name for word in arguments.only)]
+        asyncio.run(main(arguments.seconds, arguments.rounds, chosen))

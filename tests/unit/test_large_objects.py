@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,7 +13,8 @@ from trainshed.cluster.apiserver.http import Bodies, Pieces
 from trainshed.cluster.apiserver.kinds import Kinds
 from trainshed.cluster.apiserver.selection import selection
 from trainshed.cluster.apiserver.verbs.watch import joined
-from trainshed.cluster.store import Stored
+from trainshed.cluster.store import Store, Stored, writer
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire.options import ListOptions
 
@@ -35,10 +37,29 @@ def unread(metadata: object) -> Stored:
 
 def test_what_an_object_is_and_whose_is_found_without_decoding_it() -> None:
     stored = unread({**METADATA, "labels": {"a": "b"}, "managedFields": [{}]})
-    assert stored.identity == METADATA
+    assert stored.identity == {**METADATA, "labels": {"a": "b"}}
     assert stored._obj is None
     assert stored.obj["metadata"] is stored.identity, "once it is decoded there is nothing to look for"
     assert unread({"name": "a", "uid": "u"}).identity == {"name": "a", "uid": "u"}
+
+
+def test_what_an_object_too_large_to_stay_decoded_is_does_not_have_to_be_found_again() -> None:
+    metadata = {**METADATA, "labels": {"a": "b"}}
+    obj: Object = {
+        "apiVersion": "v1",
+        "metadata": {**metadata, "managedFields": [{}]},
+        "data": {"k": "v" * 100_000},
+    }
+    encoded = msgspec.json.encode(obj)
+    for stored in (
+        Stored("/core/configmaps/ns/a", 7, 7, encoded, obj),
+        Stored("/core/configmaps/ns/a", 7, 7, encoded),
+    ):
+        found = stored.identity
+        assert found == metadata
+        assert stored.identity is found
+        assert stored.labels == {"a": "b"}
+        assert stored._obj is None
 
 
 @pytest.mark.parametrize(
@@ -97,3 +118,22 @@ def test_events_are_sent_together_as_long_as_they_are_short() -> None:
     long = [b"x" * 200_000] * 5
     assert [len(body) for body in joined(long)] == [400_000, 400_000, 200_000]
     assert list(joined([])) == []
+
+
+async def test_small_objects_are_written_before_all_large_ones_but_one(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "store.db")
+    large = {"metadata": {"uid": "u"}, "data": "x" * writer.LARGE_BYTES}
+    small: Object = {"metadata": {"uid": "u"}}
+    try:
+        held = [await store.create(f"/core/configmaps/ns/held-{n}", large) for n in range(3)]
+        before, commits = store.revision, store.commits
+        updates = [store.update(stored.key, large, stored.revision) for stored in held]
+        sized = [store.create(f"/core/configmaps/ns/sized-{n}", large, writer.LARGE_BYTES) for n in range(3)]
+        later = [store.create(f"/core/configmaps/ns/small-{n}", small) for n in range(5)]
+        written = await asyncio.gather(*updates, *sized, *later)
+        commits = store.commits - commits
+    finally:
+        await store.close()
+    assert [stored.revision - before for stored in written[6:]] == [1, 2, 3, 4, 5]
+    assert sorted(stored.revision - before for stored in written[:6]) == [6, 7, 8, 9, 10, 11]
+    assert commits == 7, "each large one by itself"

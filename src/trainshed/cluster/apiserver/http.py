@@ -146,6 +146,11 @@ class Incoming:
             return work()
         return await self.in_turn(work)
 
+    @property
+    def length(self) -> int:
+        """How many bytes of the body were read."""
+        return self._length
+
     async def give_way(self) -> None:
         """Let others have their turn before the next piece of something long."""
         if self._bodies is None:

@@ -99,7 +99,7 @@ async def store_new(core: Core, call: Call, prepared: Object, options: WriteOpti
         async with charged(core, call, prepared, None, dry_run=True):
             return Written(prepared, None, created=True)
     async with charged(core, call, prepared, None, dry_run=False), recorded(core, kind, prepared, None):
-        stored = await core.store.create(key, await stored_form(core, kind, prepared))
+        stored = await core.store.create(key, await stored_form(core, kind, prepared), call.request.length)
     return Written(prepared, await viewed_one(core, kind, stored), created=True)
 
 

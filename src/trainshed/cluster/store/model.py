@@ -32,6 +32,7 @@ class _Labelled(msgspec.Struct):
 
 
 class _Identity(msgspec.Struct, omit_defaults=True):
+    labels: Any = None
     name: Any = None
     namespace: Any = None
     uid: Any = None
@@ -45,6 +46,7 @@ class _Identified(msgspec.Struct):
     metadata: _Identity
 
 
+_IDENTITY = _Identity.__struct_fields__
 _decode = msgspec.json.Decoder(dict).decode
 _decode_labelled = msgspec.json.Decoder(_Labelled).decode
 _decode_identified = msgspec.json.Decoder(_Identified).decode
@@ -57,7 +59,7 @@ class Stored:
     those decoded last, `KEPT_DECODED_BYTES` of them: the others cost their bytes only.
     """
 
-    __slots__ = ("_obj", "create_revision", "encoded", "key", "revision")
+    __slots__ = ("_identity", "_obj", "create_revision", "encoded", "key", "revision")
 
     def __init__(
         self, key: str, revision: int, create_revision: int, encoded: bytes, obj: Object | None = None
@@ -67,7 +69,10 @@ class Stored:
         self.create_revision = create_revision
         self.encoded = encoded
         self._obj = obj
+        self._identity: Object | None = None
         if obj is not None:
+            if len(encoded) > LARGE_BYTES:
+                self._identity = _identity(obj)
             _decoded.add(self)
 
     @property
@@ -84,6 +89,8 @@ class Stored:
         """Its labels, found without decoding the rest."""
         if self._obj is not None:
             found = self._obj["metadata"].get("labels")
+        elif self._is_large:
+            found = self.identity.get("labels")
         else:
             found = _decode_labelled(self.encoded).metadata.labels
         return found if isinstance(found, dict) else None
@@ -94,8 +101,17 @@ class Stored:
         if self._obj is not None:
             metadata: Object = self._obj["metadata"]
             return metadata
+        if self._identity is not None:
+            return self._identity
         found: Object = msgspec.to_builtins(_decode_identified(self.encoded).metadata)
+        if self._is_large:
+            self._identity = found
         return found
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether to look for something in it takes so long that what was found is kept."""
+        return len(self.encoded) > LARGE_BYTES
 
     def release(self) -> None:
         """Forget the decoded form; it comes back when asked for."""
@@ -107,6 +123,11 @@ class Stored:
 
     def __repr__(self) -> str:
         return f"Stored({self.key}@{self.revision})"
+
+
+def _identity(obj: Object) -> Object:
+    metadata = obj.get("metadata") or {}
+    return {name: metadata[name] for name in _IDENTITY if metadata.get(name) is not None}
 
 
 class _Decoded:

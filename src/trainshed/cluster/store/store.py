@@ -160,9 +160,12 @@ class Store:
                 state[event.key] = event.previous
         return [state[key] for key in sorted(state)]
 
-    async def create(self, key: str, obj: Object) -> Stored:
-        """Add an object; sets metadata.resourceVersion. Raises `KeyExists`, `StoreError`."""
-        return await self._write(key, obj, 0, delete=False)
+    async def create(self, key: str, obj: Object, size: int = 0) -> Stored:
+        """Add an object of about `size` bytes, if that is known; sets metadata.resourceVersion.
+
+        Raises `KeyExists`, `StoreError`.
+        """
+        return await self._submit(Write(key, obj, 0, False, _future(), size=size))
 
     async def update(self, key: str, obj: Object, expected_revision: int) -> Stored:
         """Replace an object that is still at `expected_revision`.

@@ -35,6 +35,9 @@ MAX_BATCH = 256
 """Writes from which on a commit takes no more: bounds how long the first of them waits for the last to be encoded."""
 COMPACT_STEP = 1000
 """Revisions compacted per transaction: writers wait for at most one step."""
+LARGE_BYTES = 128 * 1024
+"""An object of this size is committed by itself: who writes small ones waits for one at most, however many there
+are. To encode, write and flush 1 MB takes 5 to 15 ms."""
 SHRINK_PAGES = 512
 """Pages given back at a time, for the same reason."""
 HISTORY_BYTES = 32 * 1024 * 1024
@@ -50,7 +53,8 @@ _encode = msgspec.json.Encoder().encode
 class Write(NamedTuple):
     """A request to the writer. `expected` is 0 for a create; `obj` is None for a plain delete.
 
-    `discard` removes an object that is damaged, and nothing else; `obj` is then what stands for its last state.
+    `discard` removes an object that is damaged, and nothing else; `obj` is then what stands for its last state. `size`:
+    about how many bytes the object has, 0 where that is not known.
     """
 
     key: str
@@ -59,6 +63,7 @@ class Write(NamedTuple):
     delete: bool
     done: Future[Stored]
     discard: bool = False
+    size: int = 0
 
 
 class _Tidy(enum.Enum):
@@ -99,6 +104,7 @@ class Writer:
         self._queue: queue.SimpleQueue[list[Write] | _Tidy | None] = queue.SimpleQueue()
         self._gathered: list[Write] = []
         self._broken = False
+        self._large_next = False
         self._history_bytes = 0
         self._target = loaded.compacted
         self._tidy = False
@@ -131,20 +137,23 @@ class Writer:
 
     def _run(self) -> None:
         stopping = False
-        while not stopping:
-            batch: list[Write] = []
-            try:
-                first = self._queue.get(timeout=None if self._tidy else QUIET_SECONDS)
-            except queue.Empty:
-                self._tidy_up()
-                continue
-            stopping = self._take(first, batch)
-            while not stopping and len(batch) < MAX_BATCH:
+        waiting: list[Write] = []
+        while waiting or not stopping:
+            if not waiting:
                 try:
-                    stopping = self._take(self._queue.get_nowait(), batch)
+                    first = self._queue.get(timeout=None if self._tidy else QUIET_SECONDS)
+                except queue.Empty:
+                    self._tidy_up()
+                    continue
+                stopping = self._take(first, waiting)
+            most = len(waiting) + MAX_BATCH
+            while not stopping and len(waiting) < most:
+                try:
+                    stopping = self._take(self._queue.get_nowait(), waiting)
                 except queue.Empty:
                     break
-            if batch:
+            if waiting:
+                batch, waiting = self._next(waiting)
                 self._hand_over(self._commit(batch))
                 self._compact_if_due()
         try:
@@ -152,6 +161,26 @@ class Writer:
             self._watermark.close()
         finally:
             self._loop.call_soon_threadsafe(_finish, self.closed)
+
+    def _next(self, waiting: list[Write]) -> tuple[list[Write], list[Write]]:
+        """Return what of the waiting writes is committed now, and what later: a large one by itself, and in between
+        all small ones.
+
+        All of them are under way at the same time: nobody can tell that another order was not theirs.
+        """
+        large = [write for write in waiting if self._is_large(write)]
+        small_first, self._large_next = not self._large_next, False
+        if not large:
+            return waiting, []
+        if small_first and len(large) < len(waiting):
+            self._large_next = True
+            return [write for write in waiting if not self._is_large(write)], large
+        return large[:1], [write for write in waiting if write is not large[0]]
+
+    def _is_large(self, write: Write) -> bool:
+        """Return whether a write is of a large object: one that was, where it is not known yet."""
+        current = self._heads.get(write.key)
+        return max(write.size, 0 if current is None else len(current.encoded)) >= LARGE_BYTES
 
     def _take(self, item: list[Write] | _Tidy | None, batch: list[Write]) -> bool:
         """Take in one item of the queue; return whether it was the last."""
