@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.e2e.test_streams_kubectl import KUBECTLS
+from tests.e2e.conftest import KUBECTLS
 from tests.fakes.stream_api import running
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery, openapi

@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import os
 import pty
-import shutil
 import signal
 import struct
 import termios
@@ -20,33 +19,28 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import KUBECTLS
 from tests.fakes.local_node import LocalNode, Terminal
 from tests.fakes.stream_api import serving
 
 DEADLINE = 30.0
 
 
-def _find_kubectls() -> dict[str, str]:
-    """Return minor version -> executable, from PATH and from beside the kubectl found there."""
-    found: dict[str, str] = {}
-    plain = shutil.which("kubectl")
-    folders = [Path(p) for p in os.environ.get("PATH", "").split(os.pathsep) if p]
-    if plain:
-        folders.append(Path(plain).resolve().parent)
-    for folder in folders:
-        for path in folder.glob("kubectl.1.*"):
-            found.setdefault(path.name.removeprefix("kubectl."), str(path))
-    return found
-
-
-KUBECTLS = _find_kubectls()
 MINORS = ("1.27", "1.29", "1.31", "1.33")
+"""Those that must be there, beside newer ones that are: 1.27 and 1.29 speak SPDY, later ones WebSockets."""
 
 
-@pytest.fixture(params=MINORS)
+def _minor(version: str) -> list[int]:
+    return [int(part) if part.isdigit() else 0 for part in version.split(".")]
+
+
+NEWER = sorted((version for version in KUBECTLS if _minor(version) > _minor(MINORS[-1])), key=_minor)
+
+
+@pytest.fixture(params=[*MINORS, *NEWER])
 def kubectl_path(request: pytest.FixtureRequest) -> str:
     if request.param not in KUBECTLS:
-        pytest.skip(f"no executable kubectl.{request.param} in PATH or beside kubectl")
+        pytest.skip(f"no executable kubectl.{request.param} in PATH, beside kubectl or in KUBECTLS")
     return KUBECTLS[request.param]
 
 
