@@ -188,6 +188,9 @@ async def test_a_missing_configmap_holds_the_pod_until_it_is_there(world):
     async with world.node():
         await world.api.apply_pod(pod)
         await world.until(lambda: world.api.reasons().count("FailedMount") == 2, "an event for each volume")
+        assert world.runtime.sandboxes == {}, (
+            "as with a kubelet, it has neither a sandbox nor an address meanwhile"
+        )
         assert (
             world.api.status("web")["containerStatuses"][0]["state"]["waiting"]["reason"]
             == "ContainerCreating"

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster.ordinary_user import run_tests_as
 from tests.cluster.sandboxes import Sandboxes, until, within
-from tests.processes import processes_with
+from tests.processes import is_running, parent_of, processes_with
 from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.api import Runtime, RuntimePaths, SandboxSpec
 from trainshed.cluster.sandbox.client.connection import connected
@@ -46,7 +46,14 @@ def daemon_of(box: Sandboxes) -> int:
 
 def shims(box: Sandboxes) -> list[int]:
     names = {pid: Path(f"/proc/{pid}/comm").read_text() for pid in processes_with(str(box.home / "run"))}
-    return [pid for pid, name in names.items() if name.startswith("trainshed-shim")]
+    found = [pid for pid, name in names.items() if name.startswith("trainshed-shim")]
+    return [
+        pid for pid in found if parent_of(pid) not in found
+    ]  # not what has been forked and has no name yet
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def test_a_request_of_one_who_is_gone_makes_no_shim(box: Sandboxes) -> None:
@@ -114,6 +121,55 @@ async def test_a_shim_whose_asker_and_daemon_are_killed_while_it_starts_ends_and
     await again.close()
 
 
+async def test_the_first_container_is_the_process_that_waits_for_it_and_others_are_new(
+    box: Sandboxes,
+) -> None:
+    shim = (await box.pod("one")).pid
+
+    async def waits() -> bool:
+        return len(children(shim)) == 1
+
+    await until("the process that waits", waits)
+    (spare,) = children(shim)
+    first = await box.start("one", "sleep", "60")
+    assert (first.pid, children(shim)) == (spare, [spare])
+    second = await box.start("one", "sleep", "60", name="other", log_path=str(box.home / "other.log"))
+    assert second.pid != spare and children(shim) == [spare, second.pid]
+
+
+async def test_a_container_starts_though_the_process_that_waits_for_it_is_killed(box: Sandboxes) -> None:
+    shim = (await box.pod("one")).pid
+
+    async def waits() -> bool:
+        return len(children(shim)) == 1
+
+    await until("the process that waits", waits)
+    (spare,) = children(shim)
+    os.kill(spare, signal.SIGKILL)
+
+    async def is_dead() -> bool:
+        return not is_running(spare)
+
+    await until("its end", is_dead)
+    state = await box.start("one", "sh", "-c", "echo here; exit 3")
+    assert state.pid != spare
+    assert (await box.end("one")).exit_code == 3
+    assert box.output("one") == "here\n"
+    assert children(shim) == []
+
+
+async def test_nothing_waits_for_containers_that_do_not_come(box: Sandboxes) -> None:
+    shim, shared = (await box.pod("one")).pid, (await box.pod("two", share_processes=True)).pid
+
+    async def nothing() -> bool:
+        return children(shim) == []
+
+    await until("the process that waits to end", nothing)
+    assert children(shared) == []
+    await box.start("one", "sh", "-c", "exit 3")
+    assert (await box.end("one")).exit_code == 3
+
+
 async def test_what_sandboxd_was_asked_for_ends_before_it(box: Sandboxes) -> None:
     """Who asked for a removal is killed, and the cluster stopped: nothing of it runs afterwards."""
     tree = box.home / "tree"
@@ -130,4 +186,4 @@ async def test_what_sandboxd_was_asked_for_ends_before_it(box: Sandboxes) -> Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user already")
 def test_all_of_it_as_an_ordinary_user(for_everybody: Path) -> None:
-    assert "4 passed" in run_tests_as(54324, __file__, for_everybody)
+    assert "7 passed" in run_tests_as(54324, __file__, for_everybody)

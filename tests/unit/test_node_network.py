@@ -116,6 +116,51 @@ def test_names_that_no_pod_waits_for_have_time() -> None:
     run_virtual(main())
 
 
+def test_a_pod_that_no_name_or_route_says_anything_of_waits_for_none() -> None:
+    """Others' names are being pushed, which takes half a second."""
+
+    async def main() -> None:
+        api, server = FakeApi(), Server(0.5)
+        async with running(api, server) as dns:
+            await asyncio.sleep(1)
+            await _service(api, 1)
+            await asyncio.sleep(0.1)
+            loop, pod = asyncio.get_running_loop(), _pod(2)
+            began = loop.time()
+            await dns.publish(pod)
+            assert loop.time() == began
+            # What was behind a Service a moment ago is waited for, or its name would outlive it.
+            named = _pod(2)
+            named["metadata"]["labels"] = {"app": "1"}
+            await dns.publish(named)
+            assert server.records.services["s1.ns.svc.cluster.local"] == ("10.0.0.1",)
+            await dns.publish(pod)
+            assert server.records.services == {}
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"subdomain": "s1", "containers": []},
+        {"containers": [{"ports": [{"containerPort": 80, "hostPort": 8080}]}]},
+    ],
+    ids=["subdomain", "hostPort"],
+)
+def test_a_pod_with_a_name_or_a_port_of_its_own_waits_for_it(spec: Object) -> None:
+    async def main() -> None:
+        api, server = FakeApi(), Machine()
+        async with running(api, server) as dns:
+            await _service(api, 1)
+            await asyncio.sleep(0.1)
+            routes, pushed = len(server.routes), len(server.pushed)
+            await dns.publish({**_pod(2), "spec": spec})
+            assert len(server.pushed) + len(server.routes) > routes + pushed
+
+    run_virtual(main())
+
+
 class Machine(Server):
     """A server whose `taken` ports another program has."""
 

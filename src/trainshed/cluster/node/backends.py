@@ -115,6 +115,15 @@ def is_published(pod: Object, unready: bool) -> bool:
     return is_ready(pod) and not pod["metadata"].get("deletionTimestamp")
 
 
+def concerns(service: Object, pod: Object) -> bool:
+    """Return whether the pod, of the Service's namespace, may be behind it, or have a name below its own."""
+    metadata, spec = pod["metadata"], spec_of(service)
+    if pod["spec"].get("subdomain") == service["metadata"]["name"]:
+        return True
+    selector, labels = section(spec, "selector"), section(metadata, "labels")
+    return bool(selector) and all(labels.get(label) == value for label, value in selector.items())
+
+
 def target(port: Object, pod: Object) -> int | None:
     """Return where a port of a Service leads in this pod; None for a name that it does not have."""
     wanted = port.get("targetPort") or port["port"]

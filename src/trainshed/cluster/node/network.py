@@ -16,9 +16,9 @@ from contextlib import suppress
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
-from trainshed.cluster.node.backends import Backends
+from trainshed.cluster.node.backends import Backends, concerns
 from trainshed.cluster.node.dns_records import Zone
-from trainshed.cluster.node.service_routes import Routing, ingress, routing
+from trainshed.cluster.node.service_routes import Routing, has_routes, ingress, routing
 from trainshed.cluster.sandbox.api import DnsRecords, Place, Runtime, RuntimeLost
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section, status_of
@@ -27,7 +27,7 @@ from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES
 
 log = logging.getLogger(__name__)
 
-GATHER_SECONDS = 0.003
+GATHER_SECONDS = 0.001
 PAUSE = 9
 """Between two pushes, so many times as long as the last one took: a tenth of the time may go into them."""
 PATIENT_PAUSE = 29
@@ -59,6 +59,7 @@ class NetworkController:
         self._recorder = recorder
         self._zone = Zone(domain)
         self._services = informers.of(SERVICES)
+        self._by_namespace = self._services.index(lambda obj: [obj["metadata"]["namespace"]])
         self._slices = informers.of(ENDPOINTSLICES)
         self._users_slices = self._slices.index(lambda obj: ["user"] if _is_users(obj) else [])
         self._pods: dict[str, Object] = {}
@@ -113,6 +114,9 @@ class NetworkController:
         self._pods[uid] = pod
         if old is not None and _relevant(old) == _relevant(pod):
             return
+        known = self._pushed is not None  # what Services there are
+        if known and not any(self._is_published(one) for one in (old, pod) if one is not None):
+            return  # nothing says anything of it: its status need not wait for the names of others
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         self._awaited.set()
@@ -122,6 +126,13 @@ class NetworkController:
                 await done
         except TimeoutError:
             log.warning("DNS records not confirmed", extra={"pod": uid})
+
+    def _is_published(self, pod: Object) -> bool:
+        """Return whether names or routes say anything of a pod."""
+        if has_routes(pod):
+            return True
+        services = self._by_namespace.get(pod["metadata"]["namespace"])
+        return any(concerns(service, pod) for service in services)
 
     def update(self, pod: Object) -> None:
         """Take what others wrote of a pod: its labels, and that it is to end."""

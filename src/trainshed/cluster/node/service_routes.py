@@ -59,6 +59,11 @@ def routing(services: Iterable[Object], backends: Backends) -> Routing:
     return Routing(tuple(routes[place] for place in sorted(routes)), owners, tuple(refused))
 
 
+def has_routes(pod: Object) -> bool:
+    """Return whether ports of the machine or of its node lead to the pod."""
+    return any(True for _ in _of_pod(pod))
+
+
 def host_ip(port: Object) -> str | None:
     """Return the address of the machine at which a pod's `hostPort` is opened; None for one that is not opened."""
     wanted = port.get("hostIP") or ""

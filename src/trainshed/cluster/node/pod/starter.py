@@ -1,6 +1,6 @@
 """Making a pod's sandbox and starting its containers: the effects behind CreateSandbox and StartContainer.
 
-    sandbox     read what the pod refers to ▸ GPUs ▸ volumes ▸ runtime.run_sandbox
+    sandbox     GPUs ▸ read what the pod refers to ▸ volumes, and meanwhile runtime.run_sandbox
     container   image ▸ environment ▸ command line ▸ mounts ▸ runtime.start_container
 
 Failures are raised as one of the errors below, each with the kubelet's reason; the worker notes them.
@@ -12,7 +12,8 @@ import asyncio
 import os
 import pwd
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,13 @@ from trainshed.cluster.node.pod.sandboxspec import (
 from trainshed.cluster.node.podfields import secret_bytes
 from trainshed.cluster.node.references import Reference, References, read
 from trainshed.cluster.node.volumes import registry
+from trainshed.cluster.node.volumes.empty_dir import IN_MEMORY, EmptyDirVolume
 from trainshed.cluster.node.volumes.manager import VolumeManager
 from trainshed.cluster.node.volumes.mounts import container_mounts, memory_volumes, refuse_block_devices
 from trainshed.cluster.node.volumes.tokens import token_issuer
 from trainshed.cluster.node.volumes.volume import ClaimPending, MountError, Volume, fs_group
 from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, SandboxState
+from trainshed.cluster.sandbox.model import MemoryVolume
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.plan import Event
 
@@ -122,6 +125,19 @@ def needed(pod: Object) -> set[Reference]:
     return referenced(pod) | registry.referenced(pod) | named
 
 
+def waits_for_volumes(pod: Object) -> bool:
+    """Return whether a sandbox is made after the volumes: those in memory are mounted in it, and claims are often not
+    bound yet."""
+    return any(
+        (isinstance(each.type, EmptyDirVolume) and each.source.get("medium") == IN_MEMORY)
+        or any(
+            plural == "persistentvolumeclaims"
+            for plural, _ in each.type.referenced(pod, each.name, each.source)
+        )
+        for each in registry.declared(pod)
+    )
+
+
 def pull_secrets(pod: Object, references: References) -> list[Any]:
     """Return the documents of the pod's imagePullSecrets; as with the kubelet, what is missing or malformed is not."""
     documents = []
@@ -156,6 +172,8 @@ class PodStarter:
         )
         self._prepared: Prepared | None = None
         self._preparing = asyncio.Lock()
+        self._has_failed = False
+        """Whether the volumes could not be made once: the next time the sandbox waits for them."""
 
     def refresh(self) -> None:
         """Read everything again before the next start."""
@@ -165,15 +183,35 @@ class PodStarter:
         """Return the pod's new sandbox. Raises SetupError, NotEnoughDevices, ApiError or TransportError."""
         self.refresh()
         self._allocate_gpus(pod)
-        prepared = await self._prepare(pod)
+        if self._plain or self._has_failed or waits_for_volumes(pod):
+            prepared = await self._prepare(pod)
+            memory = () if self._plain else memory_volumes(pod, prepared.volumes, self._group(pod))
+            return await self._run_sandbox(pod, memory)
+        return await self._sandbox_meanwhile(pod)
+
+    async def _sandbox_meanwhile(self, pod: Object) -> SandboxState:
+        """Have the sandbox made while the volumes are: neither needs the other."""
+        preparing = asyncio.create_task(self._prepare(pod))
+        try:
+            state = await self._run_sandbox(pod, ())
+        except BaseException:
+            preparing.cancel()
+            await asyncio.gather(preparing, return_exceptions=True)
+            raise
+        try:
+            await preparing
+        except Exception:
+            self._has_failed = True
+            # As with a kubelet, a pod that waits for what it refers to has no sandbox and no address.
+            with suppress(RuntimeLost, OSError):
+                await self._context.runtime.remove_sandbox(self._uid)
+            raise
+        return state
+
+    async def _run_sandbox(self, pod: Object, memory: Sequence[MemoryVolume]) -> SandboxState:
         options = self._context.options
         try:
-            spec = sandbox_spec(
-                pod,
-                options.network,
-                pids=options.pids,
-                memory=() if self._plain else memory_volumes(pod, prepared.volumes, self._group(pod)),
-            )
+            spec = sandbox_spec(pod, options.network, pids=options.pids, memory=memory)
             return await self._context.runtime.run_sandbox(spec)
         except (RuntimeLost, OSError, ValueError) as error:
             raise SetupError("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}") from error

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from trainshed.cluster.sandbox.daemon.pause import Pause
     from trainshed.cluster.sandbox.daemon.peers import Peer
+    from trainshed.cluster.sandbox.daemon.spare import Spare
     from trainshed.cluster.sandbox.loop import Loop
     from trainshed.cluster.sandbox.wire import Message
 
@@ -40,7 +41,8 @@ class Container:
     the command's and the attempt may be made again. `directory` is the attempt's private one. `pod` is what
     `process.run_first` wants to know, with
     `kept`, the limits that a cgroup keeps, and `memory_volumes`.
-    With `beside` it has no pid namespace of its own, and is in that one's.
+    With `beside` it has no pid namespace of its own, and is in that one's; else it is the process that `spare` is, if
+    that is still there.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Container:
         on_started: Callable[[Container], None],
         on_ended: Callable[[Container], None],
         beside: Pause | Container | None = None,
+        spare: Spare | None = None,
     ) -> None:
         self.spec = spec
         self.directory = directory
@@ -81,6 +84,7 @@ class Container:
         self.pod = pod
         self.pidfd = -1
         self._beside = beside
+        self._spare = spare
         self._mounts = 0
         """The number of its mount namespace, by which its processes are known."""
         self._start(pod)
@@ -143,6 +147,10 @@ class Container:
     def _clone(self, pod: Message, stdio: list[int], sync: socket.socket) -> int:
         """Return the pid of the new process, 0 where there is nobody to be beside."""
         if self._beside is None:
+            if self._spare is not None and (
+                pid := self._spare.become(self.spec, self.directory, pod, stdio, sync)
+            ):
+                return pid
             pid = syscalls.clone(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
             if pid == 0:
                 process.run_first(self.spec, self.directory, pod, stdio, sync)

@@ -21,6 +21,7 @@ from trainshed.cluster.sandbox.daemon.dialling import dial
 from trainshed.cluster.sandbox.daemon.exec import ExecProcess
 from trainshed.cluster.sandbox.daemon.pause import Pause
 from trainshed.cluster.sandbox.daemon.peers import Server
+from trainshed.cluster.sandbox.daemon.spare import make_spare
 from trainshed.cluster.sandbox.linux import keyring, memory, syscalls, sysctls
 from trainshed.cluster.sandbox.linux.cgroups import Hierarchy, make_container, make_pod, usage
 from trainshed.cluster.sandbox.linux.cgroups import remove as remove_cgroup
@@ -31,6 +32,7 @@ from trainshed.cluster.sandbox.net import clusternet, ipam
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trainshed.cluster.sandbox.daemon.peers import Peer
+    from trainshed.cluster.sandbox.daemon.spare import Spare
     from trainshed.cluster.sandbox.wire import Message
 
 SOCKET = "shim.sock"
@@ -77,6 +79,7 @@ class Shim:
         self._server: Server | None = None
         self._pause: Pause | None = None
         self._cpu_largest: int | None = None
+        self._spare: Spare | None = None
 
     def prepare(self) -> Message:
         """Make the pod's namespaces and files and start serving; return its state. Raises OSError."""
@@ -103,6 +106,8 @@ class Shim:
         """Serve until the pod is stopped."""
         if not self._pids_kept:
             self._look_at_processes()
+        if not (self.plain or self._spec.get("share_processes")):
+            self._spare = make_spare(self._loop)
         self._loop.run()
 
     def _bound_pids(self) -> None:
@@ -229,7 +234,10 @@ class Shim:
     def _make_container(
         self, spec: Message, directory: str, pod: Message, beside: Pause | Container | None
     ) -> Container:
-        return Container(self._loop, spec, directory, pod, self._started, self._container_ended, beside)
+        spare = self._spare
+        return Container(
+            self._loop, spec, directory, pod, self._started, self._container_ended, beside, spare
+        )
 
     def _make_cgroup(self, spec: Message) -> str:
         if self._cgroups is None:
