@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.test_scheduler_placement import make_node
@@ -81,6 +82,44 @@ def test_only_as_many_go_as_must_the_least_important_first() -> None:
 def test_of_equals_the_youngest_goes() -> None:
     there = [since(pod("old", "2"), "01:00:00"), since(pod("young", "2"), "02:00:00")]
     assert victims(pod("new", "1", 10), snapshot(ONE, {"a": there})) == ("a", ["young"])
+
+
+def claiming(name: str, priority: int, cpu: str = "1") -> Object:
+    return pod(name, cpu, priority, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+
+
+def claimed(placed: Mapping[str, Sequence[Object]], nodes: Sequence[Object] = TWO) -> Snapshot:
+    """Return the state where the claim `data` is for one pod only."""
+    claim = {"metadata": {}, "spec": {"accessModes": ["ReadWriteOncePod"]}, "status": {"phase": "Bound"}}
+    return msgspec.structs.replace(snapshot(nodes, placed), claims={("default", "data"): claim})
+
+
+def test_who_has_a_claim_for_one_pod_gives_way_and_nobody_else_does() -> None:
+    there = {"a": [pod("a1", "1", 1)], "b": [pod("b1", "1", 1), claiming("holder", 5)]}
+    assert victims(claiming("new", 9), claimed(there)) == ("b", ["holder"])
+
+
+def test_who_has_a_claim_for_one_pod_and_is_as_important_stays() -> None:
+    """Each node says whether nobody is less important there, or whose end would not free the claim."""
+    there = {"a": [], "b": [pod("b1", "1", 1), claiming("holder", 9)]}
+    in_use = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+    assert place(claiming("new", 9), claimed(there)).why_not == (
+        f"0/2 nodes are available: 2 {in_use}. preemption: 0/2 nodes are available: "
+        f"1 No preemption victims found for incoming pod, 1 {in_use}."
+    )
+
+
+def test_a_claim_for_one_pod_is_told_after_what_the_node_itself_refuses() -> None:
+    tainted = make_node("a", taints=[{"key": "gpu", "effect": "NoSchedule"}])
+    there = {"b": [claiming("holder", 5)]}
+    why = place(claiming("new", 5), claimed(there, [tainted, make_node("b")])).why_not
+    assert why.startswith(
+        "0/2 nodes are available: 1 node has pod using PersistentVolumeClaim with the same name and "
+        "ReadWriteOncePod access mode, 1 node(s) had untolerated taint {gpu: }."
+    )
+    assert why.endswith(
+        "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import msgspec
 from trainshed.cluster.scheduler.feasibility import Wanted, wanted
 from trainshed.cluster.scheduler.predicates import INSUFFICIENT, allocatable
 from trainshed.cluster.scheduler.preemption import (
-    NO_VICTIMS,
     NOT_HELPFUL,
     ON_THEIR_WAY,
     Nomination,
@@ -23,7 +22,7 @@ from trainshed.cluster.scheduler.scores import best
 from trainshed.cluster.scheduler.snapshot import Snapshot
 from trainshed.kube.builtin.parts.pod.admission import GATED
 from trainshed.kube.meta import quantity
-from trainshed.kube.meta.objects import Object, namespace_of, spec_of, status_of, uid_of
+from trainshed.kube.meta.objects import Object, namespace_of, status_of, uid_of
 from trainshed.kube.meta.plan import Action, Event, Plan
 from trainshed.kube.meta.podgroups import COSCHEDULING_SCHEDULER, VOLCANO_SCHEDULER
 from trainshed.kube.meta.pods import claim_names, ephemeral_claims
@@ -33,7 +32,6 @@ from trainshed.kube.meta.times import format_time
 DEFAULT_SCHEDULER = "default-scheduler"
 SCHEDULERS = (DEFAULT_SCHEDULER, VOLCANO_SCHEDULER, COSCHEDULING_SCHEDULER)
 """What a pod may call the scheduler here: it does the work of all of them."""
-IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -129,9 +127,7 @@ def place(pod: Object, snapshot: Snapshot, *, alone: bool = True) -> Placement:
     if not nodes:
         return Placement(why_not="no nodes available to schedule pods")
     if blocked := unusable_claim(pod, snapshot.claims_of(namespace_of(pod))):
-        return _nobody_helps(pod, snapshot, blocked, NOT_HELPFUL if alone else "")
-    if in_use(pod, snapshot):
-        return _nobody_helps(pod, snapshot, f"{len(nodes)} {IN_USE}", NO_VICTIMS if alone else "")
+        return _nobody_helps(pod, snapshot, blocked, alone=alone)
     want = wanted(pod, snapshot)
     refused: dict[str, list[str]] = {}
     candidates: dict[str, tuple[Object, Mapping[str, Decimal]]] = {}
@@ -165,22 +161,13 @@ def _nowhere(want: Wanted, snapshot: Snapshot, refused: Mapping[str, list[str]],
     return Placement(why_not=f"{why} preemption: {nomination}{offers}", nominated=nominated)
 
 
-def _nobody_helps(pod: Object, snapshot: Snapshot, why: str, others: str) -> Placement:
-    """Return why the pod waits on all nodes alike. `others` is why none gives way, empty where none is asked to."""
+def _nobody_helps(pod: Object, snapshot: Snapshot, why: str, *, alone: bool) -> Placement:
+    """Return why the pod waits on all nodes alike, and for one that is placed `alone` that none may give way."""
     on_all = f"0/{len(snapshot.nodes)} nodes are available: "
-    if not others:
+    if not alone:
         return Placement(why_not=f"{on_all}{why}.")
-    none = ineligible(pod, snapshot) or f"{on_all}{len(snapshot.nodes)} {others}."
+    none = ineligible(pod, snapshot) or f"{on_all}{len(snapshot.nodes)} {NOT_HELPFUL}."
     return Placement(why_not=f"{on_all}{why}. preemption: {none}")
-
-
-def in_use(pod: Object, snapshot: Snapshot) -> bool:
-    """Return whether another pod has a claim of this one's that is for one pod only."""
-    namespace = namespace_of(pod)
-    claims = snapshot.claims_of(namespace)
-    own = [name for name in claim_names(pod) if name in claims]
-    alone = [name for name in own if "ReadWriteOncePod" in (spec_of(claims[name]).get("accessModes") or ())]
-    return any(snapshot.scheduled.use(namespace, name) for name in alone)
 
 
 def unusable_claim(pod: Object, claims: Mapping[str, Object]) -> str:
