@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,11 @@ async def test_an_image_is_a_volume(boxes: Sandboxes, store: ImageStore) -> None
         ("77", {}, "uid=77 gid=0(root) groups=0(root) /"),
         ("app", {"uid": 0}, "uid=0(root) gid=0(root) groups=0(root) /root"),
         ("app", {"gid": 5}, "uid=1234(app) gid=5 groups=5,1300(extra) /home/app"),
+        (
+            "app",
+            {"strict_groups": True, "supplemental_gids": (7,)},
+            "uid=1234(app) gid=1235(app) groups=1235(app),7 /home/app",
+        ),
     ],
 )
 async def test_who_it_runs_as(
@@ -108,6 +114,8 @@ async def test_who_it_runs_as(
         "p", "sh", "-c", "id; echo $HOME", root=lowers(store), env=ENV, user=user, **fields
     )
     assert (state.exit_code, " ".join(output.split())) == (0, expected)
+    uid, gid, *groups = (int(number) for number in re.findall(r"[=,](\d+)", expected))
+    assert state.user == (uid, gid, *sorted(groups)), "as its status says"
 
 
 async def test_an_exec_is_the_same_user_in_the_same_root(boxes: Sandboxes, store: ImageStore) -> None:

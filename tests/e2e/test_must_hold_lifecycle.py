@@ -35,8 +35,33 @@ def test_a_start_that_fails_leaves_nothing_behind(make_cluster: Callable[..., Cl
     with socket.create_server(("127.0.0.1", 0)) as taken:
         failed = cluster.trainshed("up", "--port", str(taken.getsockname()[1]))
     assert (failed.rc, "is taken" in failed.err) == (3, True)
-    until(lambda: not processes_with(str(cluster.home)), "what had said why it cannot start ended")
+    assert processes_with(str(cluster.home)) == []
     assert mounts_below(cluster.home) == []
+    cluster.home.joinpath("kubeconfig").mkdir()  # what nobody foresees: it fails once the daemons run
+    failed = cluster.trainshed("up")
+    assert (failed.rc, "IsADirectoryError" in failed.err) == (3, True)
+    assert processes_with(str(cluster.home)) == []
+    assert mounts_below(cluster.home) == []
+
+
+def test_a_start_that_fails_leaves_pods_alone(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    cluster.up()
+    container = {"name": "c", "image": "host", "command": ["sleep", "600"]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "runs"},
+        "spec": {"containers": [container]},
+    }
+    cluster.apply(pod)
+    cluster.until_phase("Running", "runs")
+    cluster.kill_control_plane()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert cluster.trainshed("up", "--port", str(taken.getsockname()[1])).rc == 3
+    cluster.up()
+    (status,) = cluster.pods()["runs"]["status"]["containerStatuses"]
+    assert ("running" in status["state"], status["restartCount"]) == (True, 0)
 
 
 def test_down_stops_everything_up_brings_it_back_and_purge_forgets(

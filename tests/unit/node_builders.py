@@ -32,8 +32,8 @@ def make_pod(
     }
 
 
-def running(number: int = 0, since: float = NOW - 5) -> Attempt:
-    return Attempt(number, since)
+def running(number: int = 0, since: float = NOW - 5, **fields: Any) -> Attempt:
+    return Attempt(number, since, **fields)
 
 
 def ended(

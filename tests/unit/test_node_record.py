@@ -45,6 +45,15 @@ def test_the_runtime_knows_better_but_not_why():
     assert record.ip == "10.88.0.9"
 
 
+def test_whose_container_it_was_is_remembered_where_the_runtime_no_longer_knows():
+    for known in (running(user=(1000, 5, 5)), ended(0, user=(1000, 5, 5))):
+        record = PodRecord(NOW)
+        record.recall(written(seen(main=known if isinstance(known, tuple) else (known,))))
+        assert record.seen().container("main").newest.user == (1000, 5, 5)
+        record.take_container(ContainerState("main", 0, None, NOW - 5, NOW - 2, 0))
+        assert record.seen().container("main").newest.user == (1000, 5, 5)
+
+
 def test_a_container_of_which_nothing_is_left_was_lost():
     record = PodRecord(NOW)
     record.recall(written(seen(main=(running(2),))))

@@ -56,6 +56,25 @@ def test_a_running_pod():
     assert not is_bland(written)
 
 
+def test_who_a_container_runs_as_and_what_it_has_mounted():
+    mounts = [
+        {"name": "v", "mountPath": "/rw"},
+        {"name": "v", "mountPath": "/ro", "readOnly": True},
+        {"name": "v", "mountPath": "/below", "readOnly": True, "recursiveReadOnly": "IfPossible"},
+    ]
+    pod = make_pod(make_container("main", volumeMounts=mounts))
+    (waits,) = status(pod, seen(None))["containerStatuses"]
+    assert "user" not in waits
+    assert waits["volumeMounts"] == [
+        {"name": "v", "mountPath": "/rw"},
+        {"name": "v", "mountPath": "/ro", "readOnly": True, "recursiveReadOnly": "Disabled"},
+        {"name": "v", "mountPath": "/below", "readOnly": True, "recursiveReadOnly": "Enabled"},
+    ]
+    (runs,) = status(pod, seen(main=running(user=(1000, 5, 5, 7))))["containerStatuses"]
+    assert runs["user"] == {"linux": {"uid": 1000, "gid": 5, "supplementalGroups": [5, 7]}}
+    assert runs["volumeMounts"] == waits["volumeMounts"]
+
+
 def test_a_completed_and_a_failed_pod():
     done = status(make_pod(restartPolicy="Never"), seen(main=ended(0)))
     assert done["phase"] == "Succeeded"

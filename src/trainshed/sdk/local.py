@@ -173,8 +173,23 @@ def start(
     with launcher.starting(paths):
         if (info := launcher.running(paths)) is not None:  # another process has started it meanwhile
             return Started(paths, info, already=True)
-        info = launcher.start(paths, CONTROL_PLANE, options.arguments(), progress)
+        try:
+            info = launcher.start(paths, CONTROL_PLANE, options.arguments(), progress)
+        except launcher.StartFailed:
+            with launcher.absent(paths) as absent:
+                if absent:
+                    asyncio.run(_end_daemons(paths))
+            raise
     return Started(paths, info, seconds=time.monotonic() - began)
+
+
+async def _end_daemons(paths: StatePaths) -> None:
+    """Leave no daemon behind a start that failed, unless pods of an earlier one live."""
+    from trainshed.cluster.sandbox.api import Runtime, RuntimePaths
+
+    runtime = Runtime(RuntimePaths.under(paths.root))
+    if not any(state.alive for state in await runtime.list()):
+        await runtime.stop_all()
 
 
 async def stop(paths: StatePaths) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import functools
 import logging
 import os
 import resource
@@ -161,7 +160,6 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             report(Report(step="sandboxes"))
             runtime = Runtime(RuntimePaths.under(paths.root), options.isolation)
             stack.push_async_callback(runtime.close)
-            stack.push_async_exit(functools.partial(_end_daemons, runtime))
             nodes = NodeGroup()
             api = ApiServer.secured(
                 store, pki, nodes=nodes, admission=options.admission, conversions=CONVERSIONS
@@ -202,12 +200,6 @@ def _remedy(error: RuntimeUnavailable, isolation: Isolation) -> str:
     other = isolation == "plain" or "trainshed down" in error.remedy
     plain = "" if other else "; or, without isolation: trainshed up --isolation plain"
     return f"{error.remedy} (trainshed doctor explains){plain}"
-
-
-async def _end_daemons(runtime: Runtime, kind: object, error: BaseException | None, trace: object) -> None:
-    """Leave no daemon behind a start that failed, unless pods of an earlier one live."""
-    if isinstance(error, CannotStart) and not any(state.alive for state in await runtime.list()):
-        await runtime.stop_all()
 
 
 def _audit_log(policy: Policy, path: Path) -> AuditLog:

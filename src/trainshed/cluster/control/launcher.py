@@ -103,7 +103,7 @@ def start(paths: StatePaths, module: str, arguments: list[str], progress: Callab
     `module` is the Python module of its process.
 
     Raises:
-        StartFailed: with what the control plane said, or the end of its log when it said nothing.
+        StartFailed: with what the control plane said, or the end of its log when it said nothing. It has ended then.
     """
     read_end, write_end = os.pipe()
     log = paths.log / "controlplane.log"
@@ -131,6 +131,9 @@ def start(paths: StatePaths, module: str, arguments: list[str], progress: Callab
     threading.Thread(target=process.wait, name="control plane", daemon=True).start()
     try:
         _await_ready(read_end, process, log, progress)
+    except StartFailed:
+        _end(process)
+        raise
     finally:
         os.close(read_end)
     info = running(paths)
@@ -153,7 +156,7 @@ def _await_ready(
             )
         chunk = os.read(read_end, 65536)
         if not chunk:
-            raise StartFailed(_last_line(log) or "the control plane ended without a word", f"its log: {log}")
+            raise StartFailed(_end_of(process, log), f"its log: {log}")
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
             report = msgspec.json.decode(line, type=Report)
@@ -162,6 +165,41 @@ def _await_ready(
             if report.ready:
                 return
             progress(report.step)
+
+
+def _end_of(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Return why a control plane ended that did not say so."""
+    try:
+        status = process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        status = 0
+    if status < 0:
+        return f"the control plane was ended by {signal.Signals(-status).name} while it started"
+    return _last_line(log) or "the control plane ended without a word"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Have a control plane that did not come up be gone: it may be ending already, and cleaning up."""
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def absent(paths: StatePaths) -> Iterator[bool]:
+    """Tell whether no control plane runs on this state directory, and let none start meanwhile."""
+    descriptor = os.open(paths.run / "controlplane.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_absent = True
+        except BlockingIOError:
+            is_absent = False
+        yield is_absent
+    finally:
+        os.close(descriptor)
 
 
 def stop(paths: StatePaths) -> bool:

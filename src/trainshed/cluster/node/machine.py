@@ -163,6 +163,7 @@ class Machine:
             amounts=amounts,
             labels=labels,
             images=lambda: listed(self._store),
+            maps_users=self._options.capabilities.user_mapping,
             now=self._now,
         )
         node = self._nodes[name] = Node(name, context, registration)

@@ -83,8 +83,9 @@ def node_status(
     *,
     pressures: Collection[str] = (),
     images: Sequence[Object] = (),
+    maps_users: bool = False,
 ) -> Object:
-    """Return the Node's status. Conditions of others are kept."""
+    """Return the Node's status. Conditions of others are kept. `maps_users`: pods may have other users' groups."""
     before = {c["type"]: c for c in old.get("conditions") or ()}
     conditions = [c for kind, c in before.items() if kind != "Ready" and kind not in _HEALTHY]
     rows = [(kind, "False", *text) for kind, text in _HEALTHY.items()] + [("Ready", "True", *_READY)]
@@ -109,13 +110,14 @@ def node_status(
         "daemonEndpoints": {"kubeletEndpoint": {"Port": KUBELET_PORT}},
         "nodeInfo": dict(info),
         "images": list(images),
+        "features": {"supplementalGroupsPolicy": maps_users},
     }
 
 
 class Registration:
     """Creates and keeps the Node of this machine. ApiErrors of `register` are for the caller.
 
-    `images` returns what the node has of them, as its status lists it.
+    `images` returns what the node has of them, as its status lists it. `maps_users` as in `node_status`.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class Registration:
         amounts: Mapping[str, str],
         labels: Mapping[str, str],
         images: Callable[[], Sequence[Object]] = tuple,
+        maps_users: bool = False,
         now: Callable[[], float],
     ) -> None:
         self._client = client
@@ -135,6 +138,7 @@ class Registration:
         self._amounts = amounts
         self._labels = labels
         self._images = images
+        self._maps_users = maps_users
         self._said_images: Sequence[Object] = ()
         self._now = now
         self._pressures: set[str] = set()
@@ -190,6 +194,7 @@ class Registration:
             self._now(),
             pressures=self._pressures,
             images=self._said_images,
+            maps_users=self._maps_users,
         )
 
     async def keep_alive(self, node: Object) -> None:

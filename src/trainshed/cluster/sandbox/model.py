@@ -96,7 +96,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `log_path` is appended to in CRI format; rotated files are `<log_path>.1` (newest) to `.4`.
     `masked` paths are hidden by an empty read-only tmpfs; the sources of `mounts` may lie below them.
     `devices` are paths below the host's /dev. Capabilities are written without `CAP_`; `ALL` is allowed.
-    `supplemental_gids` are ignored where the user namespace has no such groups.
+    `supplemental_gids` are ignored where the user namespace has no such groups; with `strict_groups` the user has no
+    others, whatever the image's /etc/group says.
     `unconfined` lifts the filter of system calls, which refuses what container runtimes refuse.
     `note_writes` leaves in the attempt's directory where what the container wrote is (`written.json`).
     `volumes` are directories of the root whose content is there, and can be written to where the root cannot.
@@ -125,6 +126,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     uid: int | None = None
     gid: int | None = None
     supplemental_gids: tuple[int, ...] = ()
+    strict_groups: bool = False
     read_only_root: bool = False
     no_new_privs: bool = False
     privileged: bool = False
@@ -165,7 +167,8 @@ class ContainerState(msgspec.Struct, frozen=True):
     """What became of one attempt. Times are seconds since the epoch.
 
     Running while `finished_at` is None. `exit_code` is 128 + `signal` when a signal ended it. `held_bytes` is what it
-    held when it was killed for its memory limit, else 0.
+    held when it was killed for its memory limit, else 0. `user`: the numbers of user, group and further groups that the
+    first process sees; empty where it has not become the command.
     `message` is the content of the termination message file (at most 4096 bytes), or why it did not start.
     """
 
@@ -178,6 +181,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     signal: int | None = None
     message: str = ""
     held_bytes: int = 0
+    user: tuple[int, ...] = ()
 
 
 class SandboxState(msgspec.Struct, frozen=True):

@@ -24,7 +24,8 @@ class Attempt(msgspec.Struct, frozen=True):
     `exit_code` is what the shell would say: 128 + signal for a process that a signal ended. `reason` is set
     when more is known than the exit code tells: `StartError`, `OOMKilled`. `earlier`: it ended before this node
     agent started, perhaps because everything was stopped, and does not count for back-off. `image`: what its container
-    asked for, empty where nobody knows. `outdated`: it was stopped since its container asks for another image.
+    asked for, empty where nobody knows. `user`: the numbers of its user, group and further groups, where they
+    are known. `outdated`: it was stopped since its container asks for another image.
     """
 
     number: int
@@ -35,6 +36,7 @@ class Attempt(msgspec.Struct, frozen=True):
     reason: str = ""
     earlier: bool = False
     image: str = ""
+    user: tuple[int, ...] = ()
     outdated: bool = False
 
     @property

@@ -119,6 +119,7 @@ class PodRecord:
             message=state.message if state.finished_at is not None else "",
             reason=reason or (known.reason if known is not None else ""),
             image=known.image if known is not None else "",
+            user=state.user or (known.user if known is not None else ()),
             outdated=known is not None and known.outdated,
         )
         record.attempts[state.attempt] = attempt
@@ -168,14 +169,19 @@ class PodRecord:
                 if running:
                     number = int(written.get("restartCount") or 0)
                     record.attempts[number] = Attempt(
-                        number, parse_time(running["startedAt"]), image=written.get("image", "")
+                        number,
+                        parse_time(running["startedAt"]),
+                        image=written.get("image", ""),
+                        user=_written_user(written),
                     )
                 for number, terminated in _written_ends(pod, written):
                     known = record.attempts.get(number)
                     reason = terminated.get("reason", "")
                     reason = "" if reason in ("Completed", "Error") else reason
                     if known is None:
-                        record.attempts[number] = _attempt(number, terminated, reason)
+                        newest = number == int(written.get("restartCount") or 0)
+                        user = _written_user(written) if newest else ()
+                        record.attempts[number] = _attempt(number, terminated, reason, user)
                     elif not known.running:
                         record.attempts[number] = msgspec.structs.replace(
                             known, reason=known.reason or reason
@@ -206,7 +212,12 @@ def _placed(attempt: Attempt, since: float) -> Attempt:
     return msgspec.structs.replace(attempt, earlier=True) if earlier else attempt
 
 
-def _attempt(number: int, terminated: Object, reason: str) -> Attempt:
+def _written_user(written: Object) -> tuple[int, ...]:
+    user = section(written, "user", "linux")
+    return (user["uid"], user["gid"], *(user.get("supplementalGroups") or ())) if user else ()
+
+
+def _attempt(number: int, terminated: Object, reason: str, user: tuple[int, ...]) -> Attempt:
     return Attempt(
         number=number,
         started_at=parse_time(terminated["startedAt"]),
@@ -214,4 +225,5 @@ def _attempt(number: int, terminated: Object, reason: str) -> Attempt:
         exit_code=int(terminated.get("exitCode", 0)),
         message=terminated.get("message", ""),
         reason=reason,
+        user=user,
     )

@@ -165,6 +165,7 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         uid=chosen("runAsUser"),
         gid=chosen("runAsGroup"),
         supplemental_gids=(*(shared.get("supplementalGroups") or ()), *_groups_of_volumes(shared)),
+        strict_groups=shared.get("supplementalGroupsPolicy") == "Strict",
         read_only_root=bool(own.get("readOnlyRootFilesystem")),
         no_new_privs=own.get("allowPrivilegeEscalation") is False,
         privileged=bool(own.get("privileged")),

@@ -139,13 +139,27 @@ def _container_status(
         "state": _state(pod, seen, container, known, init, now),
         "lastState": {},
     }
+    if mounts := [_mounted(mount) for mount in container.get("volumeMounts") or ()]:
+        status["volumeMounts"] = mounts
     if newest is not None:
         status["containerID"] = container_id(pod, name, newest.number)
+        if newest.user:
+            uid, gid, *groups = newest.user
+            status["user"] = {"linux": {"uid": uid, "gid": gid, "supplementalGroups": groups}}
     if "waiting" in status["state"] and newest is not None and not newest.running:
         status["lastState"] = {"terminated": terminated(pod, name, newest)}
     elif len(known.attempts) > 1:
         status["lastState"] = {"terminated": terminated(pod, name, known.attempts[-2])}
     return status
+
+
+def _mounted(mount: Object) -> Object:
+    """Return what the status says of a mount, as a kubelet whose runtime can mount what is below read-only, too."""
+    out = {"name": mount["name"], "mountPath": mount["mountPath"]}
+    if not mount.get("readOnly"):
+        return out
+    below = mount.get("recursiveReadOnly") in ("IfPossible", "Enabled")
+    return {**out, "readOnly": True, "recursiveReadOnly": "Enabled" if below else "Disabled"}
 
 
 def _state(

@@ -172,6 +172,8 @@ def _pod_fields(spec: Object, capabilities: Capabilities) -> Iterator[Finding]:
         yield "spec.securityContext.fsGroup", GROUP
     if context.get("supplementalGroups") and not capabilities.user_mapping:
         yield "spec.securityContext.supplementalGroups", NO_USERS
+    if context.get("supplementalGroupsPolicy") == "Strict" and not capabilities.user_mapping:
+        yield "spec.securityContext.supplementalGroupsPolicy", NO_USERS
 
 
 def _container_fields(path: str, container: Object, capabilities: Capabilities) -> Iterator[Finding]:

@@ -87,6 +87,7 @@ class Container:
         self._spare = spare
         self._mounts = 0
         """The number of its mount namespace, by which its processes are known."""
+        self._user: list[int] = []
         self._start(pod)
 
     @property
@@ -111,6 +112,7 @@ class Container:
             "signal": self._signal,
             "message": self._message,
             "held_bytes": self._held_bytes,
+            "user": self._user,
         }
 
     def _start(self, pod: Message) -> None:
@@ -206,7 +208,7 @@ class Container:
             if descriptors:
                 self._take(data, descriptors)
             elif data.startswith(process.READY):
-                self._mounts = int(data.removeprefix(process.READY))
+                self._mounts, *self._user = map(int, data.removeprefix(process.READY).split())
                 self._record_start()
             elif data:
                 self.failure = json.loads(data)

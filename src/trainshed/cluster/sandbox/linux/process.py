@@ -2,8 +2,8 @@
 
 It runs in a copy of the shim and never returns: it becomes the command, or reports why not over `sync`
 (a SEQPACKET socket, close-on-exec) and exits; the report has `errno` where the disk had no room. End of file without
-a report means that the command runs. The first process says READY, with the number of its mount namespace, when only
-exec is left, and waits for GO.
+a report means that the command runs. The first process says READY, with the numbers of its mount namespace, user and
+groups, when only exec is left, and waits for GO.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ def _become(spec: Message, user: users.User, user_namespace: int) -> None:
     identity = credentials.Identity(
         uid=user.uid,
         gid=user.gid,
-        groups=[user.gid, *user.groups, *spec["supplemental_gids"]],
+        groups=[user.gid, *([] if spec["strict_groups"] else user.groups), *spec["supplemental_gids"]],
         capabilities=capabilities,
         no_new_privs=spec["no_new_privs"],
         confine=lambda: None if spec["unconfined"] else _confine(capabilities),
@@ -329,7 +329,8 @@ def _confine(capabilities: int) -> None:
 
 def wait_for_leave(sync: socket.socket) -> None:
     """Wait until the shim has recorded that the command runs."""
-    sync.send(READY + str(os.stat("/proc/self/ns/mnt").st_ino).encode())
+    numbers = (os.stat("/proc/self/ns/mnt").st_ino, os.getuid(), os.getgid(), *os.getgroups())
+    sync.send(READY + " ".join(map(str, numbers)).encode())
     if sync.recv(1) != GO:
         os._exit(128)
 
