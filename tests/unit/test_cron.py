@@ -52,7 +52,8 @@ def test_every_counts_from_the_last_time() -> None:
         ("61 * * * *", "minute"),
         ("0 0 L * *", "failed to parse L"),
         ("0 0 * * 1#2", "failed to parse 1#2"),
-        ("0 0 30 2 *", "Bad day-of-month"),
+        ("0 0 32 2 *", "day"),
+        ("0 0 31 13 *", "month"),
         ("0 0 * * 7", r"end of range \(7\) above maximum \(6\)"),
     ],
 )
@@ -86,3 +87,16 @@ def test_the_latest_time_is_the_last_of_those_that_follow_each_other(
         after = schedule.after(latest)
         assert after is not None and after > now
         assert timedelta(seconds=latest - earliest) > timedelta()
+
+
+def test_a_day_that_no_month_has_is_a_schedule_that_is_never_due() -> None:
+    """kube-apiserver 1.33 takes `0 0 31 2 *`."""
+    schedule = Schedule("0 0 31 2 *")
+    assert schedule.never and not Schedule("0 0 29 2 *").never and not Schedule("@every 1h").never
+    assert schedule.after(at("2026-03-01")) is None
+    assert schedule.latest(at("2020-03-01"), at("2026-03-01")) is None
+
+
+def test_a_stamp_is_in_the_time_zone_of_the_schedule() -> None:
+    assert Schedule("@daily", "Europe/Berlin").stamp(at("2026-11-23T01:00")) == "2026-11-23T02:00:00+01:00"
+    assert Schedule("@daily").stamp(at("2026-11-23T01:00")) == "2026-11-23T01:00:00Z"

@@ -226,3 +226,30 @@ def test_what_earlier_processes_told_is_forgotten_of_the_oldest_object_first(
 
     monkeypatch.setattr(client_events, "REMEMBERED", 1)
     run_virtual(main())
+
+
+def test_the_tenth_of_events_that_differ_by_their_message_alone_stands_for_all_further_ones() -> None:
+    """As kube-controller-manager 1.33 tells of thirteen pods of one ReplicaSet."""
+
+    async def main() -> None:
+        api = FakeApi()
+        times = [1_700_000_000.0]
+        recorder = EventRecorder(Client(api), "controller", now=lambda: times[0])
+        for number in range(13):
+            recorder.event(JOB, "Normal", "Created", f"pod {number}")
+        single = [("Created", f"pod {number}", 1) for number in range(9)]
+        await eventually([*single, ("Created", "(combined from similar events): pod 12", 4)], api)
+        recorder.event(JOB, "Normal", "Created", "pod 13")
+        recorder.event(JOB, "Normal", "Created", "pod 3")
+        recorder.event(JOB, "Warning", "Created", "another type")
+        single[3] = ("Created", "pod 3", 2)
+        both = [("Created", "(combined from similar events): pod 13", 5), ("Created", "another type", 1)]
+        await eventually([*single, *both], api)
+        combined = next(o for p, o in api.objects.items() if "/events/" in p and "combined" in o["message"])
+        assert not combined.get("reportingComponent") and combined["source"] == {"component": "controller"}
+        times[0] += 601
+        recorder.event(JOB, "Normal", "Created", "pod 14")
+        await eventually([*single, *both, ("Created", "pod 14", 1)], api)
+        await recorder.close()
+
+    run_virtual(main())

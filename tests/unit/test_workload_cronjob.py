@@ -156,3 +156,31 @@ def test_a_schedule_that_cannot_be_read_is_told_and_nothing_is_made() -> None:
     assert plan.events[0].message == (
         'unparseable schedule: "* *" : expected exactly 5 fields, found 2: [* *]'
     )
+
+
+def test_a_schedule_that_is_never_due_is_told() -> None:
+    """Recorded with kube-controller-manager 1.33."""
+    plan = plan_for(make_cron_job("0 0 31 2 *"))
+    (event,) = plan.events
+    assert (event.type, event.reason, event.message) == (
+        "Warning",
+        "InvalidSchedule",
+        "invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second",
+    )
+    assert plan.actions == () and plan.requeue_after is None
+
+
+def test_a_job_is_stamped_in_the_time_zone_of_its_schedule() -> None:
+    (action,) = plan_for(make_cron_job(timeZone="Europe/Berlin")).actions
+    assert isinstance(action, Create)
+    assert action.object["metadata"]["annotations"] == {SCHEDULED: "2026-03-01T13:00:00+01:00"}
+
+
+def test_of_jobs_that_are_deleted_only_that_is_told() -> None:
+    """Recorded with kube-controller-manager 1.33: neither that one was replaced, nor that one without history ended."""
+    active = {"active": [{"uid": f"uid-backup-{int(NOON // 60) - 10}", "name": "old"}]}
+    replacing = plan_for(make_cron_job(concurrencyPolicy="Replace", status=active), make_job(NOON - 600))
+    assert ended(replacing) and made(replacing) and not replacing.events
+    assert replacing.status is not None and "active" not in replacing.status
+    gone = plan_for(make_cron_job(failedJobsHistoryLimit=0, status=active), make_job(NOON - 600, "Failed"))
+    assert ended(gone) and not gone.events

@@ -10,7 +10,7 @@ from trainshed.cluster.controllers.workloads import revisions
 from trainshed.cluster.controllers.workloads.daemonset import Observed, decide, node_of
 from trainshed.cluster.controllers.workloads.revisions import HASH_LABEL, hash_of
 from trainshed.kube.meta.objects import Object
-from trainshed.kube.meta.plan import Create, Delete, Plan
+from trainshed.kube.meta.plan import Adopt, Create, Delete, Plan
 
 NOW = 1_700_000_000.0
 STAMP = "2023-11-14T20:00:00Z"
@@ -186,3 +186,32 @@ def test_the_counts() -> None:
         "numberAvailable": 1,
         "numberUnavailable": 2,
     }
+
+
+def test_of_two_pods_on_a_node_the_older_speaks_for_it() -> None:
+    """Recorded with kube-controller-manager 1.33 in the middle of a surge: nothing is updated yet."""
+    held = daemon_set("a:2", updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}})
+    new = pod("n1", held, ready=False, name="new")
+    new["metadata"]["creationTimestamp"] = "2023-11-14T21:00:00Z"
+    plan = step(held, [pod("n1", daemon_set("a:1")), new], NODES[:1])
+    assert plan.status is not None
+    assert plan.status["numberReady"] == plan.status["numberAvailable"] == 1
+    assert "updatedNumberScheduled" not in plan.status
+    waiting = pod("n1", held, ready=False, name="new")
+    del waiting["spec"]["nodeName"]
+    waiting["metadata"]["creationTimestamp"] = "2023-11-14T19:00:00Z"
+    plan = step(held, [pod("n1", daemon_set("a:1")), waiting], NODES[:1])
+    assert plan.status is not None and plan.status["numberReady"] == 1, "nor while it has no node"
+
+
+def test_a_revision_has_the_annotations_of_its_set_and_is_adopted() -> None:
+    """Recorded with kube-controller-manager 1.33."""
+    held = daemon_set()
+    held["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "1"}
+    made_now = revisions.history(held, [], []).current
+    assert made_now["metadata"]["annotations"] == held["metadata"]["annotations"]
+    assert made_now["metadata"]["labels"] == {"app": "d", HASH_LABEL: hash_of(made_now)}
+    orphan = {**made_now, "metadata": {**made_now["metadata"], "resourceVersion": "1"}}
+    del orphan["metadata"]["ownerReferences"]
+    (adopt,) = decide(Observed(held, [], [orphan], NODES, NOW)).actions
+    assert isinstance(adopt, Adopt) and adopt.object is orphan

@@ -91,7 +91,7 @@ def test_pods_that_never_became_ready_do_not_hold_up_the_next_rollout() -> None:
     ("spec", "new", "old", "expected"),
     [
         ({"paused": True}, None, [make_set("old", 2, 2)], {"old": 3}),
-        ({"paused": True}, make_set("new", 1, 1), [make_set("old", 2, 2)], {}),
+        ({"paused": True}, make_set("new", 1, 1), [make_set("old", 2, 2)], {"new": 1, "old": 3}),
         ({"strategy": {"type": "Recreate"}}, None, [make_set("old", 2, 2)], {"old": 0}),
         ({"strategy": {"type": "Recreate"}}, None, [make_set("old", 0, 0)], {"": 3}),
         ({}, make_set("new", 5, 5), [], {"new": 3}),
@@ -233,7 +233,12 @@ def test_the_set_of_a_new_template_is_made_with_the_next_revision() -> None:
     metadata, spec = creation.object["metadata"], creation.object["spec"]
     wanted = metadata["labels"]["pod-template-hash"]
     assert metadata["name"] == f"web-{wanted}" and spec["replicas"] == 1, "maxSurge of 3 is 1"
-    assert metadata["annotations"] == {"note": "x", "deployment.kubernetes.io/revision": "5"}
+    assert metadata["annotations"] == {
+        "note": "x",
+        "deployment.kubernetes.io/revision": "5",
+        "deployment.kubernetes.io/desired-replicas": "3",
+        "deployment.kubernetes.io/max-replicas": "4",
+    }
     assert spec["selector"]["matchLabels"] == {"app": "web", "pod-template-hash": wanted}
     assert [event.message for event in creation.succeeded("")] == [
         f"Scaled up replica set web-{wanted} from 0 to 1"
@@ -257,7 +262,13 @@ def test_a_rollback_scales_and_numbers_the_set_in_one_write() -> None:
             {
                 "metadata": {
                     "resourceVersion": "7",
-                    "annotations": {"note": "x", "deployment.kubernetes.io/revision": "3"},
+                    "annotations": {
+                        "note": "x",
+                        "deployment.kubernetes.io/revision": "3",
+                        "deployment.kubernetes.io/revision-history": "1",
+                        "deployment.kubernetes.io/desired-replicas": "3",
+                        "deployment.kubernetes.io/max-replicas": "4",
+                    },
                 },
                 "spec": {"replicas": 1},
             },
@@ -296,3 +307,92 @@ def test_recreate_waits_for_pods_that_are_still_there() -> None:
     old = owned_set("old", 0, image="web:1", number=1)
     assert not [a for a in decided(recreate, old, busy=["old-uid"]).actions if isinstance(a, Create)]
     assert [type(action) for action in decided(recreate, old).actions] == [Create]
+
+
+def noted(name: str, replicas: int, available: int, *, desired: int, most: int) -> Any:
+    """Return a set that was scaled last when the Deployment asked for `desired`."""
+    made = make_set(name, replicas, available)
+    notes = {"desired-replicas": str(desired), "max-replicas": str(most)}
+    made["metadata"]["annotations"] = {f"deployment.kubernetes.io/{key}": text for key, text in notes.items()}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("desired", "old", "new", "expected"),
+    [
+        (8, 3, 2, {"old": 6, "new": 4}),
+        (2, 3, 2, {"old": 2, "new": 1}),
+        (0, 3, 2, {"old": 0, "new": 0}),
+    ],
+)
+def test_a_rollout_that_hangs_is_scaled_in_proportion(
+    desired: int, old: int, new: int, expected: dict[str, int]
+) -> None:
+    """kube-controller-manager 1.33 made 6 and 4 of 3 and 2 when `replicas` went from 4 to 8 (surge 25 %)."""
+    deployment = make_deployment(desired)
+    sets = noted("new", new, 0, desired=4, most=5), noted("old", old, old, desired=4, most=5)
+    assert scales(deployment, sets[0], [sets[1]]) == expected
+
+
+def test_scaling_is_neither_progress_nor_the_lack_of_it() -> None:
+    deployment = make_deployment(4, progressDeadlineSeconds=10)
+    shown(deployment, make_set("new", 4, 4))
+    before = progressing(deployment["status"])
+    status, timeout = deployment_status(deployment, make_set("new", 6, 4), [], 5000.0, rescaled=True)
+    assert (progressing(status), timeout) == (before, None)
+
+
+def test_a_progressing_deployment_says_what_was_done_until_it_gets_further() -> None:
+    """The reasons that kube-controller-manager 1.33 writes between the steps of a rollout."""
+    deployment = make_deployment(1, progressDeadlineSeconds=10)
+
+    def said(new: Any, now: float, creating: str = "") -> tuple[str, str, str, float | None]:
+        deployment["status"], timeout = deployment_status(deployment, new, [], now, creating=creating)
+        found = progressing(deployment["status"])
+        return found["status"], found["reason"], found["message"], timeout
+
+    assert said(None, 0.0, "a") == ("True", "NewReplicaSetCreated", 'Created new replica set "a"', 10.0)
+    assert said(make_set("a", 0, 0), 4.0)[1:] == ("NewReplicaSetCreated", 'Created new replica set "a"', 6.0)
+    assert said(make_set("a", 1, 0), 5.0)[1:] == ("ReplicaSetUpdated", 'ReplicaSet "a" is progressing.', 10.0)
+    deployment["spec"]["paused"] = True
+    assert said(make_set("a", 1, 0), 6.0) == ("Unknown", "DeploymentPaused", "Deployment is paused", None)
+    del deployment["spec"]["paused"]
+    assert said(make_set("a", 1, 0), 7.0) == ("Unknown", "DeploymentResumed", "Deployment is resumed", 10.0)
+    assert said(make_set("a", 1, 1), 8.0)[1] == "NewReplicaSetAvailable"
+    deployment["status"] = {"updatedReplicas": 1, "replicas": 1}
+    assert said(make_set("b", 1, 0), 9.0)[1:3] == ("FoundNewReplicaSet", 'Found new replica set "b"')
+
+
+def test_with_recreate_the_end_of_the_old_pods_is_no_progress() -> None:
+    deployment = make_deployment(2, strategy={"type": "Recreate"}, progressDeadlineSeconds=600)
+    shown(deployment, make_set("old", 2, 2))
+    before = progressing(deployment["status"])
+    shown(deployment, None, make_set("old", 0, 0))
+    assert progressing(deployment["status"]) == before
+
+
+def test_a_deployment_shows_that_pods_of_a_set_are_refused() -> None:
+    deployment = make_deployment(1, progressDeadlineSeconds=600)
+    failed = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no"}
+    old = make_set("old", 1, 0)
+    old["status"]["conditions"] = [{**failed, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    shown(deployment, make_set("new", 1, 0), old)
+    assert deployment["status"]["conditions"][-1] == {
+        **failed,
+        "lastUpdateTime": "2026-01-01T00:00:00Z",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    assert "ReplicaFailure" not in {kind for kind, *_ in shown(deployment, make_set("new", 1, 1))}
+
+
+def test_old_sets_stay_while_a_rollout_goes_on() -> None:
+    old = [owned_set(f"old-{number}", 0, image=f"web:{number}", number=number) for number in (10, 11)]
+    young = owned_set("new", 3, image="web:2", number=13)
+    young["status"]["availableReplicas"] = 2
+    plan = decided(whole(revisionHistoryLimit=0), young, *old)
+    assert not [action for action in plan.actions if isinstance(action, Delete)]
+
+
+def test_a_set_without_replicas_is_made_in_silence() -> None:
+    creation = decided(whole(0)).actions[0]
+    assert isinstance(creation, Create) and creation.succeeded("") == ()

@@ -354,3 +354,19 @@ def test_every_pod_counts_once_whatever_crashes(
     assert job["status"]["succeeded"] == completions == simulation.succeeded
     assert job["status"].get("failed", 0) == simulation.failed
     assert "active" not in job["status"]
+
+
+def test_a_job_with_nothing_to_do_has_started_all_the_same() -> None:
+    """Recorded with kube-controller-manager 1.33, `completions: 0`."""
+    status = decide(make_job(completions=0), [], NOW).status
+    assert status is not None and status["startTime"] == STAMP
+    assert [condition["type"] for condition in status["conditions"]] == ["SuccessCriteriaMet", "Complete"]
+
+
+def test_the_index_of_a_pod_is_read_from_its_label() -> None:
+    """As since Kubernetes 1.32; the annotation is there, too."""
+    pod = new_pod(make_job(completionMode="Indexed"), 3)
+    (variable,) = pod["spec"]["containers"][0]["env"]
+    path = variable["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.labels['batch.kubernetes.io/job-completion-index']"
+    assert pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "3"

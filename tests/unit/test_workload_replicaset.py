@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trainshed.cluster.controllers.workloads.replicafailure import conditions_of, with_failure
 from trainshed.cluster.controllers.workloads.replicaset import Observed, decide
 from trainshed.kube.meta.objects import name_of
 from trainshed.kube.meta.ownership import controller_reference
@@ -112,3 +113,26 @@ def test_a_pod_is_available_when_it_was_ready_for_long_enough(
     plan = plan_for(make_set(1, minReadySeconds=10), pod, now=NOW + after)
     assert plan.status is not None
     assert plan.status.get("availableReplicas") == available and plan.requeue_after == wait
+
+
+def test_a_failure_stays_in_its_first_words_until_nothing_is_left_to_do() -> None:
+    """Recorded with kube-controller-manager 1.33, a quota of one pod and a ReplicaSet of three."""
+    replica_set = {"status": {"replicas": 1}}
+    status = with_failure(replica_set, 2, 'pods "a" is forbidden', 0.0)
+    assert status == {
+        "replicas": 1,
+        "conditions": [
+            {
+                "type": "ReplicaFailure",
+                "status": "True",
+                "lastTransitionTime": "1970-01-01T00:00:00Z",
+                "reason": "FailedCreate",
+                "message": 'pods "a" is forbidden',
+            }
+        ],
+    }
+    told = {"status": status}
+    assert with_failure(told, 2, "another", 1.0) is None
+    assert conditions_of(told, 2) == status["conditions"] and conditions_of(told, 0) == []
+    deleting = with_failure(replica_set, -1, "no", 0.0)
+    assert deleting is not None and deleting["conditions"][0]["reason"] == "FailedDelete"

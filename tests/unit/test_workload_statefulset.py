@@ -16,7 +16,7 @@ from trainshed.cluster.controllers.workloads.revisions import HASH_LABEL
 from trainshed.cluster.controllers.workloads.statefulset import Observed, decide
 from trainshed.kube.meta.objects import labels_of, name_of
 from trainshed.kube.meta.ownership import controller_reference
-from trainshed.kube.meta.plan import Create, Delete, Patch, Plan
+from trainshed.kube.meta.plan import Adopt, Create, Delete, Patch, Plan
 from trainshed.kube.meta.resources import CONTROLLERREVISIONS, PERSISTENTVOLUMECLAIMS, PODS
 
 NOW = 1_700_000_000.0
@@ -73,7 +73,9 @@ class World:
             elif isinstance(action, Delete):
                 del there[action.name]
             elif isinstance(action, Patch):
-                there[name_of(action.object)].update(action.patch)
+                changed = there[name_of(action.object)]
+                changed["metadata"].update(action.patch.get("metadata", {}))
+                changed.update({key: value for key, value in action.patch.items() if key != "metadata"})
         return plan
 
     def ready(self, *names: str) -> None:
@@ -155,9 +157,6 @@ def test_each_pod_has_claims_that_outlive_it() -> None:
     world.set["spec"]["replicas"] = 0
     world.settle()
     assert sorted(world.claims) == ["data-db-0", "data-db-1"]
-    world.set["spec"]["persistentVolumeClaimRetentionPolicy"] = {"whenScaled": "Delete"}
-    world.settle()
-    assert not world.claims
 
 
 def test_claims_that_go_with_the_set_are_owned_by_it() -> None:
@@ -170,7 +169,7 @@ def test_claims_that_go_with_the_set_are_owned_by_it() -> None:
     )
     world.step()
     (owner,) = world.claims["data-db-0"]["metadata"]["ownerReferences"]
-    assert owner["uid"] == "set-uid" and "controller" not in owner
+    assert owner["uid"] == "set-uid" and owner["controller"] and owner["blockOwnerDeletion"]
 
 
 def test_a_rollout_replaces_from_the_highest_each_once_the_last_is_ready() -> None:
@@ -277,3 +276,93 @@ def test_available_is_ready_for_so_long(seconds: int) -> None:
     world.pods["db-0"]["status"] = {"phase": "Running", "conditions": [condition]}
     plan = world.plan()
     assert plan.actions == () and plan.requeue_after == 20
+
+
+def owner_of(claim: Any) -> list[str]:
+    return [f"{owner['kind']}/{owner['name']}" for owner in claim["metadata"].get("ownerReferences") or ()]
+
+
+@pytest.mark.parametrize(
+    ("scaled", "deleted", "stays", "goes"),
+    [
+        ("Retain", "Retain", [], []),
+        ("Retain", "Delete", ["StatefulSet/db"], ["StatefulSet/db"]),
+        ("Delete", "Retain", [], ["Pod/db-1"]),
+        ("Delete", "Delete", ["StatefulSet/db"], ["Pod/db-1"]),
+    ],
+)
+def test_the_retention_policy_says_who_owns_claims(
+    scaled: str, deleted: str, stays: list[str], goes: list[str]
+) -> None:
+    """Recorded with kube-controller-manager 1.33: the claim of a pod that goes is the pod's, which ends with it."""
+    world = World(make_set(2, volumeClaimTemplates=[DATA]))
+    world.settle()
+    policy = {"whenScaled": scaled, "whenDeleted": deleted}
+    world.set["spec"]["persistentVolumeClaimRetentionPolicy"] = policy
+    plan = world.step()
+    assert [owner_of(world.claims[f"data-db-{n}"]) for n in range(2)] == [stays, stays]
+    told = [event.message for action in plan.actions for event in action.succeeded()]
+    assert told == ([f"update Pod db-{n} in StatefulSet db successful" for n in range(2)] if stays else [])
+    assert not world.step().actions, "and that is that"
+    world.set["spec"]["replicas"] = 1
+    world.step()
+    assert owner_of(world.claims["data-db-0"]) == stays
+    assert owner_of(world.claims["data-db-1"]) == goes
+
+
+def test_no_pod_is_made_with_a_claim_that_goes_with_the_one_before() -> None:
+    world = World(make_set(2, volumeClaimTemplates=[DATA]))
+    world.settle()
+    world.set["spec"]["persistentVolumeClaimRetentionPolicy"] = {"whenScaled": "Delete"}
+    world.set["spec"]["replicas"] = 1
+    world.settle()
+    assert owner_of(world.claims["data-db-1"]) == ["Pod/db-1"] and "db-1" not in world.pods
+    world.set["spec"]["replicas"] = 2
+    world.settle()
+    assert "db-1" not in world.pods, "the garbage collector has not come yet"
+    del world.claims["data-db-1"]
+    world.settle()
+    assert "db-1" in world.pods and owner_of(world.claims["data-db-1"]) == []
+
+
+def test_a_claim_that_somebody_else_controls_is_theirs() -> None:
+    policy = {"whenScaled": "Delete", "whenDeleted": "Delete"}
+    world = World(make_set(1, volumeClaimTemplates=[DATA], persistentVolumeClaimRetentionPolicy=policy))
+    world.settle()
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x", "controller": True}
+    world.claims["data-db-0"]["metadata"]["ownerReferences"].append(theirs)
+    world.settle()
+    assert owner_of(world.claims["data-db-0"]) == ["ConfigMap/x"]
+
+
+def test_revisions_are_labelled_annotated_and_adopted_as_by_kubernetes() -> None:
+    world = World(make_set(1))
+    world.set["metadata"]["annotations"] = {"kubernetes.io/change-cause": "first"}
+    world.settle()
+    (revision,) = world.revisions.values()
+    digest = name_of(revision).removeprefix("db-")
+    assert labels_of(revision) == {"app": "db", "controller.kubernetes.io/hash": digest}
+    assert revision["metadata"]["annotations"] == {"kubernetes.io/change-cause": "first"}
+    assert world.pods["db-0"]["metadata"]["generateName"] == "db-"
+    del revision["metadata"]["ownerReferences"]
+    (adopt,) = world.plan().actions
+    assert isinstance(adopt, Adopt) and adopt.resource is CONTROLLERREVISIONS
+    world.step()
+    assert len(world.revisions) == 1 and not world.plan().actions
+
+
+def test_pods_that_end_count_as_ready_and_who_replaces_by_hand_is_never_done() -> None:
+    """Recorded with kube-controller-manager 1.33."""
+    world = World(make_set(2, updateStrategy={"type": "OnDelete"}))
+    world.settle()
+    first = world.set["status"]["currentRevision"]
+    world.pods["db-1"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    status = world.plan().status
+    assert status is not None
+    assert (status["readyReplicas"], status["availableReplicas"], status["updatedReplicas"]) == (2, 2, 1)
+    world.set["spec"]["template"]["spec"]["containers"][0]["image"] = "db:2"
+    for name in ("db-0", "db-1"):
+        del world.pods[name]
+        world.settle()
+    status = world.set["status"]
+    assert status["currentRevision"] == first != status["updateRevision"] and "currentReplicas" not in status

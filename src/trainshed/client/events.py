@@ -3,7 +3,8 @@
 `event()` never blocks and never fails: what it takes is written in order by one task, which retries while
 the API is away. A repeated event raises `count` of the one before instead of making a new object; repeats
 within `REPEAT_SECONDS` are written together, so a reconcile that reports the same thing each time costs
-one write per interval.
+one write per interval. Of events that differ only by their message, the tenth and further ones become one,
+`(combined from similar events): …`, with the message of the last.
 
 An Event is named after its object and the time, as client-go's are: sorted by name, the events of an object are in
 their order, even those of one second. A restarted process continues the Events of the one before: it looks for
@@ -39,6 +40,11 @@ that others wait for, whose own requests go first. By then most jobs run."""
 REPEAT_SECONDS = 5.0
 REMEMBERED = 2000
 """How many distinct events are remembered for counting repeats, and how many may wait to be written."""
+SIMILAR = 10
+"""From how many messages on, of one type and reason about one object, further ones are combined in one Event."""
+SIMILAR_SECONDS = 600.0
+"""They count for as long as no pause between two of them is longer."""
+COMBINED = "(combined from similar events): "
 RETRY_SECONDS = 1.0
 MAX_MESSAGE = 1024
 """Characters; the API refuses longer messages."""
@@ -65,6 +71,8 @@ class _Series(msgspec.Struct, eq=False):
     last: str = ""
     queued: bool = False
     written_at: float = float("-inf")
+    combined: bool = False
+    """Whether it stands for events that differ in their messages: it has that of the last one."""
     is_new: bool = False
     """Whether no earlier process can have written it: its object is younger than this one."""
 
@@ -94,6 +102,8 @@ class EventRecorder:
         self._started = format_time(now())
         self._last_name = 0
         self._series: OrderedDict[Identity, _Series] = OrderedDict()
+        self._similar: OrderedDict[int, tuple[float, int]] = OrderedDict()
+        """How many messages there were of an object's uid, type and reason, and when the last one came."""
         self._earlier: OrderedDict[str, dict[Identity, Object]] = OrderedDict()
         """Events of earlier processes, by the object's uid."""
         self._queue: OrderedDict[_Series, None] = OrderedDict()
@@ -112,17 +122,25 @@ class EventRecorder:
         message = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 3] + "..."
         # Interned: of thousands of objects the same is said.
         identity = (obj["metadata"].get("uid") or obj["metadata"]["name"], type, reason, sys.intern(message))
+        combined = self._are_many(identity, now)
+        if combined:
+            message = f"{COMBINED}{message}"[:MAX_MESSAGE]
+            identity = (*identity[:3], COMBINED)
         series = self._series.get(identity)
         if series is None:
             self._last_name = max(self._last_name + 1, int(now * 1e9))
             name = f"{obj['metadata']['name'][:230]}.{self._last_name:016x}"
             series = self._series[identity] = _Series(identity, name)
+            series.combined = combined
             series.is_new = (obj["metadata"].get("creationTimestamp") or "") > self._started
             if len(self._series) > REMEMBERED:
                 self._forget_oldest()
         self._series.move_to_end(identity)
         if not series.encoded:
             series.tell(_new_event(obj, self._component, identity, series.name, format_time(now)))
+        if combined:
+            # As client-go's, which name no controller.
+            series.tell({**series.event, "message": message, "reportingComponent": ""})
         series.unwritten += 1
         series.last = format_time(now)
         if not series.queued:
@@ -133,6 +151,23 @@ class EventRecorder:
                 loop.call_later(wait, self._enqueue, series)
             else:
                 self._enqueue(series)
+
+    def _are_many(self, identity: Identity, now: float) -> bool:
+        """Return whether so many events that differ by their message alone came that this one joins them.
+
+        As in client-go (`record.EventAggregator`): a message that was there before goes on as it was.
+        """
+        key = hash(identity[:3])
+        last, count = self._similar.pop(key, (0.0, 0))
+        if now - last > SIMILAR_SECONDS:
+            count = 0
+        is_known = count > 0 and identity in self._series
+        if not is_known:
+            count = min(count + 1, SIMILAR)
+        self._similar[key] = now, count
+        if len(self._similar) > REMEMBERED:
+            self._similar.popitem(last=False)
+        return count >= SIMILAR and not is_known
 
     async def close(self, timeout: float = 2.0) -> None:
         """Write what waits, for at most `timeout` seconds, and stop."""
@@ -213,6 +248,8 @@ class EventRecorder:
             return
         metadata = series.event["metadata"]
         patch = {"count": series.count + occurrences, "lastTimestamp": series.last}
+        if series.combined:
+            patch["message"] = series.event["message"]
         try:
             await self._client.patch(EVENTS, metadata["name"], metadata["namespace"], patch)
         except ApiError as error:
@@ -273,8 +310,10 @@ class EventRecorder:
 
 def _identity(event: Object) -> Identity:
     involved = section(event, "involvedObject")
+    message = event.get("message", "")
     uid = involved.get("uid") or involved.get("name", "")
-    return uid, event.get("type", ""), event.get("reason", ""), event.get("message", "")
+    said = COMBINED if message.startswith(COMBINED) else message
+    return uid, event.get("type", ""), event.get("reason", ""), said
 
 
 def _new_event(obj: Object, component: str, identity: Identity, name: str, stamp: str) -> Object:

@@ -42,6 +42,8 @@ class Schedule:
         self._zone: tzinfo = UTC if time_zone is None else zone(time_zone)
         self._every: timedelta | None = None
         self._fields = ""
+        self.never = False
+        """Whether there is no such day, as with `0 0 31 2 *`."""
         if text.startswith(_EVERY):
             self._every = max(timedelta(seconds=math.floor(_seconds(text))), timedelta(seconds=1))
         else:
@@ -49,12 +51,16 @@ class Schedule:
             try:
                 CronSim(self._fields, datetime(2000, 1, 1, tzinfo=UTC))
             except CronSimError as error:
-                raise ValueError(str(error)) from error
+                self.never = _is_no_date(self._fields)
+                if not self.never:
+                    raise ValueError(str(error)) from error
 
     def after(self, instant: float) -> float | None:
         """Return the first time after an instant; None when there is none for decades."""
         if self._every is not None:
             return math.floor(instant) + self._every.total_seconds()
+        if self.never:
+            return None
         found = next(CronSim(self._fields, self._local(instant)), None)
         return None if found is None else found.timestamp()
 
@@ -64,12 +70,29 @@ class Schedule:
             step = self._every.total_seconds()
             passed = math.floor((now - math.floor(earliest)) / step)
             return math.floor(earliest) + passed * step if passed > 0 else None
+        if self.never:
+            return None
         # A minute is the finest step, and what is due at this very second counts.
         found = next(CronSim(self._fields, self._local(math.floor(now) + 1), reverse=True), None)
         return None if found is None or found.timestamp() <= earliest else found.timestamp()
 
+    def stamp(self, instant: float) -> str:
+        """Return the instant as RFC 3339 in the schedule's time zone."""
+        return self._local(instant).isoformat().replace("+00:00", "Z")
+
     def _local(self, instant: float) -> datetime:
         return datetime.fromtimestamp(math.floor(instant), self._zone)
+
+
+def _is_no_date(fields: str) -> bool:
+    """Return whether each field is right, but no month has such a day."""
+    minute, hour, day, month, weekday = fields.split()
+    try:
+        for text in (f"{minute} {hour} {day} * {weekday}", f"{minute} {hour} 1 {month} {weekday}"):
+            CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError:
+        return False
+    return True
 
 
 def zone(name: str) -> tzinfo:

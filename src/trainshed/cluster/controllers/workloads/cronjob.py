@@ -8,7 +8,7 @@ once it is seen. Of the times that were missed only the last counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -44,8 +44,9 @@ def decide(observed: Observed) -> Plan:
     cron_job, now = observed.cron_job, observed.now
     spec = cron_job["spec"]
     status = _status(observed)
-    events = _endings(observed, status)
-    actions: list[Action] = _forgotten(spec, observed.jobs)
+    forgotten = _forgotten(spec, observed.jobs)
+    events = _endings(observed, status, {deletion.uid for deletion in forgotten})
+    actions: list[Action] = [*forgotten]
     if spec.get("suspend"):
         return Plan(actions=tuple(actions), status=status, events=tuple(events))
     given = spec["schedule"]
@@ -54,6 +55,10 @@ def decide(observed: Observed) -> Plan:
     except ValueError as error:
         text = f'unparseable schedule: "{given}" : {error}'
         events.append(Event("Warning", "UnparseableSchedule", text))
+        return Plan(actions=tuple(actions), status=status, events=tuple(events))
+    if schedule.never:
+        text = f"invalid schedule: {given} : time difference between two schedules is less than 1 second"
+        events.append(Event("Warning", "InvalidSchedule", text))
         return Plan(actions=tuple(actions), status=status, events=tuple(events))
     earliest = _earliest(cron_job, status, now)
     due = schedule.latest(earliest, now)
@@ -69,7 +74,9 @@ def decide(observed: Observed) -> Plan:
         else:
             if policy == "Replace":
                 actions += [_deletion(job) for job in running]
-            actions.append(Create(resource=JOBS, given=_job(cron_job, due), told=_MADE))
+                status.pop("active", None)
+            made = _job(cron_job, due, schedule.stamp(due))
+            actions.append(Create(resource=JOBS, given=made, told=_MADE))
     following = schedule.after(now)
     return Plan(
         actions=tuple(actions),
@@ -140,13 +147,16 @@ def _status(observed: Observed) -> Object:
     return status
 
 
-def _endings(observed: Observed, status: Object) -> list[Event]:
-    """Return the events of Jobs that ran when the status was written last and do no more, and of others' Jobs."""
+def _endings(observed: Observed, status: Object, forgotten: Collection[str]) -> list[Event]:
+    """Return the events of Jobs that ran when the status was written last and do no more, and of others' Jobs.
+
+    Of one that is forgotten at once (its uid is in `forgotten`) only the deletion is told.
+    """
     left = {reference["uid"] for reference in status.get("active") or ()}
     jobs = {job["metadata"]["uid"]: job for job in observed.jobs}
     out = []
     for reference in status_of(observed.cron_job).get("active") or ():
-        if reference["uid"] in left:
+        if reference["uid"] in left or reference["uid"] in forgotten:
             continue
         job = jobs.get(reference["uid"])
         if job is None:
@@ -162,9 +172,9 @@ def _endings(observed: Observed, status: Object) -> list[Event]:
     return out
 
 
-def _forgotten(spec: Object, jobs: Sequence[Object]) -> list[Action]:
+def _forgotten(spec: Object, jobs: Sequence[Object]) -> list[Delete]:
     """Return the deletions of ended Jobs beyond the history limits, oldest first."""
-    out: list[Action] = []
+    out: list[Delete] = []
     for end, field, default in (
         ("Complete", "successfulJobsHistoryLimit", 3),
         ("Failed", "failedJobsHistoryLimit", 1),
@@ -193,7 +203,7 @@ def _reference(job: Object) -> Object:
     }
 
 
-def _job(cron_job: Object, due: float) -> Object:
+def _job(cron_job: Object, due: float, stamp: str) -> Object:
     template = copy_tree(section(cron_job, "spec", "jobTemplate"))
     given = metadata_of(template)
     return {
@@ -203,7 +213,7 @@ def _job(cron_job: Object, due: float) -> Object:
             "name": f"{name_of(cron_job)}-{int(due // 60)}",
             "namespace": cron_job["metadata"]["namespace"],
             "labels": section(given, "labels"),
-            "annotations": {**section(given, "annotations"), SCHEDULED: format_time(due)},
+            "annotations": {**section(given, "annotations"), SCHEDULED: stamp},
             "ownerReferences": [controller_reference(cron_job)],
         },
         "spec": spec_of(template),

@@ -6,7 +6,7 @@ Kubernetes documentation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -40,7 +40,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     Attributes:
         pods: those it controls, and the orphans of its namespace.
-        revisions: its ControllerRevisions.
+        revisions: its ControllerRevisions, and the orphans of its namespace.
         nodes: all of the cluster.
         now: seconds since the epoch.
     """
@@ -148,10 +148,12 @@ def decide(observed: Observed) -> Plan:
     daemon_set = observed.daemon_set
     selector = LabelSelector.from_object(spec_of(daemon_set).get("selector"))
     found = family(daemon_set, observed.pods, selector)
-    if found.adopt or found.release:
+    kept = revisions.adoptions(daemon_set, observed.revisions)
+    if found.adopt or found.release or kept:
         uid = daemon_set["metadata"]["uid"]
         return Plan(
             actions=(
+                *kept,
                 *(Patch(resource=PODS, object=pod, patch=without_owner(pod, uid)) for pod in found.release),
                 *(Adopt(resource=PODS, object=pod, patch=adoption(pod, daemon_set)) for pod in found.adopt),
             )
@@ -294,7 +296,7 @@ def _status(view: _View) -> Object:
         "numberAvailable": 0,
     }
     for place in view.places:
-        pods = list(_oldest_first(place))
+        pods = (*place.old, *place.new)
         if not place.wanted:
             counts["numberMisscheduled"] += bool(pods)
             continue
@@ -302,15 +304,17 @@ def _status(view: _View) -> Object:
         if not pods:
             continue
         counts["currentNumberScheduled"] += 1
-        if any(is_ready(pod) for pod in pods):
+        # The one that has a node, of several the oldest, speaks for the node: a newer one beside it is extra.
+        pod = min(pods, key=_seniority)
+        if is_ready(pod):
             counts["numberReady"] += 1
-            counts["numberAvailable"] += any(view.is_available(pod) for pod in pods)
-        counts["updatedNumberScheduled"] += bool(place.new)
+            counts["numberAvailable"] += available_in(pod, view.min_ready, view.now) == 0
+        counts["updatedNumberScheduled"] += pod in place.new
     counts["numberUnavailable"] = counts["desiredNumberScheduled"] - counts["numberAvailable"]
     optional = ("updatedNumberScheduled", "numberAvailable", "numberUnavailable")
     shown = {name: count for name, count in counts.items() if count or name not in optional}
     return {"observedGeneration": view.object["metadata"].get("generation", 0), **shown}
 
 
-def _oldest_first(place: _Place) -> Iterator[Object]:
-    yield from sorted((*place.old, *place.new), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+def _seniority(pod: Object) -> tuple[bool, str, str]:
+    return not spec_of(pod).get("nodeName"), str(pod["metadata"]["creationTimestamp"]), name_of(pod)

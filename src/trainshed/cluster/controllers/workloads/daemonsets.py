@@ -48,7 +48,7 @@ class DaemonSetController(Controller[Key]):
         observed = Observed(
             daemon_set,
             pods=[*self._pods.get(uid), *self._pods.get(orphans_of(key[0]))],
-            revisions=self._revisions.get(uid),
+            revisions=[*self._revisions.get(uid), *self._revisions.get(orphans_of(key[0]))],
             nodes=list(self._nodes.items()),
             now=self._now(),
         )

@@ -8,12 +8,23 @@ from typing import Any
 import msgspec
 
 from trainshed.cluster.controllers.workloads import rollout
-from trainshed.cluster.controllers.workloads.deployment_status import deployment_status
+from trainshed.cluster.controllers.workloads.deployment_status import deployment_status, is_complete
 from trainshed.kube.meta.objects import Object, copy_tree, is_terminating, metadata_of, section, status_of
 from trainshed.kube.meta.ownership import adoption, controller_reference, family, without_owner
 from trainshed.kube.meta.plan import QUIET, Action, Adopt, Create, Delete, Event, Patch, Plan, Told
 from trainshed.kube.meta.resources import DEPLOYMENTS, REPLICASETS
 from trainshed.kube.meta.selectors import LabelSelector
+
+_NOT_COPIED = (
+    rollout.REVISION,
+    rollout.REVISION_HISTORY,
+    rollout.DESIRED,
+    rollout.MOST,
+    rollout.LAST_APPLIED,
+    "deprecated.deployment.rollback.to",
+)
+_MOST_HISTORY = 2000
+"""Characters of the list of revisions that a set had."""
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -52,23 +63,32 @@ def decide(observed: Observed) -> Plan:
     old = [rs for rs in sets if rs is not new]
     old_pods = any(rs["metadata"]["uid"] in observed.busy for rs in old)
     scales = rollout.scales(deployment, new, old, old_pods=old_pods)
-    status, timeout = deployment_status(deployment, new, old, observed.now)
+    creation = tuple(_creation(deployment, old, scales))
+    status, timeout = deployment_status(
+        deployment,
+        new,
+        old,
+        observed.now,
+        creating=creation[0].object["metadata"]["name"] if creation else "",
+        rescaled=rollout.is_rescaled(deployment, sets),
+    )
+    over = is_complete(deployment, status) or deployment["spec"].get("paused")
     return Plan(
         actions=(
-            *_creation(deployment, old, scales),
+            *creation,
             *_changes(deployment, new, old, scales),
-            *_prunings(deployment, old),
+            *(_prunings(deployment, old) if over else ()),
         ),
         status=status,
         requeue_after=timeout,
     )
 
 
-def _creation(deployment: Object, old: Sequence[Object], scales: dict[str, int]) -> Iterator[Action]:
+def _creation(deployment: Object, old: Sequence[Object], scales: dict[str, int]) -> Iterator[Create]:
     """Make the set of the current template while there is none."""
     if "" in scales:
         replica_set = _replica_set(deployment, old, scales[""])
-        told = _scaled(replica_set, 0, scales[""])
+        told = _scaled(replica_set, 0, scales[""]) if scales[""] else QUIET
         yield Create(resource=REPLICASETS, given=replica_set, told=told)
 
 
@@ -77,28 +97,30 @@ def _changes(
 ) -> Iterator[Action]:
     """Scale the sets; give the new one the highest revision (a rollback makes an old one the newest)."""
     revision = str(_next_revision(old) if new is None else max(rollout.revision(new), _next_revision(old)))
-    for rs in (new, *old):
-        if rs is None:
-            continue
+    sets = [*([new] if new else []), *old]
+    resized = rollout.is_rescaled(deployment, sets)
+    for rs in sets:
         fields: dict[str, Any] = {}
-        annotations: dict[str, str] = {}
+        wanted: dict[str, str] = {}
         told = QUIET
         have = rollout.replicas(rs)
         count = scales.get(rs["metadata"]["name"], have)
         if count != have:
             fields["replicas"] = count
             told = _scaled(rs, have, count)
+        if count != have or (have and resized):
+            wanted |= rollout.scale_notes(deployment)
         if rs is new:
-            wanted = {**_copied_annotations(deployment), rollout.REVISION: revision}
-            if not wanted.items() <= section(rs["metadata"], "annotations").items():
-                annotations = wanted
+            wanted |= {**_copied_annotations(deployment), **_numbered(rs, revision)}
             ready = deployment["spec"].get("minReadySeconds", 0)
             if rs["spec"].get("minReadySeconds", 0) != ready:
                 fields["minReadySeconds"] = ready
-        if fields or annotations:
+        if wanted.items() <= section(rs["metadata"], "annotations").items():
+            wanted = {}
+        if fields or wanted:
             metadata: dict[str, Any] = {"resourceVersion": rs["metadata"]["resourceVersion"]}
-            if annotations:
-                metadata["annotations"] = annotations
+            if wanted:
+                metadata["annotations"] = wanted
             yield Patch(
                 resource=REPLICASETS, object=rs, patch={"metadata": metadata, "spec": fields}, told=told
             )
@@ -108,12 +130,23 @@ def _changes(
         yield Patch(resource=DEPLOYMENTS, object=deployment, patch=patch, subresource="status")
 
 
+def _numbered(replica_set: Object, revision: str) -> dict[str, str]:
+    """Return the annotations of its revision; one that was rolled back to keeps those that it had before."""
+    annotations = section(replica_set["metadata"], "annotations")
+    had = annotations.get(rollout.REVISION)
+    if not had or had == revision:
+        return {rollout.REVISION: revision}
+    history = annotations.get(rollout.REVISION_HISTORY)
+    earlier = f"{history},{had}" if history else had
+    return {rollout.REVISION: revision, rollout.REVISION_HISTORY: earlier[-_MOST_HISTORY:]}
+
+
 def _prunings(deployment: Object, old: Sequence[Object]) -> Iterator[Action]:
-    """Delete the oldest empty sets beyond revisionHistoryLimit."""
+    """Delete the oldest sets beyond revisionHistoryLimit, unless they have pods."""
     limit = int(deployment["spec"].get("revisionHistoryLimit", 10))
-    empty = [rs for rs in old if not rollout.replicas(rs) and not rollout.count(rs, "replicas")]
-    for rs in sorted(empty, key=rollout.revision)[: max(len(empty) - limit, 0)]:
-        yield Delete.of(REPLICASETS, rs, propagation="Background")
+    for rs in sorted(old, key=rollout.revision)[: max(len(old) - limit, 0)]:
+        if not rollout.replicas(rs) and not rollout.count(rs, "replicas"):
+            yield Delete.of(REPLICASETS, rs, propagation="Background")
 
 
 def _scaled(replica_set: Object, have: int, count: int) -> Told:
@@ -128,8 +161,8 @@ def _next_revision(old: Sequence[Object]) -> int:
 
 def _copied_annotations(deployment: Object) -> dict[str, str]:
     """Return the annotations that a set takes over, `kubernetes.io/change-cause` for `rollout history` above all."""
-    ours = (rollout.REVISION, rollout.LAST_APPLIED)
-    return {k: v for k, v in section(deployment["metadata"], "annotations").items() if k not in ours}
+    annotations = section(deployment["metadata"], "annotations")
+    return {name: value for name, value in annotations.items() if name not in _NOT_COPIED}
 
 
 def _replica_set(deployment: Object, old: Sequence[Object], count: int) -> Object:
@@ -140,7 +173,11 @@ def _replica_set(deployment: Object, old: Sequence[Object], count: int) -> Objec
     labels = {**section(template, "metadata", "labels"), rollout.HASH_LABEL: wanted}
     template["metadata"] = {**metadata_of(template), "labels": labels}
     selector["matchLabels"] = {**section(selector, "matchLabels"), rollout.HASH_LABEL: wanted}
-    annotations = {**_copied_annotations(deployment), rollout.REVISION: str(_next_revision(old))}
+    annotations = {
+        **_copied_annotations(deployment),
+        rollout.REVISION: str(_next_revision(old)),
+        **rollout.scale_notes(deployment),
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

@@ -92,6 +92,10 @@ def _decide(job: Object, pods: Sequence[Object], now: float) -> Plan:
         failure = given_up(job, count.indexes.failed, count.completed)
     met = _criteria_met(job, count, failure)
     suspend = bool(spec.get("suspend"))
+    if not suspend and not status.get("startTime"):
+        status["startTime"] = format_time(now)
+        if spec.get("activeDeadlineSeconds") is not None:
+            deadline = float(spec["activeDeadlineSeconds"])
     if FAILURE_TARGET in conditions:
         target = conditions[FAILURE_TARGET]
         failure = (target["reason"], target["message"])
@@ -121,7 +125,7 @@ def _decide(job: Object, pods: Sequence[Object], now: float) -> Plan:
         if resumed:
             plan.set_condition(SUSPENDED, False, "JobResumed", "Job resumed", now)
             plan.events.append(Event("Normal", "Resumed", "Job resumed"))
-        if resumed or not status.get("startTime"):
+        if resumed:
             status["startTime"] = format_time(now)
             if spec.get("activeDeadlineSeconds") is not None:
                 deadline = float(spec["activeDeadlineSeconds"])

@@ -128,7 +128,7 @@ def new_pod(job: Object, index: int | None, notes: Mapping[str, str] | None = No
         metadata["labels"] = {**section(metadata, "labels"), INDEX: str(index)}
         metadata["annotations"] = {**section(metadata, "annotations"), INDEX: str(index), **(notes or {})}
         spec["hostname"] = f"{name}-{index}"
-        source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{INDEX}']"}}
+        source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
         for field in ("initContainers", "containers"):
             for container in spec.get(field) or ():
                 if all(v["name"] != _INDEX_VARIABLE for v in container.get("env") or ()):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainshed.cluster.controllers.workloads.podactions import creation, deletion
+from trainshed.cluster.controllers.workloads.replicafailure import conditions_of
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.ownership import adoption, family, without_owner
 from trainshed.kube.meta.plan import Action, Adopt, Patch, Plan
@@ -41,6 +42,8 @@ def decide(observed: Observed) -> Plan:
     pods = [pod for pod in found.held if is_active(pod)]
     status, wait = replica_status(replica_set, pods, observed.now)
     missing = int(replica_set["spec"].get("replicas", 1)) - len(pods)
+    if conditions := conditions_of(replica_set, missing):
+        status["conditions"] = conditions
     return Plan(
         actions=(*_creations(replica_set, missing), *_deletions(pods, -missing)),
         status=status,

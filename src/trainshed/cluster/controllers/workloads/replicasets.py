@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -11,9 +12,12 @@ from trainshed.client.controllers.execution import Executor
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.client.informer import Key, key_of
+from trainshed.cluster.controllers.workloads.replicafailure import with_failure
 from trainshed.cluster.controllers.workloads.replicaset import Observed, decide, selector_of
+from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, is_terminating, section, spec_of
 from trainshed.kube.meta.ownership import controller_of, orphans_of
+from trainshed.kube.meta.plan import Create, Plan
 from trainshed.kube.meta.resources import PODS, REPLICASETS, REPLICATIONCONTROLLERS
 
 
@@ -60,8 +64,21 @@ class ReplicaSetController(Controller[Key]):
             return None
         pods = [*self._pods.get(replica_set["metadata"]["uid"]), *self._pods.get(orphans_of(key[0]))]
         plan = decide(Observed(self.view(replica_set), pods, self._now()))
-        await self._executor.execute(key, replica_set, plan)
+        try:
+            await self._executor.execute(key, replica_set, plan)
+        except ApiError as error:
+            await self._tell_failure(key, {**replica_set, "status": plan.status}, plan, str(error))
+            raise
         return plan.requeue_after
+
+    async def _tell_failure(self, key: Key, replica_set: Object, plan: Plan, message: str) -> None:
+        """Have the status say that pods were refused. It is not what the reconcile ends with: that is the refusal."""
+        makes = any(isinstance(action, Create) for action in plan.actions)
+        status = with_failure(replica_set, 1 if makes else -1, message, self._now())
+        if plan.status is None or status is None:
+            return
+        with contextlib.suppress(ApiError):
+            await self._executor.execute(key, self._sets.get(*key) or replica_set, Plan(status=status))
 
 
 class ReplicationControllerController(ReplicaSetController):

@@ -11,13 +11,16 @@ from typing import Any
 import msgspec
 
 from trainshed.cluster.controllers.workloads.rollout import template_hash
-from trainshed.kube.meta.objects import Object, name_of, section
-from trainshed.kube.meta.ownership import controller_reference
-from trainshed.kube.meta.plan import Action, Create, Delete, Patch
+from trainshed.kube.meta.objects import Object, controller_uid, name_of, section
+from trainshed.kube.meta.ownership import adoption, controller_reference, family
+from trainshed.kube.meta.plan import Action, Adopt, Create, Delete, Patch
 from trainshed.kube.meta.resources import CONTROLLERREVISIONS
+from trainshed.kube.meta.selectors import LabelSelector
 
 HASH_LABEL = "controller-revision-hash"
-"""On revisions and pods; a pod has the name of its revision in a StatefulSet, and the bare hash in a DaemonSet."""
+"""On pods: the name of their revision in a StatefulSet, the bare hash in a DaemonSet, whose revisions have it, too."""
+_SET_HASH_LABEL = "controller.kubernetes.io/hash"
+"""On the revisions of a StatefulSet."""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -36,7 +39,7 @@ def history(owner: Object, revisions: Sequence[Object], live: Iterable[str]) -> 
     """
     template = owner["spec"]["template"]
     wanted = _data(template)
-    known = sorted(revisions, key=_number)
+    known = sorted((r for r in revisions if controller_uid(r) == owner["metadata"]["uid"]), key=_number)
     found = next((r for r in reversed(known) if r.get("data") == wanted), None)
     last = _number(known[-1]) if known else 0
     actions: list[Action] = []
@@ -52,9 +55,19 @@ def history(owner: Object, revisions: Sequence[Object], live: Iterable[str]) -> 
     return History(found, tuple(actions))
 
 
+def adoptions(owner: Object, revisions: Sequence[Object]) -> tuple[Action, ...]:
+    """Return what takes over the revisions that an owner of before has left: those with the labels of its pods."""
+    selector = LabelSelector.from_object(section(owner, "spec").get("selector"))
+    return tuple(
+        Adopt(resource=CONTROLLERREVISIONS, object=revision, patch=adoption(revision, owner))
+        for revision in family(owner, revisions, selector).adopt
+    )
+
+
 def hash_of(revision: Object) -> str:
     """Return the hash that a revision's name ends in."""
-    return str(section(revision, "metadata", "labels").get(HASH_LABEL, ""))
+    labels = section(revision, "metadata", "labels")
+    return str(labels.get(_SET_HASH_LABEL) or labels.get(HASH_LABEL, ""))
 
 
 def template_of(revision: Object) -> Object:
@@ -72,15 +85,21 @@ def _data(template: Object) -> Object:
 def _revision(owner: Object, data: Object, number: int) -> Object:
     metadata: dict[str, Any] = owner["metadata"]
     digest = template_hash(owner["spec"]["template"])
+    of_set = owner.get("kind") == "StatefulSet"
+    label = _SET_HASH_LABEL if of_set else HASH_LABEL
+    given = {
+        "name": f"{metadata['name']}-{digest}",
+        "namespace": metadata["namespace"],
+        "labels": {**section(owner, "spec", "template", "metadata", "labels"), label: digest},
+        "ownerReferences": [controller_reference(owner)],
+    }
+    if annotations := metadata.get("annotations"):
+        # `kubernetes.io/change-cause` among them, for `rollout history`.
+        given["annotations"] = annotations
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
-        "metadata": {
-            "name": f"{metadata['name']}-{digest}",
-            "namespace": metadata["namespace"],
-            "labels": {**section(owner, "spec", "template", "metadata", "labels"), HASH_LABEL: digest},
-            "ownerReferences": [controller_reference(owner)],
-        },
+        "metadata": given,
         "data": data,
         "revision": number,
     }

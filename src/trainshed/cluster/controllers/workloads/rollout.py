@@ -19,6 +19,10 @@ HASH_LABEL = "pod-template-hash"
 """Written by the Deployment controller on ReplicaSets, their selectors and pods; read by `kubectl rollout`."""
 REVISION = "deployment.kubernetes.io/revision"
 """Annotation on Deployment and ReplicaSets; read by `kubectl rollout history`."""
+REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
+"""Annotation on a ReplicaSet that was rolled back to: the revisions that it had before."""
+DESIRED, MOST = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"
+"""Annotations on ReplicaSets: what the Deployment asked for, surge included, when they were scaled last."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -83,8 +87,8 @@ def scales(
     """
     spec = deployment["spec"]
     desired = int(spec.get("replicas", 1))
-    if spec.get("paused"):
-        return _paused(desired, new, old)
+    if spec.get("paused") or is_rescaled(deployment, [*old, *([new] if new else [])]):
+        return _resized(deployment, new, old)
     new_name = new["metadata"]["name"] if new else ""
     if section(spec, "strategy").get("type") == "Recreate":
         if old_pods or any(count(rs, "replicas") or replicas(rs) for rs in old):
@@ -95,25 +99,82 @@ def scales(
     total = have_new + sum(replicas(rs) for rs in old)
     room = max(desired + surge - total, 0)
     result = {new_name: min(desired, have_new + room)}
+    least = desired - unavailable
     new_missing = have_new - (count(new, "availableReplicas") if new else 0)
-    removable = total - (desired - unavailable) - max(new_missing, 0)
-    for replica_set in sorted(old, key=lambda rs: count(rs, "availableReplicas")):
-        have = replicas(replica_set)
-        # Replicas that never became available hold nothing up: they go first and for free.
-        idle = max(have - count(replica_set, "availableReplicas"), 0)
-        drop = min(have, max(removable, idle, 0))
-        removable -= drop
-        result[replica_set["metadata"]["name"]] = have - drop
-    return result
+    removable = total - least - max(new_missing, 0)
+    left = {rs["metadata"]["name"]: replicas(rs) for rs in old}
+    if removable > 0:
+        oldest = sorted(old, key=lambda rs: str(rs["metadata"]["creationTimestamp"]))
+        # Replicas that never became available hold nothing up: they go first.
+        for rs in oldest:
+            drop = min(max(replicas(rs) - count(rs, "availableReplicas"), 0), removable)
+            removable -= drop
+            left[rs["metadata"]["name"]] -= drop
+        spare = sum(count(rs, "availableReplicas") for rs in (*old, *([new] if new else []))) - least
+        for rs in oldest:
+            drop = min(left[rs["metadata"]["name"]], max(spare, 0))
+            spare -= drop
+            left[rs["metadata"]["name"]] -= drop
+    return {**result, **left}
 
 
-def _paused(desired: int, new: Object | None, old: Sequence[Object]) -> dict[str, int]:
-    """A paused Deployment rolls nothing out, but is still scaled when only one of its sets has replicas."""
-    active = [rs for rs in (*old, *([new] if new else [])) if replicas(rs)]
-    if len(active) > 1:
+def is_rescaled(deployment: Object, sets: Sequence[Object]) -> bool:
+    """Return whether the Deployment asks for another number of replicas than when its sets were scaled last."""
+    desired = int(deployment["spec"].get("replicas", 1))
+    return any(replicas(rs) and _noted(rs, DESIRED) not in (None, desired) for rs in sets)
+
+
+def scale_notes(deployment: Object) -> dict[str, str]:
+    """Return the annotations of a set that is scaled."""
+    desired = int(deployment["spec"].get("replicas", 1))
+    return {DESIRED: str(desired), MOST: str(desired + bounds(deployment["spec"])[0])}
+
+
+def _resized(deployment: Object, new: Object | None, old: Sequence[Object]) -> dict[str, int]:
+    """Return the next counts where nothing is rolled out: what is added or taken away is shared in proportion."""
+    spec = deployment["spec"]
+    desired = int(spec.get("replicas", 1))
+    active = [rs for rs in (*([new] if new else []), *old) if replicas(rs)]
+    if len(active) <= 1:
+        newest = max(old, key=lambda rs: str(rs["metadata"]["creationTimestamp"]), default=None)
+        target = active[0] if active else new or newest
+        return {target["metadata"]["name"]: desired} if target else {}
+    if new and replicas(new) == desired == _noted(new, DESIRED) == count(new, "availableReplicas"):
+        return {rs["metadata"]["name"]: 0 for rs in old}
+    if section(spec, "strategy").get("type") == "Recreate":
         return {}
-    target = active[0] if active else new
-    return {target["metadata"]["name"]: desired} if target else {}
+    most = desired + bounds(spec)[0] if desired else 0
+    change = most - sum(replicas(rs) for rs in active)
+    # The largest first; of two alike the newer when there is more, the older when there is less.
+    active.sort(key=lambda rs: str(rs["metadata"]["creationTimestamp"]), reverse=change > 0)
+    active.sort(key=replicas, reverse=True)
+    shares: dict[str, int] = {}
+    left = change
+    for rs in active:
+        share = _share(deployment, rs) if left else 0
+        share = min(share, left) if change > 0 else max(share, left)
+        left -= share
+        shares[rs["metadata"]["name"]] = replicas(rs) + share
+    largest = active[0]["metadata"]["name"]
+    shares[largest] = max(shares[largest] + left, 0)
+    return shares
+
+
+def _share(deployment: Object, replica_set: Object) -> int:
+    """Return by how much a set grows or shrinks when it keeps its part of the whole."""
+    spec = deployment["spec"]
+    have, desired = replicas(replica_set), int(spec.get("replicas", 1))
+    if not desired:
+        return -have
+    before = _noted(replica_set, MOST) or count(deployment, "replicas")
+    if not before:
+        return 0
+    return math.floor(have * (desired + bounds(spec)[0]) / before + 0.5) - have
+
+
+def _noted(replica_set: Object, annotation: str) -> int | None:
+    value = section(replica_set["metadata"], "annotations").get(annotation, "")
+    return int(value) if value.isdigit() else None
 
 
 def replicas(replica_set: Object) -> int:

@@ -11,16 +11,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from trainshed.cluster.controllers.workloads import revisions
 from trainshed.cluster.controllers.workloads.revisions import HASH_LABEL, template_of
+from trainshed.cluster.controllers.workloads.statefulset_claims import (
+    claimed_volumes,
+    claims,
+    claims_of,
+    is_stale,
+    owners,
+)
 from trainshed.kube.meta.objects import Object, is_terminating, labels_of, name_of, section, status_of
 from trainshed.kube.meta.ownership import adoption, controller_of, family, without_owner
-from trainshed.kube.meta.plan import Action, Adopt, Create, Delete, Event, Patch, Plan, Told
-from trainshed.kube.meta.pods import available_in, from_template, is_finished, is_ready
+from trainshed.kube.meta.plan import QUIET, Action, Adopt, Create, Delete, Event, Patch, Plan, Told
+from trainshed.kube.meta.pods import available_in, from_template, is_finished, is_ready, phase
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.kube.meta.selectors import LabelSelector
 
@@ -33,7 +39,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     Attributes:
         pods: those it controls, and the orphans of its namespace.
-        revisions: its ControllerRevisions.
+        revisions: its ControllerRevisions, and the orphans of its namespace.
         claims: the claims of its namespace, by name.
         now: seconds since the epoch.
     """
@@ -60,8 +66,7 @@ class _Set:
         self.rolling = strategy.get("type", "RollingUpdate") == "RollingUpdate"
         self.partition = int(section(strategy, "rollingUpdate").get("partition") or 0) if self.rolling else 0
         self.claim_templates: Sequence[Object] = spec.get("volumeClaimTemplates") or ()
-        self.retention: Object = section(spec, "persistentVolumeClaimRetentionPolicy")
-        self.claims = observed.claims
+        self.claims = dict(observed.claims)
         self.now = observed.now
         self.pods = {ordinal: pod for pod in pods if (ordinal := ordinal_of(self.name, pod)) is not None}
         self.history = revisions.history(
@@ -107,10 +112,12 @@ def decide(observed: Observed) -> Plan:
         if controller_of(pod) is not None or ordinal_of(name_of(stateful_set), pod) is not None
     ]
     found = family(stateful_set, mine, selector_of(stateful_set))
-    if found.adopt or found.release:
+    kept = revisions.adoptions(stateful_set, observed.revisions)
+    if found.adopt or found.release or kept:
         uid = stateful_set["metadata"]["uid"]
         return Plan(
             actions=(
+                *kept,
                 *(Patch(resource=PODS, object=pod, patch=without_owner(pod, uid)) for pod in found.release),
                 *(Adopt(resource=PODS, object=pod, patch=adoption(pod, stateful_set)) for pod in found.adopt),
             )
@@ -118,7 +125,7 @@ def decide(observed: Observed) -> Plan:
     view = _Set(observed, found.held)
     waits = [wait for pod in view.pods.values() if (wait := view.wait(pod))]
     return Plan(
-        actions=(*view.history.actions, *_steps(view), *_dropped_claims(view)),
+        actions=(*view.history.actions, *_claim_owners(view), *_steps(view)),
         status=_status(view),
         requeue_after=min(waits, default=None),
     )
@@ -163,14 +170,15 @@ def _rollout(view: _Set) -> Iterator[Action]:
 def _creation(view: _Set, ordinal: int) -> list[Action]:
     """Return what makes the pod of an ordinal, and before it those of its claims that are missing."""
     name, revision = f"{view.name}-{ordinal}", view.revision_of(ordinal)
+    if any(is_stale(view.object, claim, name) for claim in claims_of(view.object, name, view.claims)):
+        return []
     out: list[Action] = [
         Create(resource=PERSISTENTVOLUMECLAIMS, given=claim, told=_told("create", claim, view, name))
-        for claim in _claims(view, name)
+        for claim in claims(view.object, name)
         if name_of(claim) not in view.claims
     ]
-    pod = from_template(view.object, view.template(revision), generate_name="")
+    pod = from_template(view.object, view.template(revision), generate_name=f"{view.name}-")
     metadata, spec = pod["metadata"], pod["spec"]
-    del metadata["generateName"]
     metadata["name"] = name
     own = {POD_NAME_LABEL: name, INDEX_LABEL: str(ordinal), HASH_LABEL: revision}
     metadata["labels"] = {**section(metadata, "labels"), **own}
@@ -187,52 +195,30 @@ def _creation(view: _Set, ordinal: int) -> list[Action]:
     return [*out, Create(resource=PODS, given=pod, told=_told("create", pod, view))]
 
 
-def claimed_volumes(templates: Sequence[Object], pod: str) -> Iterator[Object]:
-    """Yield the volumes of a pod that are its own claims."""
-    for template in templates:
-        name = template["metadata"]["name"]
-        yield {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}}
+def _claim_owners(view: _Set) -> Iterator[Action]:
+    """Yield the changes of claims that other owners should have now: those of healthy pods, then of surplus ones."""
+    for ordinal in view.ordinals:
+        pod = view.pods.get(ordinal)
+        if pod is not None and is_ready(pod) and not is_terminating(pod):
+            yield from _owned(view, pod, told=True)
+        elif view.ordered:
+            return
+    for ordinal in sorted(view.pods, reverse=True):
+        if ordinal not in view.ordinals:
+            yield from _owned(view, view.pods[ordinal], told=False)
 
 
-def _claims(view: _Set, pod: str) -> Iterator[Object]:
-    """Yield the claims of a pod: labelled for the set, and deleted with it where the retention policy says so."""
-    labels = section(view.object["spec"], "selector", "matchLabels")
-    for template in view.claim_templates:
-        metadata: dict[str, Any] = {
-            **template["metadata"],
-            "name": f"{template['metadata']['name']}-{pod}",
-            "namespace": view.object["metadata"]["namespace"],
-            "labels": {**section(template["metadata"], "labels"), **labels},
-        }
-        if view.retention.get("whenDeleted") == "Delete":
-            metadata["ownerReferences"] = [
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "StatefulSet",
-                    "name": view.name,
-                    "uid": view.object["metadata"]["uid"],
-                }
-            ]
-        yield {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": metadata,
-            "spec": template["spec"],
-        }
-
-
-def _dropped_claims(view: _Set) -> Iterator[Action]:
-    """Yield the deletions of claims whose pods were scaled away, where the retention policy wants that."""
-    if view.retention.get("whenScaled") != "Delete":
-        return
-    for template in view.claim_templates:
-        prefix = f"{template['metadata']['name']}-"
-        for name, claim in view.claims.items():
-            pod = {"metadata": {"name": name.removeprefix(prefix)}}
-            ordinal = ordinal_of(view.name, pod) if name.startswith(prefix) else None
-            scaled_away = ordinal is not None and ordinal not in view.ordinals and ordinal not in view.pods
-            if scaled_away and not is_terminating(claim):
-                yield Delete.of(PERSISTENTVOLUMECLAIMS, claim)
+def _owned(view: _Set, pod: Object, *, told: bool) -> Iterator[Action]:
+    pod = {"apiVersion": "v1", "kind": "Pod", **pod}
+    events = _told("update", pod, view) if told else QUIET
+    for claim in claims_of(view.object, name_of(pod), view.claims):
+        wanted = owners(view.object, claim, pod, scaled_away=not told)
+        if wanted is not None and not is_terminating(claim):
+            metadata = {"resourceVersion": claim["metadata"]["resourceVersion"], "ownerReferences": wanted}
+            yield Patch(
+                resource=PERSISTENTVOLUMECLAIMS, object=claim, patch={"metadata": metadata}, told=events
+            )
+            events = QUIET
 
 
 def _deletion(view: _Set, pod: Object) -> Delete:
@@ -260,13 +246,14 @@ def _status(view: _Set) -> Object:
     pods = list(view.pods.values())
     live = [pod for pod in pods if not is_terminating(pod)]
     hashes = [labels_of(pod).get(HASH_LABEL) for pod in live]
-    ready = sum(is_ready(pod) for pod in live)
+    # Those that end count for as long as they are ready.
+    ready = [pod for pod in pods if phase(pod) == "Running" and is_ready(pod)]
     updated = hashes.count(view.updated)
-    # The rollout is complete: what was new is what is in force.
-    done = updated == len(pods) == ready == len(view.ordinals)
+    # The rollout is complete: what was new is what is in force. Whoever deletes pods by hand is never done.
+    done = view.rolling and updated == len(pods) == len(ready) == len(view.ordinals)
     current = view.updated if done else view.current
     counts = {
-        "readyReplicas": ready,
+        "readyReplicas": len(ready),
         "currentReplicas": hashes.count(current),
         "updatedReplicas": updated,
     }
@@ -274,7 +261,7 @@ def _status(view: _Set) -> Object:
         "observedGeneration": view.object["metadata"].get("generation", 0),
         "replicas": len(pods),
         **{name: count for name, count in counts.items() if count},
-        "availableReplicas": sum(view.is_healthy(pod) for pod in pods),
+        "availableReplicas": sum(available_in(pod, view.min_ready, view.now) == 0 for pod in ready),
         "currentRevision": current,
         "updateRevision": view.updated,
         "collisionCount": 0,

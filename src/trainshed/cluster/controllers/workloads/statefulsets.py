@@ -55,7 +55,7 @@ class StatefulSetController(Controller[Key]):
         observed = Observed(
             stateful_set,
             pods=[*self._pods.get(uid), *self._pods.get(orphans_of(key[0]))],
-            revisions=self._revisions.get(uid),
+            revisions=[*self._revisions.get(uid), *self._revisions.get(orphans_of(key[0]))],
             claims={name_of(claim): claim for claim in self._claims.get(key[0])},
             now=self._now(),
         )
