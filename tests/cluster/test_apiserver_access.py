@@ -9,6 +9,9 @@ import pytest
 from tests.cluster.api_world import ADMIN_TOKEN, World, config_map, pod
 from tests.cluster.test_apiserver_protocol import AUTHN, CMS, NS, call
 from trainshed.client.asgi import AsgiTransport
+from trainshed.kube.meta.objects import Object
+
+TOKEN = f"{NS}/serviceaccounts/default/token"
 
 
 async def test_who_is_who(world: World) -> None:
@@ -109,6 +112,78 @@ async def test_a_token_bound_to_a_pod_dies_with_it(world: World) -> None:
     await world.refused(409, "POST", path, {"spec": {"boundObjectRef": {**bound, "uid": "x"}}})
     await world.ok("DELETE", f"{NS}/pods/p")
     assert (await call(world, "/version", token=token)).status == 401
+
+
+SECRET = {"metadata": {"name": "s"}, "stringData": {"a": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "body"),
+    [("Secret", f"{NS}/secrets", SECRET), ("Node", "/api/v1/nodes", {"metadata": {"name": "s"}})],
+)
+async def test_a_token_bound_to_something_else_dies_with_it(
+    world: World, kind: str, path: str, body: Object
+) -> None:
+    await world.ok("POST", path, body)
+    bound = {"apiVersion": "v1", "kind": kind, "name": "s"}
+    issued = await world.ok("POST", TOKEN, {"spec": {"boundObjectRef": bound}})
+    token = issued["status"]["token"]
+    review = await world.ok("POST", f"{AUTHN}/tokenreviews", {"spec": {"token": token}})
+    extra = review["status"]["user"]["extra"]
+    assert extra.get("authentication.kubernetes.io/node-name") == (["s"] if kind == "Node" else None)
+    await world.ok("DELETE", f"{path}/s")
+    assert (await call(world, "/version", token=token)).status == 401
+    await world.ok("POST", path, body)
+    assert (await call(world, "/version", token=token)).status == 401, "another one of that name"
+
+
+async def test_the_token_of_a_pod_names_its_node(world: World) -> None:
+    node = await world.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+    await world.ok("POST", f"{NS}/pods", pod("p", nodeName="n"))
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "p"}
+    token = (await world.ok("POST", TOKEN, {"spec": {"boundObjectRef": bound}}))["status"]["token"]
+    await world.ok("DELETE", "/api/v1/nodes/n")
+    review = await world.ok("POST", f"{AUTHN}/tokenreviews", {"spec": {"token": token}})
+    extra = review["status"]["user"]["extra"]
+    assert extra["authentication.kubernetes.io/node-uid"] == [node["metadata"]["uid"]]
+    assert extra["authentication.kubernetes.io/pod-name"] == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("account", "reference", "status", "message"),
+    [
+        ("default", {}, 400, "cannot bind token to object of type /, Kind="),
+        ("default", {"kind": "Secret"}, 400, "Name parameter required."),
+        ("default", {"kind": "Secret", "name": "x"}, 404, 'secrets "x" not found'),
+        (
+            "default",
+            {"kind": "ConfigMap", "apiVersion": "v1", "name": "x"},
+            400,
+            "cannot bind token to object of type /v1, Kind=ConfigMap",
+        ),
+        (
+            "other",
+            {"kind": "Pod", "name": "p"},
+            400,
+            'cannot bind token for serviceaccount "other" to pod running with different serviceaccount name.',
+        ),
+        (
+            "default",
+            {"kind": "Pod", "name": "p", "uid": "z"},
+            409,
+            'Operation cannot be fulfilled on Pod "p": the UID in the bound object reference (z) does not match the'
+            " UID in record. The object might have been deleted and then recreated",
+        ),
+    ],
+)
+async def test_what_a_token_cannot_be_bound_to(
+    world: World, account: str, reference: Object, status: int, message: str
+) -> None:
+    await world.ok("POST", f"{NS}/pods", pod("p"))
+    await world.ok("POST", f"{NS}/serviceaccounts", {"metadata": {"name": "other"}})
+    path = f"{NS}/serviceaccounts/{account}/token"
+    error = await world.refused(status, "POST", path, {"spec": {"boundObjectRef": reference}})
+    assert error["message"] == message
 
 
 async def test_roles_take_effect_at_once(world: World) -> None:

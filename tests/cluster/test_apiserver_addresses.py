@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.api_world import World, open_world
 from trainshed.cluster.store import keys
 from trainshed.kube.meta.objects import Object
@@ -63,3 +65,25 @@ async def test_the_start_mends_what_a_crash_left(tmp_path: Path) -> None:
         await world.ok("POST", ADDRESSES, {**others, "metadata": {"name": "10.96.0.11"}})
     async with open_world(tmp_path) as world:
         assert await held(world) == {"10.96.0.1": "kubernetes", IP: "a", "10.96.0.11": "w"}
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("1.2.3.4", "failed to allocate IP 1.2.3.4: the provided network does not match the current range"),
+        (
+            "10.96.0.0",
+            "failed to allocate IP 10.96.0.0: the provided network does not match the current range",
+        ),
+        (
+            "10.96.255.255",
+            "failed to allocate IP 10.96.255.255: the provided network does not match the current range",
+        ),
+        ("::1", "IPv6 is not configured on this cluster"),
+    ],
+)
+async def test_an_address_that_no_service_may_have(world: World, address: str, why: str) -> None:
+    error = await world.refused(422, "POST", SERVICES, service("a", clusterIP=address))
+    (cause,) = error["details"]["causes"]
+    assert cause["message"] == f'Invalid value: []string{{"{address}"}}: {why}'
+    assert cause["field"] == ("spec.clusterIPs[0]" if ":" in address else "spec.clusterIPs")

@@ -215,6 +215,38 @@ async def test_a_review_has_no_table(world: World, accept: str) -> None:
     assert answer.status == 201
 
 
+async def test_a_scale_has_its_own_table(world: World) -> None:
+    """Recorded: Name, Desired, Available and Age, of a read and of a write."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await world.ok("POST", DEPLOYMENTS, {"metadata": {"name": "d"}, "spec": spec})
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    shown = await world.ok("GET", f"{DEPLOYMENTS}/d/scale", accept=table, includeObject="Object")
+    assert [column["name"] for column in shown["columnDefinitions"]] == [
+        "Name",
+        "Desired",
+        "Available",
+        "Age",
+    ]
+    (row,) = shown["rows"]
+    assert (row["cells"][:3], row["object"]["kind"]) == (["d", 2, 0], "Scale")
+    change = {"spec": {"replicas": 3}}
+    written = await world.ok(
+        "PATCH", f"{DEPLOYMENTS}/d/scale", change, content_type="application/merge-patch+json", accept=table
+    )
+    assert written["rows"][0]["cells"][:3] == ["d", 3, 0]
+    partial = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    assert (await world.ok("GET", f"{DEPLOYMENTS}/d/scale", accept=partial))[
+        "kind"
+    ] == "PartialObjectMetadata"
+    wrong = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    error = await world.refused(400, "PUT", f"{DEPLOYMENTS}/d/scale", wrong)
+    assert error["message"] == (
+        'Deployment in version "v1" cannot be handled as a Scale: converting (v1.Deployment) to (autoscaling.Scale):'
+        " unknown conversion"
+    )
+
+
 async def test_what_rows_of_a_table_carry_is_checked(world: World) -> None:
     table = "application/json;as=Table;v=v1;g=meta.k8s.io"
     error = await world.refused(400, "GET", f"{NS}/configmaps", accept=table, includeObject="X")

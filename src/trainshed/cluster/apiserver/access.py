@@ -24,6 +24,7 @@ from trainshed.kube.meta.objects import Object, is_terminating, section
 from trainshed.kube.meta.resources import (
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,
+    NODES,
     PODS,
     ROLEBINDINGS,
     ROLES,
@@ -175,12 +176,17 @@ class Authenticator:
         if not self._exists(SERVICEACCOUNTS, namespace, account):
             raise InvalidToken("the service account is gone")
         extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims.get('jti', '')}",)}
-        pod = bound.get("pod")
-        if pod:
-            if not self._exists(PODS, namespace, pod):
-                raise InvalidToken("the pod is gone")
-            extra["authentication.kubernetes.io/pod-name"] = (pod["name"],)
-            extra["authentication.kubernetes.io/pod-uid"] = (pod["uid"],)
+        for part, resource in (("pod", PODS), ("node", NODES), ("secret", SECRETS)):
+            its = bound.get(part)
+            if not its:
+                continue
+            of_its_pod = part == "node" and "pod" in bound
+            within = namespace if resource.namespaced else None
+            if not of_its_pod and not self._exists(resource, within, its):
+                raise InvalidToken(f"the {part} is gone")
+            if part != "secret":
+                extra[f"authentication.kubernetes.io/{part}-name"] = (its["name"],)
+                extra[f"authentication.kubernetes.io/{part}-uid"] = (its.get("uid", ""),)
         return service_account(namespace, account["name"], account["uid"], extra)
 
     def _in_secret(self, claims: Mapping[str, Any], token: str) -> User:
@@ -200,7 +206,7 @@ class Authenticator:
             raise InvalidToken("the service account is gone")
         return service_account(namespace, name, uid, {})
 
-    def _exists(self, resource: Resource, namespace: str, reference: Mapping[str, str]) -> bool:
+    def _exists(self, resource: Resource, namespace: str | None, reference: Mapping[str, str]) -> bool:
         stored = self._store.get(keys.of(resource, namespace, reference.get("name", "")))
         return stored is not None and stored.obj["metadata"].get("uid") == reference.get("uid")
 

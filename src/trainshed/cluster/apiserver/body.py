@@ -43,7 +43,7 @@ async def read_request(call: Call, schema: str) -> Object:
     """
     kind = schema.rpartition(".")[2]
     obj, _ = await _read(call, kind, "ignore")
-    version, sent = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
+    version, sent = str(obj.get("apiVersion") or "").rpartition("/")[2], str(obj.get("kind") or "")
     if sent not in ("", kind):
         package = schema.split(".")[-3]
         raise bad_request(

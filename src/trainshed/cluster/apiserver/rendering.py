@@ -16,7 +16,7 @@ from trainshed.cluster.apiserver.core import Call
 from trainshed.cluster.apiserver.http import Answer, LateAnswer, Pieces, PiecesAnswer, encode_json
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.store import Stored
-from trainshed.kube.builtin.parts.columns import NAME_CREATED
+from trainshed.kube.builtin.parts.columns import NAME_CREATED, Columns
 from trainshed.kube.meta.causes import shown
 from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object
@@ -58,8 +58,10 @@ def one(call: Call, stored: Stored, status: int = 200) -> Answer:
     return rendered(call, call.kind.view(stored), wanted, status)
 
 
-def rendered(call: Call, obj: Object, wanted: Representation, status: int = 200) -> Answer:
-    """Return an object that may not be in the store."""
+def rendered(
+    call: Call, obj: Object, wanted: Representation, status: int = 200, *, shape: Columns | None = None
+) -> Answer:
+    """Return an object that may not be in the store; `shape` is the table of one that is not of the path's kind."""
     if wanted.form == "table":
         meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         value = tables.table(
@@ -69,6 +71,7 @@ def rendered(call: Call, obj: Object, wanted: Representation, status: int = 200)
             call.now,
             include_object=include_object(call),
             version=wanted.version,
+            shape=shape,
         )
     elif wanted.form == "partial":
         value = tables.partial(obj, wanted.version)

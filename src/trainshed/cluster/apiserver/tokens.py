@@ -10,7 +10,7 @@ import binascii
 import hashlib
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,24 +87,21 @@ class TokenIssuer:
         audiences: Sequence[str],
         seconds: int,
         now: float,
-        pod: Object | None = None,
+        bound: Mapping[str, Object] | None = None,
     ) -> str:
-        """Return a token for a ServiceAccount object, valid for `seconds` from `now`."""
+        """Return a token for a ServiceAccount object, valid for `seconds` from `now`, at most for as long as what it is
+        bound to is there: a `pod`, which may have its `node` with it, a `secret` or a `node`.
+        """
         metadata = account["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
-        bound: Object = {
-            "namespace": namespace,
-            "serviceaccount": {"name": name, "uid": metadata["uid"]},
-        }
-        if pod is not None:
-            bound["pod"] = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        named = {part: _reference(obj) for part, obj in (bound or {}).items()}
         claims = {
             "aud": list(audiences),
             "exp": int(now) + seconds,
             "iat": int(now),
             "iss": ISSUER,
             "jti": str(uuid.uuid4()),
-            "kubernetes.io": bound,
+            "kubernetes.io": {"namespace": namespace, "serviceaccount": _reference(account), **named},
             "nbf": int(now),
             "sub": f"system:serviceaccount:{namespace}:{name}",
         }
@@ -178,6 +175,12 @@ class TokenIssuer:
             self._verified.clear()
         self._verified[token] = claims
         return claims
+
+
+def _reference(obj: Object) -> Object:
+    """Return how a token names an object; a node that is gone has no uid."""
+    metadata = obj["metadata"]
+    return {key: metadata[key] for key in ("name", "uid") if key in metadata}
 
 
 def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:

@@ -111,24 +111,29 @@ def table(
     include_object: IncludeObject = "Metadata",
     version: str = "v1",
     with_columns: bool = True,
+    shape: Columns | None = None,
 ) -> Object:
     """Return a whole Table.
 
     Args:
         list_metadata: resourceVersion, continue and remainingItemCount of the list (or of the one object).
         with_columns: False for all but the first event of a watch, where definitions are null.
+        shape: the columns of objects that are of another kind than the resource's: its Scale, say.
     """
+    definitions = columns(info) if shape is None else list(shape.definitions)
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": list_metadata,
-        "columnDefinitions": columns(info) if with_columns else None,
-        "rows": [_row(info, obj, now, include_object, version) for obj in objects],
+        "columnDefinitions": definitions if with_columns else None,
+        "rows": [_row(info, obj, now, include_object, version, shape) for obj in objects],
     }
 
 
-def _row(info: ResourceInfo, obj: Object, now: float, include: IncludeObject, version: str) -> Object:
-    cells, conditions = row_cells(info, obj, now)
+def _row(
+    info: ResourceInfo, obj: Object, now: float, include: IncludeObject, version: str, shape: Columns | None
+) -> Object:
+    cells, conditions = row_cells(info, obj, now) if shape is None else (shape.cells(obj, now), [])
     row: Object = {"cells": cells}
     if conditions:
         row["conditions"] = conditions

@@ -125,14 +125,17 @@ def _address(core: Core, call: Call, wanted: str, owner: tuple[str, str], found:
     taken = _taken(core, call, "clusterIP", owner)
     if wanted:
         try:
-            inside = ipaddress.ip_address(wanted) in NETWORK
+            asked = ipaddress.ip_address(wanted)
         except ValueError:
             text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
             found.append(causes.invalid("spec.clusterIPs[0]", wanted, text))
             return wanted
         path = "spec.clusterIPs"
-        if not inside:
-            text = f"failed to allocate IP {wanted}: the provided IP is not in the valid range {NETWORK}"
+        if asked.version != NETWORK.version:
+            text = "IPv6 is not configured on this cluster"
+            found.append(causes.invalid_shown(f"{path}[0]", golang.text_list([wanted]), text))
+        elif asked not in NETWORK or asked in (NETWORK.network_address, NETWORK.broadcast_address):
+            text = f"failed to allocate IP {wanted}: the provided network does not match the current range"
             found.append(causes.invalid_shown(path, golang.text_list([wanted]), text))
         elif wanted in taken or is_taken(core, wanted):
             text = f"failed to allocate IP {wanted}: provided IP is already allocated"

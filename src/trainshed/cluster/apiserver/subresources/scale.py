@@ -9,11 +9,13 @@ from trainshed.cluster.apiserver.conversion import viewed_one
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
+from trainshed.cluster.apiserver.rendering import rendered, representation
 from trainshed.cluster.apiserver.verbs.write import Patch, read_patch
 from trainshed.cluster.apiserver.writing import Change, modify
+from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.meta.errors import bad_request
 from trainshed.kube.meta.jsonpath import field_names
-from trainshed.kube.meta.objects import Object, metadata_of
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, section
 from trainshed.kube.meta.resourceinfo import ScalePaths
 from trainshed.kube.patch.apply import apply
 from trainshed.kube.patch.managedfields import entries_of, track_update, with_entries
@@ -33,7 +35,7 @@ async def get(core: Core, call: Call) -> Answer:
     if stored is None:
         raise call.kind.missing(call.route.name)
     seen = await viewed_one(core, call.kind, stored, fresh=True)
-    return Answer.json(scale.to_scale(call.kind.view(seen), _paths(call)))
+    return _answer(call, call.kind.view(seen))
 
 
 async def update(core: Core, call: Call) -> Answer:
@@ -119,7 +121,21 @@ async def _change(core: Core, call: Call, edit: Change, options: WriteOptions) -
 
     written = await modify(core, call, call.route.name, changed, options, subresource="scale", track=False)
     obj = written.obj if written.stored is None else call.kind.view(written.stored)
-    return Answer.json(scale.to_scale(obj, paths))
+    return _answer(call, obj)
+
+
+def _answer(call: Call, obj: Object) -> Answer:
+    """Return the Scale of an object as the client asked for it."""
+    wanted = representation(call)
+    return rendered(call, scale.to_scale(obj, _paths(call)), wanted, shape=_COLUMNS)
+
+
+def _cells(obj: Object, now: float) -> list[object]:
+    counts = (section(obj, part).get("replicas", 0) for part in ("spec", "status"))
+    return [name_of(obj), *counts, age(obj, now)]
+
+
+_COLUMNS = Columns(define("Name, Desired#, Available#, Age"), _cells)
 
 
 def _paths(call: Call) -> ScalePaths:

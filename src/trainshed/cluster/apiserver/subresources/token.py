@@ -11,9 +11,11 @@ from trainshed.cluster.store import keys
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import bad_request, conflict, invalid, not_found
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
-from trainshed.kube.meta.resources import PODS
+from trainshed.kube.meta.resources import NODES, PODS, SECRETS
 from trainshed.kube.meta.times import format_time
 from trainshed.kube.wire.options import CreateOptions
+
+_BINDABLE = {resource.kind: resource for resource in (PODS, SECRETS, NODES)}
 
 
 async def create(core: Core, call: Call) -> Answer:
@@ -29,9 +31,9 @@ async def create(core: Core, call: Call) -> Answer:
     spec = {key: value for key, value in spec_of(request).items() if value is not None}
     seconds = _seconds(spec)
     audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
-    pod = _bound_pod(core, namespace, spec.get("boundObjectRef"), name)
+    bound = _bound(core, namespace, spec.get("boundObjectRef"), name)
     token = core.authenticator.issuer.issue(
-        account.obj, audiences=audiences, seconds=seconds, now=call.now, pod=pod
+        account.obj, audiences=audiences, seconds=seconds, now=call.now, bound=bound
     )
     given = {key: value for key, value in metadata_of(request).items() if value is not None}
     metadata = {"name": name, "namespace": namespace, "creationTimestamp": call.timestamp}
@@ -78,20 +80,38 @@ def _go_kind(reference: Object) -> str:
     return f"{group}/{version}, Kind={reference.get('kind') or ''}"
 
 
-def _bound_pod(core: Core, namespace: str, reference: Object | None, account: str) -> Object | None:
-    """Return the pod that the token is bound to. Raises `ApiError` when it cannot be."""
-    if not reference:
-        return None
-    if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod"):
+def _bound(core: Core, namespace: str, reference: Object | None, account: str) -> dict[str, Object]:
+    """Return what the token is bound to, each part by its name in the token: an object, and of a pod its node.
+
+    Raises:
+        ApiError: 400, 404 or 409 when the token cannot be bound to what is named.
+    """
+    if reference is None:
+        return {}
+    group = str(reference.get("apiVersion") or "").rpartition("/")[0]
+    kind = reference.get("kind")
+    resource = _BINDABLE.get(kind) if not group and isinstance(kind, str) else None
+    if resource is None:
         raise bad_request(f"cannot bind token to object of type {_go_kind(reference)}")
-    pod_name = reference.get("name", "")
-    stored = core.store.get(keys.of(PODS, namespace, pod_name))
+    name = reference.get("name") or ""
+    if not name:
+        raise bad_request("Name parameter required.")
+    stored = core.store.get(keys.of(resource, namespace if resource.namespaced else None, name))
     if stored is None:
-        raise not_found("pods", "", pod_name)
-    pod = stored.obj
-    if reference.get("uid") not in (None, "", pod["metadata"]["uid"]):
-        why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record"
-        raise conflict("Pod", "", pod_name, why)
-    if spec_of(pod).get("serviceAccountName") != account:
-        raise bad_request(f"pod {pod_name} does not run as service account {account}")
-    return pod
+        raise not_found(resource.plural, "", name)
+    obj = stored.obj
+    if resource is PODS and spec_of(obj).get("serviceAccountName") != account:
+        why = f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+        raise bad_request(why)
+    if reference.get("uid") not in (None, "", obj["metadata"]["uid"]):
+        why = (
+            f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record. The"
+            " object might have been deleted and then recreated"
+        )
+        raise conflict(resource.kind, "", name, why)
+    bound = {resource.kind.lower(): obj}
+    node = spec_of(obj).get("nodeName") if resource is PODS else None
+    if node:
+        its = core.store.get(keys.of(NODES, None, node))
+        bound["node"] = {"metadata": {"name": node}} if its is None else its.obj
+    return bound
