@@ -6,10 +6,12 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.sandboxes import Sandboxes, until
 from trainshed.cluster.sandbox.client.keepers import keepers
 from trainshed.cluster.sandbox.linux.limits import has_pids_per_namespace
-from trainshed.cluster.sandbox.model import ExecSpec, Keepers, MemoryVolume, Mount
+from trainshed.cluster.sandbox.model import Amounts, ExecSpec, Keepers, MemoryVolume, Mount, SandboxNotFound
 
 MIB = 1 << 20
 CROWD = """
@@ -25,6 +27,20 @@ except OSError as error:
     print("stopped:", error.strerror, made, flush=True)
 print("made", made, flush=True)
 time.sleep(1000)
+"""
+THREADS = """
+import threading, time
+for _ in range(2):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print("there", flush=True)
+time.sleep(60)
+"""
+MORE = """
+print("there", flush=True)
+while True:
+    amount = int(input())
+    held = bytearray(amount << 20)
+    print("holds", amount, flush=True)
 """
 HOLD = "import time; held = bytearray({} << 20); print('there', flush=True); time.sleep(60)"
 
@@ -79,6 +95,58 @@ async def test_half_a_core_is_half_a_core_where_the_kernel_keeps_it(boxes: Sandb
     elapsed = time.monotonic() - began
     most = 0.6 if "cgroup" in kept(boxes).cpu else 1.1
     assert used < most * elapsed + 0.1
+
+
+async def test_a_container_that_runs_is_resized_with_all_that_it_started(boxes: Sandboxes) -> None:
+    """Its processes, their threads, and what joined it; by a cgroup where there is one."""
+    first, all_cores = min(os.sched_getaffinity(0)), os.sched_getaffinity(0)
+    await boxes.pod("grows")
+    state = await boxes.start(
+        "grows",
+        "python3",
+        "-c",
+        THREADS,
+        cpu_limit=500,
+        cpu_request=1000,
+        cpus=(first,),
+        memory_limit=64 * MIB,
+    )
+    assert state.pid is not None
+    assert state.amounts == Amounts(memory_limit=64 * MIB, cpu_limit=500, cpu_request=1000)
+    await said(boxes, "grows", "there")
+    amounts = Amounts(memory_limit=96 * MIB, cpu_limit=1500, cpu_request=125)
+    await boxes.runtime.resize_container("grows", "c", amounts, ())
+    (found,) = [one for one in await boxes.runtime.list() if one.uid == "grows"]
+    assert found.containers[0].amounts == amounts, "also for who comes later"
+    _, output = await boxes.exec("grows", "sh", "-c", "cd /sys/fs/cgroup; cat cpu.max cpu.weight; nproc")
+    tasks = [int(task.name) for task in Path(f"/proc/{state.pid}/task").iterdir()]
+    assert len(tasks) == 3
+    if "cgroup" in kept(boxes).cpu:
+        assert output.split()[:3] == [b"150000", b"100000", b"5"]
+    else:
+        assert [os.sched_getaffinity(task) for task in tasks] == [all_cores] * 3
+    if "cgroup" in kept(boxes).memory:
+        _, output = await boxes.exec("grows", "cat", "/sys/fs/cgroup/memory.max")
+        assert int(output) == 96 * MIB
+    await boxes.runtime.resize_container("grows", "c", amounts, (first,))
+    if "cgroup" not in kept(boxes).cpu:
+        assert [os.sched_getaffinity(task) for task in tasks] == [{first}] * 3
+    with pytest.raises(SandboxNotFound):
+        await boxes.runtime.resize_container("grows", "other", amounts, ())
+
+
+async def test_a_memory_limit_that_was_raised_is_the_one_that_is_kept(boxes: Sandboxes) -> None:
+    await boxes.pod("hungry")
+    await boxes.start("hungry", "python3", "-c", MORE, stdin=True, memory_limit=64 * MIB)
+    await said(boxes, "hungry", "there")
+    await boxes.runtime.resize_container("hungry", "c", Amounts(memory_limit=160 * MIB), ())
+    session = await boxes.runtime.attach("hungry", "c", stdin=True)
+    await session.write_stdin(b"80\n")
+    await said(boxes, "hungry", "holds 80")
+    await session.write_stdin(b"300\n")
+    ended = await boxes.end("hungry")
+    await session.close()
+    assert ended.exit_code == 137 and ended.held_bytes > 150 * MIB
 
 
 async def test_one_without_a_limit_has_all_cores_and_the_weight_of_its_request(boxes: Sandboxes) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.cluster.sandbox.model import (
+    Amounts,
     ContainerSpec,
     ContainerState,
     DnsRecords,
@@ -41,6 +42,8 @@ class MemoryRuntime:
         self.specs: dict[tuple[str, str, int], ContainerSpec] = {}
         self.sandbox_specs: dict[str, SandboxSpec] = {}
         self.shares: dict[str, int] = {}
+        self.resized: list[tuple[str, Amounts]] = []
+        self.fail_resize: list[OSError] = []
         self.signals: list[tuple[str, int]] = []
         self.records: list[DnsRecords] = []
         self.routes: list[tuple[Route, ...]] = []
@@ -79,12 +82,22 @@ class MemoryRuntime:
         if spec.name in self.fail_start:
             raise self.fail_start[spec.name]
         self.specs[uid, spec.name, spec.attempt] = spec
-        state = ContainerState(spec.name, spec.attempt, _PID, time.time())
+        amounts = Amounts(spec.memory_limit, spec.cpu_limit, spec.cpu_request)
+        state = ContainerState(spec.name, spec.attempt, _PID, time.time(), amounts=amounts)
         self._set(uid, state)
         return state
 
     async def share_cpu(self, uid: str, largest: int) -> None:
         self.shares[uid] = largest
+
+    async def resize_container(self, uid: str, name: str, amounts: Amounts, cpus: Sequence[int]) -> None:
+        newest = next((c for c in self._alive(uid).containers if c.name == name), None)
+        if newest is None or newest.finished_at is not None:
+            raise SandboxNotFound(name)
+        if self.fail_resize:
+            raise self.fail_resize.pop()
+        self._set(uid, msgspec.structs.replace(newest, amounts=amounts))
+        self.resized.append((name, amounts))
 
     async def signal_container(self, uid: str, name: str, signal: int) -> None:
         self.signals.append((name, signal))

@@ -42,6 +42,26 @@ def test_a_pod() -> None:
     }
 
 
+def resized(reason: str = "", **more: Any) -> Object:
+    """A pod that asks for two cores, and was given half a core or with `more` something on the way."""
+    given = {"resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}, **more}
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else []
+    status = {"containerStatuses": [{"name": "main", **given}], "conditions": conditions}
+    return {**make_pod({"cpu": "2"}, {"cpu": "3"}), "status": status}
+
+
+def test_a_pod_that_is_resized_holds_what_it_has_or_is_to_have_whichever_is_more() -> None:
+    assert (used("pods", resized())["requests.cpu"], used("pods", resized())["limits.cpu"]) == ("2", "3")
+    assert used("pods", resized("Deferred"))["requests.cpu"] == "2"
+    less = {**resized(), "spec": make_pod({"cpu": "100m"}, {"cpu": "200m"})["spec"]}
+    assert (used("pods", less)["requests.cpu"], used("pods", less)["limits.cpu"]) == ("0.500", "1")
+    going_on = resized("Infeasible", allocatedResources={"cpu": "1"})
+    assert used("pods", going_on)["requests.cpu"] == "1", "it was given that, and will not have more"
+    assert used("pods", resized("Infeasible"))["limits.cpu"] == "1"
+    waiting = {**resized(), "status": {"containerStatuses": [{"name": "main"}]}}
+    assert used("pods", waiting)["requests.cpu"] == "2"
+
+
 def test_a_pod_that_is_over_holds_its_count_only() -> None:
     pod = {**make_pod({"cpu": "1"}), "status": {"phase": "Succeeded"}}
     assert used("pods", pod) == {"count/pods": "1"}

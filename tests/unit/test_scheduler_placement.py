@@ -324,6 +324,13 @@ def test_init_containers_count_by_their_peak_only() -> None:
     assert pod_requests(pod)["cpu"] == Decimal(3)
 
 
+def test_what_a_pod_was_given_by_its_node_counts_where_that_is_more() -> None:
+    pod = make_pod(requests={"cpu": "1"})
+    name = pod["spec"]["containers"][0]["name"]
+    pod["status"] = {"containerStatuses": [{"name": name, "resources": {"requests": {"cpu": "2"}}}]}
+    assert pod_requests(pod)["cpu"] == Decimal(2)
+
+
 @pytest.mark.parametrize(
     ("name", "amount", "text"),
     [

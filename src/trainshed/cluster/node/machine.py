@@ -147,6 +147,7 @@ class Machine:
             tools=self._tools,
             gpus=gpus,
             known_gpus=self._known_gpus,
+            pods=lambda: self._nodes[name].pods(),
             cores=self._cores,
             shares=self._shares,
             attachments=self._attachments,

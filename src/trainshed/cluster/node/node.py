@@ -111,6 +111,10 @@ class Node:
         """Return the workers of the pods that have a sandbox now."""
         return [worker for worker in self._workers.values() if _sandboxed(worker)]
 
+    def pods(self) -> list[Object]:
+        """Return the pods that are here, with the status that they were given last."""
+        return [{**worker.pod, "status": worker.status()} for worker in self._workers.values()]
+
     async def summary(self, whole: ContainerUse | None) -> Object:
         """Return what the node and its pods use; `whole` is what the node does, None for the sum of its pods."""
         context = self._context
@@ -168,7 +172,8 @@ class Node:
                         log.warning("sandbox not removed", extra={"pod": worker.uid, "error": str(error)})
                     break
                 states = {state.uid: state for state in await persist(runtime.list, "list sandboxes")}
-                worker = PodWorker(self._context, worker.pod, found=states.get(worker.uid))
+                pod = worker.resizer.desired
+                worker = PodWorker(self._context, pod, found=states.get(worker.uid))
                 self._workers[worker.uid] = worker
         self._workers.pop(worker.uid, None)
 

@@ -163,12 +163,21 @@ class ExecSpec(msgspec.Struct, frozen=True, kw_only=True, rename={"container": "
     tty: bool = False
 
 
+class Amounts(msgspec.Struct, frozen=True):
+    """What a container may use: see `ContainerSpec`."""
+
+    memory_limit: int = 0
+    cpu_limit: int = 0
+    cpu_request: int = 0
+
+
 class ContainerState(msgspec.Struct, frozen=True):
     """What became of one attempt. Times are seconds since the epoch.
 
     Running while `finished_at` is None. `exit_code` is 128 + `signal` when a signal ended it. `held_bytes` is what it
     held when it was killed for its memory limit, else 0. `user`: the numbers of user, group and further groups that the
     first process sees; empty where it has not become the command.
+    `amounts` are those in force, None where its shim is of a version that does not say.
     `message` is the content of the termination message file (at most 4096 bytes), or why it did not start.
     """
 
@@ -182,6 +191,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     message: str = ""
     held_bytes: int = 0
     user: tuple[int, ...] = ()
+    amounts: Amounts | None = None
 
 
 class SandboxState(msgspec.Struct, frozen=True):

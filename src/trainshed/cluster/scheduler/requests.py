@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from trainshed.kube.meta.amounts import Amounts, add, at_peak, numbers
+from trainshed.kube.meta.amounts import Amounts, add, as_given, at_peak, numbers
 from trainshed.kube.meta.objects import Object, objects, section, spec_of
 from trainshed.kube.meta.pods import is_sidecar
 
@@ -16,7 +16,7 @@ _HOST_PORT = "hostPort/"
 def pod_requests(pod: Object) -> Amounts:
     """Return what the pod needs at its peak, itself as one of `pods`."""
     spec = spec_of(pod)
-    needed = at_peak(spec, container_requests)
+    needed = at_peak(spec, as_given(pod, "requests", container_requests))
     add(needed, numbers(section(spec, "overhead")))
     needed["pods"] = Decimal(1)
     return needed

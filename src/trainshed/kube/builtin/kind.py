@@ -43,7 +43,6 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
         info: its path, names, verbs and subresources.
         does: what acts on it here, for the reference page; empty when objects are only stored.
         lacks: what its writes lead to elsewhere and not here, for the ledger; empty when there is nothing.
-        lacks_in: likewise of subresources, by name.
         inert: objects look as if they would do something and are only stored: whoever makes one is told.
         name_rule: what is wrong with a name.
         defaults: fills in, in place, what an object leaves out; twice does no more than once.
@@ -63,7 +62,6 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
     info: ResourceInfo
     does: str = ""
     lacks: str = ""
-    lacks_in: Mapping[str, str] = {}
     inert: bool = False
     name_rule: NameCheck = names.dns_subdomain
     defaults: Callable[[Object], None] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
-from trainshed.kube.meta.objects import Object, objects, section
+from trainshed.kube.meta.objects import Object, objects, section, spec_of
 from trainshed.kube.meta.quantity import canonical, parse
 
 Amounts: TypeAlias = dict[str, Decimal]
@@ -20,10 +20,58 @@ _BINARY = ("memory", "storage", "hugepages-")
 
 def pod_amounts(spec: Object, part: Literal["requests", "limits"]) -> Amounts:
     """Return what a pod requests, or is limited to, at its peak, its overhead included."""
-    total = at_peak(spec, lambda container: numbers(section(container, "resources", part)))
+    return _with_overhead(spec, part, lambda container: numbers(section(container, "resources", part)))
+
+
+def held_amounts(pod: Object, part: Literal["requests", "limits"]) -> Amounts:
+    """Return the same of a pod that may be on a node: what it was given there counts where that is more."""
+    needs = as_given(pod, part, lambda container: numbers(section(container, "resources", part)))
+    return _with_overhead(spec_of(pod), part, needs)
+
+
+def _with_overhead(
+    spec: Object, part: Literal["requests", "limits"], needs: Callable[[Object], Amounts]
+) -> Amounts:
+    total = at_peak(spec, needs)
     overhead = numbers(section(spec, "overhead"))
     add(total, overhead if part == "requests" else {k: v for k, v in overhead.items() if k in total})
     return total
+
+
+def as_given(
+    pod: Object, part: Literal["requests", "limits"], needs: Callable[[Object], Amounts]
+) -> Callable[[Object], Amounts]:
+    """Return what the containers of a pod need with regard to what its node says that they have.
+
+    A pod whose resize its node cannot grant needs what it has (`determineContainerReqs` of
+    k8s.io/component-helpers/resource).
+    """
+    status = section(pod, "status")
+    told = {
+        one.get("name"): one
+        for key in ("containerStatuses", "initContainerStatuses")
+        for one in objects(status, key)
+        if one.get("resources") is not None
+    }
+    if not told:
+        return needs
+    infeasible = any(
+        one.get("type") == "PodResizePending" and one.get("reason") == "Infeasible"
+        for one in objects(status, "conditions")
+    )
+
+    def needed(container: Object) -> Amounts:
+        one = told.get(container.get("name"))
+        if one is None or one["resources"] == section(container, "resources"):
+            return needs(container)
+        held = numbers(section(one, "resources", part))
+        if part == "requests":
+            _raise(held, numbers(section(one, "allocatedResources")))
+        if not infeasible:
+            _raise(held, needs(container))
+        return held
+
+    return needed
 
 
 def at_peak(spec: Object, needs: Callable[[Object], Amounts]) -> Amounts:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from trainshed.kube.meta.amounts import Amounts, add, numbers, pod_amounts, spelled
+from trainshed.kube.meta.amounts import Amounts, add, held_amounts, numbers, spelled
 from trainshed.kube.meta.objects import Object, objects, section, spec_of, status_of
 from trainshed.kube.meta.pods import is_finished
 from trainshed.kube.meta.quantity import parse
@@ -41,7 +41,7 @@ def usage(group: str, plural: str, obj: Object, now: float) -> Amounts:
     if plural == "pods":
         if _holds_nothing(obj, now):
             return out
-        add(out, _pod(spec_of(obj)))
+        add(out, _pod(obj))
     elif plural == "persistentvolumeclaims":
         add(out, _claim(obj))
     elif plural == "services":
@@ -59,13 +59,13 @@ def _holds_nothing(pod: Object, now: float) -> bool:
     return is_finished(pod) or overdue
 
 
-def _pod(spec: Object) -> Amounts:
+def _pod(pod: Object) -> Amounts:
     out: Amounts = {}
-    for name, amount in pod_amounts(spec, "requests").items():
+    for name, amount in held_amounts(pod, "requests").items():
         out[f"requests.{name}"] = amount
         if name in _COMPUTE or name.startswith("hugepages-"):
             out[name] = amount
-    for name, amount in pod_amounts(spec, "limits").items():
+    for name, amount in held_amounts(pod, "limits").items():
         if name in _COMPUTE:
             out[f"limits.{name}"] = amount
     return out

@@ -95,7 +95,7 @@ def calls(handled: Callable[[ResourceInfo, str, str], bool]) -> Iterator[Call]:
                     if verb in offered and not handled(kind.info, part, verb):
                         state, why = "REFUSED", "501 NotImplemented"
                     elif verb in offered:
-                        why = kind.lacks_in.get(part, "") if part else _lack(kind.does, kind.lacks, verb)
+                        why = "" if part else _lack(kind.does, kind.lacks, verb)
                         state = "PARTIAL" if why else "SHIPPED"
                 yield Call(one.group, one.version, one.plural, one.namespaced, part, verb, state, why)
 

@@ -18,6 +18,7 @@ from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.observed import SIGKILL, SIGTERM, Health, Stopping
 from trainshed.cluster.node.pod.probes import Prober, initial_health
 from trainshed.cluster.node.pod.record import PodRecord
+from trainshed.cluster.node.pod.resizing import needed_change
 from trainshed.cluster.sandbox.api import ContainerState
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import CONTAINER_STATUSES, ephemeral_containers, find_container
@@ -114,7 +115,8 @@ class Supervisor:
             path = self._context.paths.log(self._pod()["metadata"]["uid"], state.name, state.attempt)
             state = msgspec.structs.replace(state, message=tail_text(path, FALLBACK_LINES, FALLBACK_BYTES))
         attempt = self._record.take_container(state, reason)
-        if record.stopping is not None and is_outdated(container, attempt):
+        resized = needed_change(container, record.actuated) == "restart"
+        if record.stopping is not None and (resized or is_outdated(container, attempt)):
             record.attempts[state.attempt] = msgspec.structs.replace(attempt, outdated=True)
         record.health = Health()
         self._report_backoff(state.name)

@@ -28,10 +28,12 @@ from trainshed.cluster.node.pod.observed import (
     SIGKILL,
     SIGTERM,
     Attempt,
+    Refusal,
     SeenContainer,
     SeenPod,
     Verdict,
 )
+from trainshed.cluster.node.pod.resizing import DEFERRED, RETRY_SECONDS, change
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.plan import Event, PlanOf
 from trainshed.kube.meta.pods import (
@@ -66,6 +68,16 @@ class StartContainer(msgspec.Struct, frozen=True, tag=True):
     attempt: int
 
 
+class Allocate(msgspec.Struct, frozen=True, tag=True):
+    """Give the pod the resources that its spec asks for: they count as its own from now on."""
+
+
+class Resize(msgspec.Struct, frozen=True, tag=True):
+    """Let a running container have the resources that it was given."""
+
+    name: str
+
+
 class BeginStop(msgspec.Struct, frozen=True, tag=True):
     """Note that the stop began and run the preStop hook if there is one."""
 
@@ -98,7 +110,16 @@ class RemovePod(msgspec.Struct, frozen=True, tag=True):
 
 
 Action: TypeAlias = (
-    CreateSandbox | StartContainer | BeginStop | Signal | Condemn | StopSandbox | DeleteObject | RemovePod
+    CreateSandbox
+    | StartContainer
+    | Allocate
+    | Resize
+    | BeginStop
+    | Signal
+    | Condemn
+    | StopSandbox
+    | DeleteObject
+    | RemovePod
 )
 
 
@@ -126,8 +147,8 @@ class _Draft:
         )
 
 
-def next_steps(pod: Object, seen: SeenPod, now: float) -> PodPlan:
-    """Return the plan for `pod` now, its status apart."""
+def next_steps(pod: Object, seen: SeenPod, now: float, refused: Refusal | None = None) -> PodPlan:
+    """Return the plan for `pod` now, its status apart. `refused`: as in `Observed`."""
     draft = _Draft(now)
     if seen.gone:
         if _end(draft, pod, seen, now, FORCED_GRACE_SECONDS):
@@ -153,6 +174,11 @@ def next_steps(pod: Object, seen: SeenPod, now: float) -> PodPlan:
             draft.events.append(Event("Normal", DEADLINE.reason, DEADLINE.message))
             return draft.plan()
         draft.wake(deadline)
+    if refused is not None and not refused:
+        draft.actions.append(Allocate())
+        return draft.plan()  # the rest follows from it
+    if refused is not None and refused.reason == DEFERRED:
+        draft.wake(now + RETRY_SECONDS)
     _bring_up(draft, pod, seen, now, grace)
     return draft.plan()
 
@@ -280,8 +306,16 @@ def _keep_running(
         message = known.health.failure
         if not message and is_outdated(find_container(pod, name) or {}, newest):
             message = f"Container {name} definition changed, will be restarted"
+        needed = change(find_container(pod, name) or {}, known)
+        if not message and needed == "restart":
+            message = f"Container {name} resize requires restart"
         if message:
             _stop(draft, pod, seen, name, now, grace, message)
+        elif needed:
+            if seen.resize_problem is not None and now < seen.resize_problem.retry_at:
+                draft.wake(seen.resize_problem.retry_at)
+            else:
+                draft.actions.append(Resize(name))
         return
     if newest is not None:
         if not should_restart(policy, newest):

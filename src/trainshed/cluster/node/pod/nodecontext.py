@@ -59,7 +59,8 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Services and facts for the workers.
 
     `services` returns the Services of a namespace as last seen; `publish` makes a pod's DNS records true before
-    its status is written, `forget` drops them; `resync` asks for a comparison with what the runtime says.
+    its status is written, `forget` drops them; `pods` returns those of the node with the resources that they were
+    given; `resync` asks for a comparison with what the runtime says.
     """
 
     client: Client
@@ -77,6 +78,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     tools: Path | None
     gpus: tuple[int, ...]
     known_gpus: Mapping[int, Gpu] = {}
+    pods: Callable[[], Sequence[Object]]
     cores: Cores
     shares: Shares
     attachments: Attachments

@@ -7,6 +7,7 @@ instant is seconds since the epoch; `None` means "not yet".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -88,12 +89,16 @@ class Stopping(msgspec.Struct, frozen=True):
 
 
 class SeenContainer(msgspec.Struct, frozen=True):
-    """One container: its attempts, oldest first, and what is known of the newest."""
+    """One container: its attempts, oldest first, and what is known of the newest.
+
+    `actuated` are its resources that are in force while it runs: empty where nobody knows, None for those of the pod.
+    """
 
     attempts: tuple[Attempt, ...] = ()
     health: Health = Health()
     problem: Problem | None = None
     stopping: Stopping | None = None
+    actuated: Mapping[str, Any] | None = None
 
     @property
     def newest(self) -> Attempt | None:
@@ -122,7 +127,8 @@ class SeenPod(msgspec.Struct, frozen=True):
 
     `ip` is None while there is no sandbox. `stopped`: the sandbox was stopped and its IP given back; it is
     never started again. `gone`: the API has no such pod any more. `deleted`: the final DELETE was sent.
-    `first_seen` stands in for `status.startTime` until that is written.
+    `first_seen` stands in for `status.startTime` until that is written. `resize_problem`: why a container does not
+    have yet what it was given.
     """
 
     first_seen: float
@@ -132,10 +138,21 @@ class SeenPod(msgspec.Struct, frozen=True):
     deleted: bool = False
     problem: Problem | None = None
     verdict: Verdict | None = None
+    resize_problem: Problem | None = None
     containers: Mapping[str, SeenContainer] = {}
 
     def container(self, name: str) -> SeenContainer:
         return self.containers.get(name) or SeenContainer()
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a pod is not given the resources that its spec asks for; empty where it can be given them."""
+
+    reason: str = ""
+    message: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.reason)
 
 
 class StatusContext(msgspec.Struct, frozen=True):
@@ -147,9 +164,13 @@ class StatusContext(msgspec.Struct, frozen=True):
 
 class Observed(msgspec.Struct, frozen=True):
     """One pod and all that is decided from: its object with the status that it was last given, what the node sees of
-    it, and the time in seconds since the epoch."""
+    it, and the time in seconds since the epoch.
+
+    The object has the resources that the node gave it. Where its spec asks for others, `refused` is not None.
+    """
 
     pod: Object
     seen: SeenPod
     now: float
     node: StatusContext
+    refused: Refusal | None = None

@@ -6,6 +6,9 @@ called from the event loop only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from trainshed.cluster.node.pod.observed import (
@@ -41,6 +44,7 @@ class ContainerRecord:
         self.problem: Problem | None = None
         self.failures = 0
         self.stopping: Stopping | None = None
+        self.actuated: Mapping[str, Any] | None = None
 
     @property
     def newest(self) -> Attempt | None:
@@ -49,7 +53,7 @@ class ContainerRecord:
     def seen(self, since: float) -> SeenContainer:
         """Return a frozen copy; what ended before `since` is marked as of an earlier life of the node agent."""
         ordered = tuple(_placed(self.attempts[n], since) for n in sorted(self.attempts))
-        return SeenContainer(ordered, self.health, self.problem, self.stopping)
+        return SeenContainer(ordered, self.health, self.problem, self.stopping, self.actuated)
 
     def fail(self, reason: str, message: str, now: float, retry_at: float | None = None) -> None:
         """Note that a start did not work and when to try again, by default later each time."""
@@ -59,6 +63,11 @@ class ContainerRecord:
 
     def clear_problem(self) -> None:
         self.problem, self.failures = None, 0
+
+    def outdate(self) -> None:
+        """Have the newest attempt, which has ended, count for nothing: the next may start at once."""
+        if self.newest is not None:
+            self.attempts[self.newest.number] = msgspec.structs.replace(self.newest, outdated=True)
 
 
 class PodRecord:
@@ -73,6 +82,8 @@ class PodRecord:
         self.problem: Problem | None = None
         self.failures = 0
         self.verdict: Verdict | None = None
+        self.resize_problem: Problem | None = None
+        self.resize_failures = 0
         self.containers: dict[str, ContainerRecord] = {}
 
     def container(self, name: str) -> ContainerRecord:
@@ -88,6 +99,7 @@ class PodRecord:
             deleted=self.deleted,
             problem=self.problem,
             verdict=self.verdict,
+            resize_problem=self.resize_problem,
             containers={name: record.seen(self.first_seen) for name, record in self.containers.items()},
         )
 
@@ -98,6 +110,14 @@ class PodRecord:
 
     def clear_problem(self) -> None:
         self.problem, self.failures = None, 0
+
+    def fail_resize(self, message: str, now: float) -> None:
+        """Note that a container could not be given its resources, and when to try again."""
+        self.resize_failures += 1
+        self.resize_problem = Problem("Error", message, now + retry_delay(self.resize_failures))
+
+    def clear_resize_problem(self) -> None:
+        self.resize_problem, self.resize_failures = None, 0
 
     def retry_now(self, now: float) -> None:
         """Let everything that waits for a retry start at once: something that was missing has changed."""

@@ -14,7 +14,7 @@ from trainshed.cluster.node.pod.amounts import in_bytes, in_milli, limits_of, re
 from trainshed.cluster.node.pod.images import RunImage
 from trainshed.cluster.node.pod.refusal import sysctls
 from trainshed.cluster.sandbox.addresses import DOMAIN, GATEWAY
-from trainshed.cluster.sandbox.model import ContainerSpec, MemoryVolume, Mount, SandboxSpec
+from trainshed.cluster.sandbox.model import Amounts, ContainerSpec, MemoryVolume, Mount, SandboxSpec
 from trainshed.kube.builtin.scheduling.priorityclass import HIGHEST_USER_PRIORITY
 from trainshed.kube.meta.objects import Object, section
 
@@ -180,12 +180,19 @@ def container_spec(pod: Object, container: Object, parts: ContainerParts) -> Con
         masked=parts.masked,
         termination_message_path=container.get("terminationMessagePath") or "/dev/termination-log",
         beside=container.get("targetContainerName") or "",
-        memory_limit=in_bytes(limits_of(container).get("memory")),
-        cpu_limit=in_milli(limits_of(container).get("cpu")),
-        cpu_request=_cpu_request(pod, container),
+        **msgspec.structs.asdict(container_amounts(pod, container)),
         cpu_largest=parts.cpu_largest,
         cpus=parts.cpus,
         oom_score=parts.oom_score,
+    )
+
+
+def container_amounts(pod: Object, container: Object) -> Amounts:
+    """Return what the container may use, as the runtime takes it."""
+    return Amounts(
+        memory_limit=in_bytes(limits_of(container).get("memory")),
+        cpu_limit=in_milli(limits_of(container).get("cpu")),
+        cpu_request=_cpu_request(pod, container),
     )
 
 

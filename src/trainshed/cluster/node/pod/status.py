@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from trainshed.cluster.node.pod import resizing
 from trainshed.cluster.node.pod.lifecycle import backoff_seconds, restart_at, should_restart
-from trainshed.cluster.node.pod.observed import Attempt, SeenContainer, SeenPod, StatusContext
+from trainshed.cluster.node.pod.observed import Attempt, Refusal, SeenContainer, SeenPod, StatusContext
 from trainshed.kube.builtin.parts.pod.qos import qos_class
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.pods import (
@@ -28,17 +29,32 @@ RUNTIME = "trainshed"
 POD_INITIALIZING = "PodInitializing"
 CONTAINER_CREATING = "ContainerCreating"
 DISRUPTED = "DisruptionTarget"
-OWNED_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+OWNED_CONDITIONS = (
+    resizing.PENDING,
+    resizing.IN_PROGRESS,
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+)
 
 
-def pod_status(pod: Object, seen: SeenPod, now: float, context: StatusContext) -> Object:
-    """Return the whole status to write. Equal input gives equal output, so an unchanged status is seen."""
+def pod_status(
+    pod: Object, seen: SeenPod, now: float, context: StatusContext, refused: Refusal | None = None
+) -> Object:
+    """Return the whole status to write. Equal input gives equal output, so an unchanged status is seen.
+
+    `refused`: as in `Observed`.
+    """
     old: Object = status_of(pod)
     inits = [_container_status(pod, seen, c, True, now, context) for c in init_containers(pod)]
     mains = [_container_status(pod, seen, c, False, now, context) for c in main_containers(pod)]
     debugging = [_ephemeral_status(pod, seen, c, now, context) for c in ephemeral_containers(pod)]
     phase = pod_phase(pod, seen)
     conditions = _conditions(pod, seen, phase, inits, mains, now)
+    if phase not in ("Succeeded", "Failed"):
+        conditions = [*_resize_conditions(pod, seen, refused, now), *conditions]
     if phase == "Failed" and not any(known.attempts for known in seen.containers.values()):
         inits, mains = [], []  # refused, as by a kubelet: there is nothing that waits
     status: Object = {"phase": phase}
@@ -146,6 +162,7 @@ def _container_status(
         if newest.user:
             uid, gid, *groups = newest.user
             status["user"] = {"linux": {"uid": uid, "gid": gid, "supplementalGroups": groups}}
+        status |= resizing.shown(container, known)
     if "waiting" in status["state"] and newest is not None and not newest.running:
         status["lastState"] = {"terminated": terminated(pod, name, newest)}
     elif len(known.attempts) > 1:
@@ -284,6 +301,26 @@ def _conditions(
         out.append(condition)
     written = {condition["type"] for condition in out}
     return out + [c for kind, c in old.items() if kind not in (*OWNED_CONDITIONS, *written)]
+
+
+def _resize_conditions(pod: Object, seen: SeenPod, refused: Refusal | None, now: float) -> list[Object]:
+    """Return the conditions that are there only while a pod is resized (`updatedPodResizeCondition`)."""
+    old = {c["type"]: c for c in status_of(pod).get("conditions") or ()}
+    out = []
+    for kind, reason, message in resizing.conditions(pod, seen, refused):
+        before: Object = old.get(kind) or {}
+        same = bool(before) and before.get("reason", "") == reason
+        since = before.get("lastTransitionTime") if same else format_time(now)
+        condition: Object = {
+            "type": kind,
+            "status": "True",
+            "lastProbeTime": since,
+            "lastTransitionTime": since,
+        }
+        out.append(
+            condition | {key: text for key, text in (("reason", reason), ("message", message)) if text}
+        )
+    return out
 
 
 def _closed_gate(gate: str, status: str | None) -> str:

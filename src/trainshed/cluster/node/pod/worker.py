@@ -21,6 +21,7 @@ from trainshed.cluster.node.pod.nodecontext import NodeContext
 from trainshed.cluster.node.pod.observed import Observed, SeenPod, StatusContext, Verdict
 from trainshed.cluster.node.pod.record import PodRecord
 from trainshed.cluster.node.pod.refusal import refusal
+from trainshed.cluster.node.pod.resizer import Resizer
 from trainshed.cluster.node.pod.sandboxspec import contended_cpu
 from trainshed.cluster.node.pod.starter import ContainerError, PodStarter, SetupError, needed
 from trainshed.cluster.node.pod.status import OWNED_CONDITIONS
@@ -53,8 +54,9 @@ class PodWorker:
 
     def __init__(self, context: NodeContext, pod: Object, *, found: SandboxState | None) -> None:
         self.uid: str = pod["metadata"]["uid"]
-        self.pod = pod
         self.record = PodRecord(context.now())
+        self.resizer = Resizer(context, self.record, pod)
+        self.pod = self.resizer.take(pod)  # its newest object, with the resources that it was given
         self.listeners: set[Callable[[], None]] = set()
         """Called when a container has ended."""
         self._context = context
@@ -78,6 +80,7 @@ class PodWorker:
         if found is not None:
             self.record.take_sandbox(found, context.options.host_ip, context.now())
             self._supervisor.adopt()
+            self.resizer.adopt(found)
             for state in found.containers:
                 if found.alive and state.pid is not None:
                     context.cores.note(self.uid, state.name, state.pid)
@@ -99,7 +102,7 @@ class PodWorker:
         if ephemeral_containers(pod) != ephemeral_containers(self.pod):
             self._references = needed(pod)
             self._starter.refresh()
-        self.pod = pod
+        self.pod = self.resizer.take(pod)
         self._wake.set()
 
     def mark_gone(self) -> None:
@@ -170,6 +173,8 @@ class PodWorker:
                     await self._remove()
                     return
                 self._tell(plan)
+                if lifecycle.Allocate() in plan.actions:  # at once: nobody else may count on the same room
+                    self.pod, self._fields_stale = self.resizer.allocate(), True
                 if plan.actions:
                     turns += 1
                     await asyncio.gather(*(self._execute(action) for action in plan.actions))
@@ -227,7 +232,8 @@ class PodWorker:
 
     def _observe(self) -> Observed:
         node = StatusContext(self._context.options.host_ip, self._context.images.id)
-        return Observed(self._current(), self.record.seen(), self._context.now(), node)
+        pod, refused = self._current(), self.resizer.refused(self.pod)
+        return Observed(pod, self.record.seen(), self._context.now(), node, refused)
 
     def _tell(self, plan: lifecycle.PodPlan) -> None:
         """Write the status, and after it the events that it explains."""
@@ -256,6 +262,8 @@ class PodWorker:
                     await self._supervisor.signal(name, signal)
                 case lifecycle.Condemn(verdict):
                     self.record.verdict = verdict
+                case lifecycle.Resize(name):
+                    await self.resizer.resize(self.pod, name)
                 case lifecycle.StopSandbox():
                     await self._stop_sandbox()
                 case lifecycle.DeleteObject():
@@ -333,6 +341,7 @@ class PodWorker:
             self._emit("Warning", "Failed", f"Error: {error.message}")
         else:
             record.clear_problem()
+            record.actuated = section(container, "resources")
             self._supervisor.started(state)
             self._emit("Normal", "Created", f"Created container: {name}")
             self._emit("Normal", "Started", f"Started container {name}")
@@ -340,11 +349,15 @@ class PodWorker:
     async def _stop_sandbox(self) -> None:
         await self._context.runtime.stop_sandbox(self.uid)
         self.record.stopped = True
+        self._release()
+        self._context.paths.devices(self.uid).unlink(missing_ok=True)
+
+    def _release(self) -> None:
+        """Leave to others what the pod had of the machine."""
         self._context.cores.release(self.uid)
         self._context.shares.release(self.uid)
         self._context.allocated.pop(self.uid, None)
         self._context.attachments.let_go(self.uid)
-        self._context.paths.devices(self.uid).unlink(missing_ok=True)
 
     async def _delete_object(self) -> None:
         """Let the last status land, then delete the object; what remains to do follows its disappearance."""
@@ -381,10 +394,7 @@ class PodWorker:
         self._supervisor.stop()
         self._writer.close()
         self._context.forget(self.uid)
-        self._context.cores.release(self.uid)
-        self._context.shares.release(self.uid)
-        self._context.allocated.pop(self.uid, None)
-        self._context.attachments.let_go(self.uid)
+        self._release()
         self._flush_events()
         await remove_pod(self._context.runtime, self._context.paths, self.uid)
 

@@ -25,6 +25,7 @@ from trainshed.cluster.sandbox.client.pythonlayers import python_layers
 from trainshed.cluster.sandbox.client.sessions import AttachSession, ExecSession, PodStream
 from trainshed.cluster.sandbox.client.shims import Shims
 from trainshed.cluster.sandbox.model import (
+    Amounts,
     ContainerSpec,
     ContainerState,
     DnsRecords,
@@ -150,6 +151,22 @@ class Runtime:
         """
         async with self._shims.asking(uid) as connection:
             await connection.ask({"op": "share_cpu", "largest": largest})
+
+    async def resize_container(self, uid: str, name: str, amounts: Amounts, cpus: Sequence[int]) -> None:
+        """Let a running container use other amounts, on the cores `cpus` where no cgroup keeps them; all if empty.
+
+        Raises:
+            SandboxNotFound: it does not run.
+            OSError: the kernel refuses; some of them may be in force.
+        """
+        request = {
+            "op": "resize",
+            "name": name,
+            "amounts": msgspec.to_builtins(amounts),
+            "cpus": builtins.list(cpus),
+        }
+        async with self._shims.asking(uid) as connection:
+            await connection.ask(request)
 
     async def stop_sandbox(self, uid: str) -> None:
         """Kill what is left, end the shim, release the IP. Nothing happens when it is stopped already."""

@@ -31,7 +31,13 @@ _REAP_SECONDS = 0.1
 _LOOK_SECONDS = 0.25  # between two looks at the memory of a container that has a limit
 _MAX_MESSAGE = 4096  # of a termination message, as in the kubelet
 STATE = "state.json"
+AMOUNTS = ("memory_limit", "cpu_limit", "cpu_request")
 _TERMINATION = "termination-log"
+
+
+def limits_of(spec: Message) -> dict[str, int]:
+    """Return the limits that a cgroup can keep."""
+    return {"memory": spec["memory_limit"], "cpu": spec["cpu_limit"], "cpu_request": spec["cpu_request"]}
 
 
 class Container:
@@ -80,6 +86,7 @@ class Container:
         self.failure: Message | None = None
         self._settled = False
         self._retries = 0
+        self._watched = False
         self._recorded = False
         self.pod = pod
         self.pidfd = -1
@@ -113,6 +120,7 @@ class Container:
             "message": self._message,
             "held_bytes": self._held_bytes,
             "user": self._user,
+            "amounts": {key: self.spec[key] for key in AMOUNTS},
         }
 
     def _start(self, pod: Message) -> None:
@@ -262,15 +270,29 @@ class Container:
 
     def _look_at_memory(self) -> None:
         """Kill the container if it holds more than it may; without cgroups nobody else does."""
-        if self.pidfd < 0:
-            return
         limit = self.spec["memory_limit"]
+        if self.pidfd < 0 or not limit:
+            self._watched = False
+            return
+        self._watched = True
         held = accounting.held_bytes(self.roots, limit) + self._in_volumes()
         if held > limit:
             self._held_bytes = held
             self.kill(signal.SIGKILL)
         else:
             self._loop.later(_LOOK_SECONDS, self._look_at_memory)
+
+    def resize(self, amounts: Message, cores: list[int]) -> None:
+        """Let the running container use other amounts. Raises OSError."""
+        kept = self.pod["kept"]
+        if self.cgroup:
+            cgroups.set_limits(kept, self.cgroup, limits_of(amounts))
+        self.spec |= {key: amounts[key] for key in AMOUNTS} | {"cpus": cores}
+        if "cpu" not in kept:
+            limits.keep_on(lambda: accounting.descendants(set(self.roots)), cores)
+        if "memory" not in kept and not self._watched:
+            self._look_at_memory()
+        self._write_state()
 
     def usage(self, by_cgroup: bool) -> Message:
         """Return what it has used since it started: CPU seconds, bytes, and those of the latter that are no file's."""

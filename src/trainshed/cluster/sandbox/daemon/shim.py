@@ -16,7 +16,7 @@ import socket
 from trainshed.cluster.sandbox import files, pids
 from trainshed.cluster.sandbox.daemon import podfiles, podmemory
 from trainshed.cluster.sandbox.daemon.accounting import crowd, descendants, network_usage, pod_usage
-from trainshed.cluster.sandbox.daemon.container import STATE, Container
+from trainshed.cluster.sandbox.daemon.container import STATE, Container, limits_of
 from trainshed.cluster.sandbox.daemon.dialling import dial
 from trainshed.cluster.sandbox.daemon.exec import ExecProcess
 from trainshed.cluster.sandbox.daemon.pause import Pause
@@ -174,6 +174,7 @@ class Shim:
             "dial": self._on_dial,
             "usage": self._on_usage,
             "share_cpu": self._on_share_cpu,
+            "resize": self._on_resize,
             "namespaces": self._on_namespaces,
             "stop": self._on_stop,
         }
@@ -189,6 +190,13 @@ class Shim:
     def _running(self, name: str) -> Container | None:
         attempts = [one for one in self._containers.values() if one.running and one.key[0] == name]
         return max(attempts, key=lambda one: one.key[1], default=None)
+
+    def _asked_for(self, peer: Peer, message: Message) -> Container | None:
+        """Return the running container of that name; None, which is answered, where there is none."""
+        one = self._running(message["name"])
+        if one is None:
+            peer.answer({"missing": f"container {message['name']} does not run"})
+        return one
 
     def _on_state(self, peer: Peer, message: Message) -> None:
         peer.answer({"state": self._state()})
@@ -242,12 +250,8 @@ class Shim:
     def _make_cgroup(self, spec: Message) -> str:
         if self._cgroups is None:
             return ""
-        limits = {
-            "memory": spec["memory_limit"],
-            "cpu": spec["cpu_limit"],
-            "cpu_request": spec["cpu_request"],
-        }
-        return make_container(self._cgroups, self._cgroup, f"{spec['name']}-{spec['attempt']}", limits)
+        name = f"{spec['name']}-{spec['attempt']}"
+        return make_container(self._cgroups, self._cgroup, name, limits_of(spec))
 
     def _beside(self, spec: Message) -> Pause | Container | None:
         """Return whose processes the container sees beside its own. Raises OSError when that one does not run."""
@@ -310,32 +314,23 @@ class Shim:
             self._finish_stop()
 
     def _on_signal(self, peer: Peer, message: Message) -> None:
-        one = self._running(message["name"])
-        try:
-            if one is None:
-                raise ProcessLookupError
-            one.kill(message["signal"])
-        except ProcessLookupError:
-            peer.answer({"missing": f"container {message['name']} does not run"})
-            return
-        peer.answer({})
+        if (one := self._asked_for(peer, message)) is not None:
+            try:
+                one.kill(message["signal"])
+                peer.answer({})
+            except ProcessLookupError:
+                peer.answer({"missing": f"container {message['name']} has ended"})
 
     def _on_exec(self, peer: Peer, message: Message) -> None:
-        one = self._running(message["name"])
-        if one is None:
-            peer.answer({"missing": f"container {message['name']} does not run"})
-            return
-        self._execute(one, message, peer)
+        if (one := self._asked_for(peer, message)) is not None:
+            self._execute(one, message, peer)
 
     def _execute(self, one: Container, message: Message, peer: Peer) -> None:
         ExecProcess(self._loop, one, message, peer)
 
     def _on_attach(self, peer: Peer, message: Message) -> None:
-        one = self._running(message["name"])
-        if one is None:
-            peer.answer({"missing": f"container {message['name']} does not run"})
-            return
-        one.attach(peer, message["stdin"])
+        if (one := self._asked_for(peer, message)) is not None:
+            one.attach(peer, message["stdin"])
 
     def _on_close_stdin(self, peer: Peer, message: Message) -> None:
         for one in self._containers.values():
@@ -352,13 +347,13 @@ class Shim:
 
     def _on_usage(self, peer: Peer, message: Message) -> None:
         kept = self._cgroups
-        if kept is not None and kept.has("cpu") and kept.has("memory"):
+        by_cgroup = kept is not None and kept.has("cpu") and kept.has("memory")
+        if by_cgroup:
             cpu, held = usage(self._cgroup)
         else:
             idle = set() if self._pause is None else {self._pause.pid}
             cpu, held = pod_usage([one.pid for one in self._containers.values()], pids.own_pid(), idle)
             held += sum(memory.used_bytes(one["path"]) for one in self._spec["memory_volumes"])
-        by_cgroup = kept is not None and kept.has("cpu") and kept.has("memory")
         running = {one.spec["name"]: one.usage(by_cgroup) for one in self._containers.values() if one.running}
         answer: Message = {"cpu_seconds": cpu, "memory_bytes": held, "containers": running}
         if not self._spec["host_network"]:
@@ -369,12 +364,18 @@ class Shim:
         """Have containers yield to those of a request of `largest`, here and in other pods."""
         self._cpu_largest = message["largest"]
         peer.answer({})
-        if self._cgroups is None or not self._cgroups.has("cpu"):
-            self._share_cpu(message["largest"])
+        self._share_cpu(message["largest"])
+
+    def _on_resize(self, peer: Peer, message: Message) -> None:
+        if (one := self._asked_for(peer, message)) is not None:
+            one.resize(message["amounts"], message["cpus"])
+            peer.answer({})
+            self._cpu_largest = one.spec["cpu_largest"]
+            self._share_cpu(self._cpu_largest)
 
     def _share_cpu(self, largest: int) -> None:
-        if largest != self._cpu_largest:
-            return  # it has changed again
+        if largest != self._cpu_largest or (self._cgroups is not None and self._cgroups.has("cpu")):
+            return  # it has changed again, or the kernel does so
         done = True
         for one in self._containers.values():
             one.spec["cpu_largest"] = largest

@@ -12,6 +12,10 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 CONTROLLERS = ("cpu", "memory", "pids")
 _PERIOD = 100_000  # microseconds, as in the kubelet (cpuCFSQuotaPeriod)
 _LEAST_QUOTA = 1_000
@@ -113,15 +117,20 @@ def make_container(hierarchy: Hierarchy, pod: str, name: str, limits: dict[str, 
     """
     group = f"{pod}/{name}"
     os.makedirs(group, exist_ok=True)
-    if hierarchy.has("cpu"):
+    set_limits(hierarchy.controllers, group, limits)
+    return group
+
+
+def set_limits(controllers: Sequence[str], group: str, limits: dict[str, int]) -> None:
+    """Let a container have these limits, see `make_container`, as far as there are controllers. Raises OSError."""
+    if "cpu" in controllers:
         _write(f"{group}/cpu.weight", str(cpu_weight(limits["cpu_request"] or limits["cpu"])))
         _write(f"{group}/cpu.max", cpu_max(limits["cpu"]))
-    if hierarchy.has("memory"):
+    if "memory" in controllers:
         _write(f"{group}/memory.max", str(limits["memory"] or "max"))
         _write(f"{group}/memory.oom.group", "1")
         if limits["memory"] and os.path.exists(f"{group}/memory.swap.max"):
             _write(f"{group}/memory.swap.max", "0")
-    return group
 
 
 def enter(group: str) -> None:

@@ -8,12 +8,15 @@ from trainshed.cluster.sandbox.pids import threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from trainshed.cluster.sandbox.wire import Message
 
 _SCHEDULE_ORDER = 5
 """The highest nice value that a small request leads to: a third of the CPU time of one of a core and more."""
 _PIDS_PER_NAMESPACE = (6, 14)
 """The first Linux that has `kernel.pid_max` for each pid namespace; before, it is the machine's."""
+_PASSES = 10
 _RESERVED_PIDS = 300
 """Numbers that the kernel gives once only (RESERVED_PIDS in include/linux/pid.h)."""
 
@@ -79,6 +82,26 @@ def share_anew(pids: set[int], value: int) -> bool:
         except OSError:
             pass
     return done
+
+
+def keep_on(pids: Callable[[], set[int]], cores: Sequence[int]) -> None:
+    """Move processes that run to the cores of their container, all of this process's if there are none.
+
+    `pids` is asked again until all are there: who was not moved yet passes its cores on to what it starts.
+    """
+    wanted = set(cores) or os.sched_getaffinity(0)
+    for _ in range(_PASSES):
+        moved = False
+        for pid in pids():
+            for thread in threads(pid):
+                try:
+                    if os.sched_getaffinity(thread) != wanted:
+                        os.sched_setaffinity(thread, wanted)
+                        moved = True
+                except OSError:
+                    pass  # it has ended, or the cores were taken from this user
+        if not moved:
+            break
 
 
 def _weigh_session(process: str, value: int) -> None:

@@ -69,9 +69,6 @@ def _pod_ips(obj: Object) -> str:
 KIND = Builtin(
     info=row(PODS, "po", categories=ALL, subresources=_PARTS, generation=True),
     does="scheduled and run; see [limits](limits.md) for the fields that are not honoured",
-    lacks_in={
-        "resize": "of pods that do not run yet: nodes here do not resize, and so a running one is refused"
-    },
     lacks="some fields are not honoured: an event says which",
     defaults=_defaults,
     defaults_status=False,
