@@ -22,7 +22,7 @@ from trainshed.cluster.sandbox.api import ExecSpec, Route, Runtime, RuntimeLost,
 from trainshed.cluster.sandbox.client.keepers import services_by
 from trainshed.cluster.sandbox.daemon.netd import SERVICES_BY
 from trainshed.cluster.sandbox.linux.conntrack import Connections
-from trainshed.cluster.sandbox.linux.nftables import NETLINK_NETFILTER
+from trainshed.cluster.sandbox.linux.netlink import NETLINK_NETFILTER
 
 WEB = "10.96.7.7"
 SERVER = """

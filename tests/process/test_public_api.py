@@ -174,3 +174,46 @@ def test_what_runs_all_day_is_imported_with_the_collector_off(module: str, most:
         [sys.executable, "-c", script, "--no-such-flag"], capture_output=True, text=True, check=True
     )
     assert done.stdout == "0\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "needed", "unused"),
+    [
+        (
+            "trainshed.operator.__main__",
+            "trainshed.client.http",
+            ("_bz2", "_lzma", "frozenlist._frozenlist"),
+        ),
+        (
+            "trainshed.cli.serve",
+            "trainshed.cluster.apiserver.serve",
+            (
+                "_bz2",
+                "_lzma",
+                "argparse",
+                "getopt",
+                "importlib.resources",
+                "logging.handlers",
+                "socketserver",
+                "typing_extensions",
+            ),
+        ),
+    ],
+)
+def test_what_runs_all_day_loads_nothing_that_others_import_and_hardly_use(
+    module: str, needed: str, unused: tuple[str, ...]
+) -> None:
+    script = (
+        "import sys\n"
+        f"import {module} as entry\n"
+        "try:\n"
+        "    entry.main()\n"
+        "except SystemExit as ended:\n"
+        "    assert ended.code == 2\n"
+        f"import {needed}\n"
+        f"print([m for m in {unused!r} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--no-such-flag"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

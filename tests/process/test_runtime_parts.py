@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from trainshed.cluster.sandbox import bootstrap, files, wire
+from trainshed.cluster.sandbox import files, wire
 from trainshed.cluster.sandbox.loop import Loop
 
 
@@ -81,48 +79,6 @@ class TestLoop:
         for fd in (read, write):
             os.close(fd)
         loop.close()
-
-
-DAEMON = "trainshed.cluster.sandbox.daemon"
-DAEMON_MODULES = {
-    "readonly": {"json", f"{DAEMON}.sandboxd"},
-    "sandboxd": {f"{DAEMON}.zygote"},
-    "zygote": {"random"},
-    "netd": {"random", f"{DAEMON}.serviceproxy", "trainshed.cluster.sandbox.net.forwarding"},
-}
-"""With what only others need."""
-
-
-@pytest.mark.parametrize("name", DAEMON_MODULES)
-def test_daemons_import_the_standard_library_only(name: str) -> None:
-    """They run with `python -I -S`; and what costs memory in every pod stays out."""
-    module, source = f"{DAEMON}.{name}", bootstrap.source_directory()
-    script = (
-        f"import sys; sys.path.insert(0, {str(Path(bootstrap.__file__).parent)!r}); import bootstrap\n"
-        f"bootstrap.enter_packages({source!r}); __import__({module!r})\n"
-        "print(*sorted(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True
-    )
-    loaded = set(done.stdout.split())
-    assert not loaded & {
-        *DAEMON_MODULES[name],
-        "asyncio",
-        "contextlib",
-        "msgspec",
-        "pathlib",
-        "platform",
-        "typing",
-        "threading",
-        "subprocess",
-        "logging",
-        "re._x",
-    }
-    ours = {name for name in loaded if name.startswith("trainshed")}
-    assert module in ours
-    for name in ours:
-        importlib.import_module(name)
 
 
 def test_trees_of_any_depth_are_removed(tmp_path: Path) -> None:

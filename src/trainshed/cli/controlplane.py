@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import logging
@@ -19,11 +18,11 @@ from trainshed.cluster.control.controlplane import Options, run
 from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.control.launcher import Report
 from trainshed.cluster.node.fake.kept import kept_fakes
-from trainshed.cluster.node.pod.images import MODES
+from trainshed.cluster.node.pod.images import Mode
 from trainshed.cluster.node.pod.unsupported import privileged_containers
 from trainshed.cluster.paths import StateError, StatePaths, write_private
 from trainshed.cluster.sandbox import files
-from trainshed.cluster.sandbox.model import ISOLATIONS
+from trainshed.cluster.sandbox.model import Isolation
 from trainshed.cluster.store.transform import PLAIN, Transformer
 from trainshed.jobs.engine.model import OperatorOptions
 from trainshed.kube.builtin.registry import RESOURCES
@@ -44,23 +43,47 @@ T = TypeVar("T")
 LARGE_BYTES = 16 * 1024
 
 
+class Arguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What `trainshed up` tells the process, by the names of its flags."""
+
+    home: Path
+    report_fd: int | None = None
+    nodes: int = 0
+    port: int = 0
+    allow_privileged: bool = False
+    gang_scheduler_name: str = ""
+    images: Mode = "machine"
+    isolation: Isolation | None = None
+    audit_policy: Path | None = None
+    audit_log: Path | None = None
+    authentication_config: Path | None = None
+    encryption_provider_config: Path | None = None
+    encrypt_secrets: bool = False
+
+
+_SWITCHES = ("allow_privileged", "encrypt_secrets")
+
+
+def _arguments(words: Iterable[str]) -> Arguments:
+    """Return what the command line says. ValueError when it is none of ours.
+
+    `argparse` would be half a MiB, for words that no person types.
+    """
+    given: dict[str, str | bool | None] = {}
+    rest = iter(words)
+    for word in rest:
+        name = word.removeprefix("--").replace("-", "_")
+        given[name] = name in _SWITCHES or next(rest, None)
+    return msgspec.convert(given, Arguments, strict=False, dec_hook=lambda kind, value: kind(value))
+
+
 def main(program: str) -> None:
     """Run the control plane of one state directory until it is told to stop; `program` is how it was called."""
-    parser = argparse.ArgumentParser(prog=program)
-    parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--report-fd", type=int)
-    parser.add_argument("--nodes", type=int, default=0)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--allow-privileged", action="store_true")
-    parser.add_argument("--gang-scheduler-name", default="")
-    parser.add_argument("--images", choices=MODES, default="machine")
-    parser.add_argument("--isolation", choices=ISOLATIONS)
-    parser.add_argument("--audit-policy", type=Path)
-    parser.add_argument("--audit-log", type=Path)
-    parser.add_argument("--authentication-config", type=Path)
-    parser.add_argument("--encryption-provider-config", type=Path)
-    parser.add_argument("--encrypt-secrets", action="store_true")
-    args = parser.parse_args()
+    try:
+        args = _arguments(sys.argv[1:])
+    except ValueError as error:
+        sys.stderr.write(f"{program}: error: {error}\n")
+        sys.exit(2)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     report = _reporter(args.report_fd)
     paths = StatePaths(args.home)

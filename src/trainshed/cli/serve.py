@@ -6,6 +6,7 @@ Started by `trainshed up`; not a command for users.
 from __future__ import annotations
 
 from trainshed import _collector
+from trainshed._packages import at_first_use, without
 
 MODULE = "trainshed.cli.serve"
 
@@ -13,6 +14,9 @@ MODULE = "trainshed.cli.serve"
 def main() -> None:
     """Run the control plane of one state directory until it is told to stop."""
     _collector.pause()
+    at_first_use("bz2", "locale", "logging.config", "lzma")
+    with without("typing_extensions"):  # Python has all that it has for msgspec
+        import msgspec  # noqa: F401
     from trainshed.cli import controlplane
 
     controlplane.main(MODULE)

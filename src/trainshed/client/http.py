@@ -18,12 +18,16 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
+from trainshed._packages import without
 from trainshed.client.authorities import read_later
 from trainshed.client.credentials import Credentials
 from trainshed.client.transport import Response, TransportError
 from trainshed.kube.wire.request import Request
 
-with read_later():
+with (
+    read_later(),
+    without("frozenlist._frozenlist"),
+):  # in C++, whose library is a MiB; for lists of a few callbacks
     import aiohttp
 
 CONNECT_SECONDS = 10.0
@@ -33,7 +37,7 @@ CONNECTIONS = 100
 IDLE_SECONDS = 4.0
 """Shorter than any server's patience (uvicorn waits 5 s): a POST on a connection that the server has just
 closed cannot be repeated safely, so it must not happen."""
-TLS_BUFFER_BYTES = 64 * 1024
+TLS_BUFFER_BYTES = 16 * 1024
 """What asyncio reads from a TLS connection at a time, and holds for each: a watch has one of its own, and the usual
 256 KiB are zeroed, so that they take their room from the first byte. A TLS record is 16 KiB at most."""
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError, ssl.SSLError)

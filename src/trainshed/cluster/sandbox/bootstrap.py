@@ -34,9 +34,24 @@ def enter_packages(source: str) -> None:
         sys.modules[name] = package
 
 
+class _Selectors(ModuleType):
+    """What stands for `selectors` until somebody asks it for a name."""
+
+    def __getattr__(self, name: str) -> object:
+        if sys.modules.get("selectors") is self:
+            del sys.modules["selectors"]
+        return getattr(__import__("selectors"), name)
+
+
+def leave_selectors() -> None:
+    """Have `selectors` run when it is needed: `socket` imports it at its head, for `sendfile` alone."""
+    sys.modules["selectors"] = _Selectors("selectors")
+
+
 def main(argv: list[str]) -> int:
     """Run `main(argv)` of the module named first; return its exit status."""
     enter_packages(source_directory())
+    leave_selectors()
     module = __import__(argv[0], fromlist=["main"])
     status: int = module.main(argv[1:])
     return status

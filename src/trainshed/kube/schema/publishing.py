@@ -7,7 +7,7 @@ and each value of a map. The rest is data: `kube/data/published.txt`.
 from __future__ import annotations
 
 import functools
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -74,7 +74,7 @@ _Told = tuple[str, Literal["enum", "default"], Any]
 
 @functools.lru_cache(maxsize=1)
 def _told() -> dict[str, dict[str, list[_Told]]]:
-    text = resources.files("trainshed.kube").joinpath("data/published.txt").read_text("utf-8")
+    text = (Path(__file__).parents[1] / "data" / "published.txt").read_text("utf-8")
     out: dict[str, dict[str, list[_Told]]] = {}
     package = ""
     for line in text.splitlines():

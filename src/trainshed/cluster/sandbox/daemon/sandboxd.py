@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import socket
-import zlib
 
 from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.daemon import launching
@@ -89,8 +88,16 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
 
 
 def _name_of(run: str) -> str:
-    """Return what this cluster's cgroup is called, where there may be others beside it."""
-    return f"trainshed-{zlib.crc32(run.encode()):08x}"
+    """Return what this cluster's cgroup is called, where there may be others beside it.
+
+    By the CRC-32 of ISO 3309. That of `zlib` would bring a library into sandboxd and all that it forks.
+    """
+    rest = 0xFFFFFFFF
+    for byte in run.encode():
+        rest ^= byte
+        for _ in range(8):
+            rest = rest >> 1 ^ (0xEDB88320 if rest & 1 else 0)
+    return f"trainshed-{rest ^ 0xFFFFFFFF:08x}"
 
 
 def adopt(run: str, pods: str) -> tuple[int, int] | None:

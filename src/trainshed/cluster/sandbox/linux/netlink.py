@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 
+NETLINK_NETFILTER = 12
 NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
 NLM_F_EXCL = 0x200

@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NETLINK_NETFILTER = 12
 _IPV4 = 2  # NFPROTO_IPV4
 _SUBSYSTEM = 10
 _BEGIN, _END = 0x10, 0x11

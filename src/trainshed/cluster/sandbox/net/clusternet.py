@@ -7,8 +7,7 @@ import socket
 
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, GATEWAY, POD_PREFIX_LENGTH, SERVICE_NETWORK
 from trainshed.cluster.sandbox.linux import syscalls
-from trainshed.cluster.sandbox.linux.netlink import NetworkNamespace, address_of
-from trainshed.cluster.sandbox.linux.nftables import NETLINK_NETFILTER
+from trainshed.cluster.sandbox.linux.netlink import NETLINK_NETFILTER, NetworkNamespace, address_of
 from trainshed.cluster.sandbox.net import senders
 
 BRIDGE = "trainshed0"
