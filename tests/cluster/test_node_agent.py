@@ -379,3 +379,29 @@ async def test_gpus_are_given_out_and_come_back(world):
         await world.until(lambda: not world.runtime.sandboxes["a"].alive, "a is stopped")
         await world.api.apply_pod(wants("d"))
         await world.until_phase("d", "Running")
+
+
+async def test_a_pod_is_led_to_its_own_node_before_its_first_container_starts(world):
+    """A Service with `internalTrafficPolicy: Local` refuses pods that it does not know."""
+    start, known = world.runtime.start_container, {}
+
+    async def look(uid, spec):
+        groups = [group for route in world.runtime.routes[-1] for group in route.groups]
+        known[uid] = world.runtime.sandboxes[uid].ip in [ip for group in groups for ip in group.clients]
+        return await start(uid, spec)
+
+    world.runtime.start_container = look
+    service = {
+        "clusterIP": "10.96.9.9",
+        "selector": {"app": "web"},
+        "ports": [{"port": 80}],
+        "internalTrafficPolicy": "Local",
+    }
+    async with world.node():
+        await world.api.put("/api/v1/namespaces/default/services/s", kind="Service", spec=service)
+        await world.api.apply_pod(make_pod(metadata={"labels": {"app": "web"}}))
+        await world.until_phase("web", "Running")
+        await world.until(lambda: world.runtime.routes[-1], "the Service leads somewhere")
+        await world.api.apply_pod(make_pod(metadata={"name": "client", "uid": "u2"}))
+        await world.until_phase("client", "Running")
+    assert known == {"u1": False, "u2": True}, "the first is the endpoint itself"

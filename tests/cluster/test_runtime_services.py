@@ -23,6 +23,7 @@ from trainshed.cluster.sandbox.client.keepers import services_by
 from trainshed.cluster.sandbox.daemon.netd import SERVICES_BY
 from trainshed.cluster.sandbox.linux.conntrack import Connections
 from trainshed.cluster.sandbox.linux.netlink import NETLINK_NETFILTER
+from trainshed.cluster.sandbox.model import Group
 
 WEB = "10.96.7.7"
 SERVER = """
@@ -547,3 +548,64 @@ async def test_pods_hand_over_more_than_a_packet_at_a_time(boxes: Sandboxes) -> 
     code, output = await boxes.exec("a", "python3", "-c", SEGMENT)
     is_known = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 3)
     assert (code, output) == (0, b"200000\n" if is_known else b"")
+
+
+@pytest.mark.parametrize("affinity", [0, 60])
+async def test_pods_are_led_to_the_endpoints_of_their_group(boxes: Sandboxes, affinity: int) -> None:
+    """As with `internalTrafficPolicy: Local`: near and far are of two nodes, the third is of one without endpoints."""
+    servers = await addresses(boxes)
+    clients = {uid: (await boxes.pod(uid)).ip for uid in ("near", "far", "third")}
+
+    def grouped(protocol: str, port: int, target: int) -> Route:
+        near, far = (servers["a"], target), (servers["b"], target)
+        groups = (Group((clients["near"],), (near,)), Group((clients["far"],), (far,)))
+        return Route(
+            protocol=protocol,
+            ip=WEB,
+            port=port,
+            endpoints=(near, far),
+            affinity_seconds=affinity,
+            groups=groups,
+        )
+
+    assert await boxes.runtime.set_routes([grouped("tcp", 80, 8080), grouped("udp", 53, 5353)]) == {}
+    for uid, server in (("near", "a"), ("far", "b")):
+        await boxes.start(uid, "python3", "-c", CLIENT, WEB, "80", "8", "5")
+        assert (await boxes.end(uid)).exit_code == 0
+        assert boxes.output(uid) == f"{server} 5\n" * 8
+        await boxes.start(
+            uid, "python3", "-c", UDP_CLIENT, WEB, "53", attempt=1, log_path=str(boxes.log(uid + "2"))
+        )
+        await boxes.end(uid, attempt=1)
+        assert boxes.output(uid + "2") == f"{server} one\n{server} two\n"
+    await boxes.start("third", "python3", "-c", CLIENT, WEB, "80", "3", "0")
+    await boxes.end("third")
+    assert {line.removesuffix("Error") for line in boxes.output("third").split()} <= {
+        "ConnectionRefused",
+        "ConnectionReset",
+    }
+
+    def from_outside() -> str:
+        """Return who answers one that is in the cluster's network and no pod, as its proxy is."""
+        with wire.connect(str(boxes.home / "run" / "sandboxd.sock"), timeout=5) as asked:
+            _, descriptors = wire.ask(asked, {"op": "sockets"})
+        ours, *others = [socket.socket(fileno=number) for number in descriptors]
+        for one in others:
+            one.close()
+        with ours:
+            ours.settimeout(10)
+            ours.connect((WEB, 80))
+            ours.shutdown(socket.SHUT_WR)
+            return ours.recv(99).decode()
+
+    assert await asyncio.to_thread(from_outside) in ("a 0", "b 0")
+    # The far one's endpoint goes to the near one's node: it is refused from now on, and what was translated goes.
+    only = (servers["a"], 8080), (servers["b"], 8080)
+    route = Route(
+        protocol="tcp", ip=WEB, port=80, endpoints=only, affinity_seconds=affinity,
+        groups=(Group((clients["near"],), only),),
+    )  # fmt: skip
+    assert await boxes.runtime.set_routes([route]) == {}
+    await boxes.start("far", "python3", "-c", CLIENT, WEB, "80", "2", "0", attempt=2)
+    await boxes.end("far", attempt=2)
+    assert "a 0" not in boxes.output("far") and "b 0" not in boxes.output("far")

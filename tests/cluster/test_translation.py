@@ -21,7 +21,12 @@ translation = Translation(clusternet.open_translator())
 chance = random.Random(int(sys.argv[1]))
 def route(number):
     ends = [[f"10.88.0.{end}", 80] for end in range(2, 7) if chance.random() < 0.5] or [["10.88.0.9", 1]]
+    groups = [
+        {"clients": [f"10.88.3.{n}", f"10.88.3.{n + 7}"], "endpoints": [["10.88.0.7", n], *ends[n:]]}
+        for n in range(chance.choice([0, 0, 1, 3]))
+    ]
     return {
+        "groups": groups,
         "protocol": chance.choice(["tcp", "udp"]), "ip": f"10.96.1.{number % 3 + 1}", "port": 80 + number // 3,
         "endpoints": ends, "affinity_seconds": chance.choice([0, 0, 5, 10800]), "host": False,
     }
@@ -102,6 +107,11 @@ def test_a_process_forwards_where_the_kernel_does_not_translate(tmp_path) -> Non
 )
 def test_what_the_kernel_can_lead_to(endpoints, host, expected) -> None:
     assert can_be_translated({"endpoints": endpoints, "host": host}) is expected
+
+
+def test_a_route_with_an_endpoint_outside_for_some_clients_is_not_translated() -> None:
+    groups = [{"clients": ["10.88.0.3"], "endpoints": [["machine", 80]]}]
+    assert not can_be_translated({"endpoints": [["10.88.0.2", 80]], "host": False, "groups": groups})
 
 
 def test_ports_are_equal_by_what_they_are() -> None:

@@ -259,3 +259,16 @@ def test_affinity_lasts_as_long_as_it_is_used_and_the_endpoint_is_there() -> Non
     assert endpoints.choose("c", 118) == [one]
     endpoints.replace([one, other], 0)
     assert {endpoints.choose("c", 118)[0] for _ in range(60)} == {one, other}
+
+
+def test_a_pod_has_the_endpoints_of_its_group_and_who_is_no_pod_all() -> None:
+    near, far = ("10.88.0.2", 80), ("10.88.0.3", 80)
+    groups = ((("10.88.0.9",), (near,)), (("10.88.0.8",), (far,)))
+    endpoints = Endpoints([near, far], 10, groups)
+    assert endpoints.choose("10.88.0.9", 0) == [near]
+    assert endpoints.choose("10.88.0.8", 0) == [far]
+    assert endpoints.choose("10.88.0.7", 0) == [], "a node without endpoints"
+    for other in ("10.88.0.1", "10.96.0.9", "127.0.0.1"):
+        assert sorted(endpoints.choose(other, 0)) == [near, far]
+    endpoints.replace([near, far], 10)
+    assert sorted(endpoints.choose("10.88.0.7", 0)) == [near, far]

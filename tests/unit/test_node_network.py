@@ -161,6 +161,45 @@ def test_a_pod_with_a_name_or_a_port_of_its_own_waits_for_it(spec: Object) -> No
     run_virtual(main())
 
 
+def test_a_pod_waits_before_it_runs_until_it_is_led_to_its_own_node() -> None:
+    """Only where a Service asks for that."""
+
+    async def main() -> None:
+        api, server = FakeApi(), Machine()
+        async with running(api, server) as network:
+            await asyncio.sleep(1)
+            loop, client = asyncio.get_running_loop(), _pod(9)
+            client["spec"]["nodeName"], client["metadata"]["uid"] = "one", "client"
+            began = loop.time()
+            await network.join(client, "10.88.0.9")
+            assert loop.time() == began
+            endpoint = _pod(1)
+            endpoint["spec"]["nodeName"] = "one"
+            spec = {
+                "clusterIP": "10.96.9.9",
+                "selector": {"app": "1"},
+                "ports": [{"port": 80}],
+                "internalTrafficPolicy": "Local",
+            }
+            await api.put(f"{SERVICES}/s1", kind="Service", spec=spec)
+            await network.publish(endpoint)
+            await asyncio.sleep(1)
+
+            def clients() -> list[str]:
+                return [ip for route in server.routes[-1] for group in route.groups for ip in group.clients]
+
+            assert clients() == ["10.88.0.9"]
+            other = _pod(9)
+            other["spec"]["nodeName"], other["metadata"]["uid"] = "one", "other"
+            await network.join(other, "10.88.0.10")
+            assert clients() == ["10.88.0.10", "10.88.0.9"]
+            network.forget("client")
+            await asyncio.sleep(1)
+            assert clients() == ["10.88.0.10"]
+
+    run_virtual(main())
+
+
 class Machine(Server):
     """A server whose `taken` ports another program has."""
 

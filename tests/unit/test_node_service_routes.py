@@ -9,7 +9,7 @@ import pytest
 from trainshed.cluster.node.backends import Backends
 from trainshed.cluster.node.service_routes import Routing, ingress, routing
 from trainshed.cluster.sandbox.addresses import MACHINE
-from trainshed.cluster.sandbox.model import Route
+from trainshed.cluster.sandbox.model import Group, Route
 from trainshed.kube.meta.objects import Object
 
 IP = "10.96.4.4"
@@ -97,6 +97,37 @@ def test_who_is_behind_a_service(pods: list[Object], unready: bool, expected: li
     """Pods that end serve on while nobody else is ready; without anybody there is no route, so it is refused."""
     found = routes([service(publishNotReadyAddresses=unready)], *pods)
     assert [ip for route in found for ip, _ in route.endpoints] == expected
+
+
+@pytest.mark.parametrize("affinity", [None, "ClientIP"])
+def test_with_a_local_policy_a_pod_is_led_to_its_own_node(affinity: str | None) -> None:
+    """Pods that end serve their node while no other there is ready; a node without endpoints has no group."""
+    pods = [
+        pod("10.88.0.2", nodeName="one"),
+        pod("10.88.0.3", nodeName="one", ready=False),
+        pod("10.88.0.4", nodeName="two", deleting=True),
+        pod("10.88.0.5", nodeName="nobody asks here"),
+    ]
+    clients = {"one": ["10.88.0.9", "10.88.0.2"], "two": ["10.88.0.4"], "three": ["10.88.0.8"]}
+    local = service(internalTrafficPolicy="Local", sessionAffinity=affinity, type="NodePort")
+    local["spec"]["ports"][0]["nodePort"] = 30000
+    inside, outside = routing([local], Backends(pods, ()), clients).routes
+    assert inside.groups == (
+        Group(clients=("10.88.0.2", "10.88.0.9"), endpoints=(("10.88.0.2", 8080),)),
+        Group(clients=("10.88.0.4",), endpoints=(("10.88.0.4", 8080),)),
+    )
+    assert inside.affinity_seconds == (10_800 if affinity else 0)
+    assert outside.host and outside.groups == (), "the machine's loopback stands for all nodes"
+    everywhere = service(internalTrafficPolicy="Cluster")
+    assert routing([everywhere], Backends(pods, ()), clients).routes[0].groups == ()
+
+
+def test_with_a_local_policy_what_a_user_wrote_is_of_the_node_that_he_names() -> None:
+    slices = [written({"addresses": ["10.88.0.2"], "nodeName": "one"}, {"addresses": ["10.88.0.3"]})]
+    local = service(selector=None, internalTrafficPolicy="Local")
+    (route,) = routing([local], Backends([], slices), {"one": ["10.88.0.9"], "two": ["10.88.0.8"]}).routes
+    assert route.groups == (Group(clients=("10.88.0.9",), endpoints=(("10.88.0.2", 9000),)),)
+    assert routing([local], Backends([], slices), {"two": ["10.88.0.8"]}).routes == ()
 
 
 def test_several_ports_by_number_and_by_each_pods_own_name() -> None:

@@ -74,7 +74,30 @@ class Backends:
             found = {(_place(pod), number) for pod in pods if (number := target(port, pod)) is not None}
         else:
             found = set(self._written_endpoints(service, port.get("name") or ""))
-        return tuple(sorted(found, key=lambda one: (address_order(one[0]), one[1])))
+        return _in_order(found)
+
+    def endpoints_by_node(self, service: Object, port: Object) -> dict[str, tuple[Endpoint, ...]]:
+        """Return where one port of the Service leads on each node, in order: as `endpoints`, of each by itself.
+
+        What a user wrote is of the node that he names; without one it is of none (pkg/proxy/topology.go).
+        """
+        found: dict[str, set[Endpoint]] = {}
+        unready = bool(spec_of(service).get("publishNotReadyAddresses"))
+        pods: dict[str, list[Object]] = {}
+        for pod in self._selected(service):
+            pods.setdefault(pod["spec"].get("nodeName") or "", []).append(pod)
+        for node, those in pods.items():
+            serving = [one for one in those if is_published(one, unready)] or [
+                one for one in those if _is_draining(one)
+            ]
+            found[node] = {
+                (_place(one), number) for one in serving if (number := target(port, one)) is not None
+            }
+        if not section(spec_of(service), "selector"):
+            written = [one for item in self._written(service) for one in objects(item, "endpoints")]
+            for node in {one.get("nodeName") or "" for one in written}:
+                found[node] = set(self._written_endpoints(service, port.get("name") or "", node))
+        return {node: _in_order(those) for node, those in sorted(found.items()) if node and those}
 
     def target_number(self, service: Object, port: Object) -> int:
         """Return the number of a port as its endpoints have it, as far as one number can tell."""
@@ -98,8 +121,12 @@ class Backends:
         metadata = service["metadata"]
         return self._slices.get((metadata["namespace"], metadata["name"]), [])
 
-    def _written_endpoints(self, service: Object, name: str) -> Iterator[Endpoint]:
+    def _written_endpoints(self, service: Object, name: str, node: str = "") -> Iterator[Endpoint]:
+        """Yield what a user wrote for a port; with `node` of that one alone."""
         for item in self._written(service):
+            if node:
+                those = [one for one in objects(item, "endpoints") if one.get("nodeName") == node]
+                item = {**item, "endpoints": those}
             numbers = [one.get("port") for one in item.get("ports") or () if (one.get("name") or "") == name]
             for endpoint in _ready(item) or _serving(item):
                 for address in endpoint.get("addresses") or ():
@@ -113,6 +140,10 @@ def is_published(pod: Object, unready: bool) -> bool:
     if unready:
         return True
     return is_ready(pod) and not pod["metadata"].get("deletionTimestamp")
+
+
+def _in_order(found: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    return tuple(sorted(found, key=lambda one: (address_order(one[0]), one[1])))
 
 
 def concerns(service: Object, pod: Object) -> bool:

@@ -141,6 +141,7 @@ class Machine:
             options=self._options,
             services=self._services_by_namespace.get,
             publish=self._network.publish,
+            join=self._network.join,
             forget=self._network.forget,
             resync=self._resync_wanted.set,
             search_path=search_path(python_prefix(), TOOLS_PATH if self._tools else ""),

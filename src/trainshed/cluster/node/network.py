@@ -18,7 +18,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.node.backends import Backends, concerns
 from trainshed.cluster.node.dns_records import Zone
-from trainshed.cluster.node.service_routes import Routing, has_routes, ingress, routing
+from trainshed.cluster.node.service_routes import Routing, has_routes, ingress, is_local, routing
 from trainshed.cluster.sandbox.api import DnsRecords, Place, Runtime, RuntimeLost
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section, status_of
@@ -62,6 +62,9 @@ class NetworkController:
         self._by_namespace = self._services.index(lambda obj: [obj["metadata"]["namespace"]])
         self._slices = informers.of(ENDPOINTSLICES)
         self._users_slices = self._slices.index(lambda obj: ["user"] if _is_users(obj) else [])
+        self._local = self._services.index(lambda obj: ["local"] if is_local(obj) else [])
+        self._clients: dict[str, tuple[str, str]] = {}
+        """Node and uid of each pod, by its address, from before its first container starts."""
         self._pods: dict[str, Object] = {}
         self._pushed: DnsRecords | None = None
         self._routing = Routing()
@@ -105,7 +108,18 @@ class NetworkController:
     def note(self, pod: Object) -> None:
         """Take a pod that was ready before this process began; pushed with the next change."""
         self._pods.setdefault(pod["metadata"]["uid"], pod)
+        self._add_client(pod, str(status_of(pod).get("podIP") or ""))
         self._dirty.set()
+
+    async def join(self, pod: Object, ip: str) -> None:
+        """Take a pod that is about to run, and return when it is led where its node's pods are."""
+        self._add_client(pod, ip)
+        if self._local.get("local"):
+            await self._wait(pod["metadata"]["uid"])
+
+    def _add_client(self, pod: Object, ip: str) -> None:
+        if ip and not pod["spec"].get("hostNetwork"):
+            self._clients[ip] = pod["spec"].get("nodeName") or "", pod["metadata"]["uid"]
 
     async def publish(self, pod: Object) -> None:
         """Make the records say what `pod`'s status says, and return when they do."""
@@ -117,6 +131,10 @@ class NetworkController:
         known = self._pushed is not None  # what Services there are
         if known and not any(self._is_published(one) for one in (old, pod) if one is not None):
             return  # nothing says anything of it: its status need not wait for the names of others
+        await self._wait(uid)
+
+    async def _wait(self, uid: str) -> None:
+        """Return when all that is known now is in force, or it has taken too long."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         self._awaited.set()
@@ -146,7 +164,10 @@ class NetworkController:
 
     def forget(self, uid: str) -> None:
         """Drop a pod that is no more."""
-        if self._pods.pop(uid, None) is not None:
+        gone = [ip for ip, (_, owner) in self._clients.items() if owner == uid]
+        for ip in gone:
+            del self._clients[ip]
+        if self._pods.pop(uid, None) is not None or (gone and self._local.get("local")):
             self._dirty.set()
 
     async def _push(self) -> None:
@@ -156,7 +177,7 @@ class NetworkController:
         services = list(self._services.items())
         backends = Backends(self._pods.values(), self._users_slices.get("user"))
         records = self._zone.records(services, backends)
-        routes = routing(services, backends)
+        routes = routing(services, backends, self._clients_by_node())
         try:
             if records != self._pushed:
                 await self._runtime.set_records(records)
@@ -174,6 +195,13 @@ class NetworkController:
                 if not done.done():
                     done.set_result(None)
         await self._write_balancers(services)
+
+    def _clients_by_node(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        if self._local.get("local"):
+            for ip, (node, _) in self._clients.items():
+                found.setdefault(node, []).append(ip)
+        return found
 
     async def _route(self, routes: Routing) -> None:
         self._routed = False

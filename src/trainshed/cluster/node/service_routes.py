@@ -6,18 +6,21 @@
     127.0.0.1 (hostIP) : hostPort      pods
     10.88.0.1  : containerPort         pods with hostNetwork: their address is the node's
 
+With `internalTrafficPolicy: Local` a cluster IP leads a pod to endpoints of its own node. The machine's loopback stands
+for all nodes, and so do processes in the cluster's network that are no pods.
+
 Nothing is opened beyond the machine's loopback. Of two that want one port of the machine the first by name has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
 from trainshed.cluster.node.backends import Backends
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, DNS_PORT, GATEWAY, MACHINE, PROXY_PORT
-from trainshed.cluster.sandbox.model import Place, Route
+from trainshed.cluster.sandbox.model import Group, Place, Route
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of, status_of
 from trainshed.kube.meta.pods import is_finished, is_sidecar
 
@@ -38,14 +41,21 @@ class Routing(msgspec.Struct, frozen=True):
     """Ports of the machine that two want: the place, who does not get it, who has it."""
 
 
-def routing(services: Iterable[Object], backends: Backends) -> Routing:
-    """Return where everything leads."""
+def is_local(service: Object) -> bool:
+    """Return whether a pod is led to endpoints of its own node alone."""
+    return spec_of(service).get("internalTrafficPolicy") == "Local"
+
+
+def routing(
+    services: Iterable[Object], backends: Backends, clients: Mapping[str, Collection[str]] = {}
+) -> Routing:
+    """Return where everything leads. `clients` are the addresses of all pods, by their node."""
     routes: dict[Place, Route] = {}
     owners: dict[Place, Object] = {}
     refused: list[tuple[Place, Object, Object]] = []
     routed = [service for service in services if spec_of(service).get("clusterIP") not in _NOWHERE]
     ordered = sorted(routed, key=lambda service: (service["metadata"]["namespace"], name_of(service)))
-    wanted = [(service, route) for service in ordered for route in _of_service(service, backends)]
+    wanted = [(service, route) for service in ordered for route in _of_service(service, backends, clients)]
     wanted += [(pod, route) for pod in backends.pods for route in _of_pod(pod)]
     for owner, route in wanted:
         if not route.host:
@@ -94,7 +104,9 @@ def _identity(obj: Object) -> tuple[str, str, bool]:
     return obj["metadata"]["namespace"], obj["metadata"]["name"], "containers" in obj["spec"]
 
 
-def _of_service(service: Object, backends: Backends) -> Iterator[Route]:
+def _of_service(
+    service: Object, backends: Backends, clients: Mapping[str, Collection[str]]
+) -> Iterator[Route]:
     spec = spec_of(service)
     ip = spec.get("clusterIP") or ""
     if spec.get("type") == "ExternalName" or ip in _NOWHERE:
@@ -115,7 +127,15 @@ def _of_service(service: Object, backends: Backends) -> Iterator[Route]:
             endpoints=endpoints,
             affinity_seconds=affinity,
         )
-        if endpoints:
+        if endpoints and is_local(service):
+            groups = tuple(
+                Group(tuple(sorted(clients[node])), found)
+                for node, found in backends.endpoints_by_node(service, port).items()
+                if clients.get(node)
+            )
+            if groups:
+                yield msgspec.structs.replace(route, groups=groups)
+        elif endpoints:
             yield route
         if spec.get("type") in ("NodePort", "LoadBalancer") and port.get("nodePort"):
             yield msgspec.structs.replace(route, ip=LOOPBACK, port=port["nodePort"], host=True)

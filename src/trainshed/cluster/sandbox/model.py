@@ -224,11 +224,19 @@ class DnsRecords(msgspec.Struct, frozen=True):
     aliases: dict[str, str] = {}
 
 
+class Group(msgspec.Struct, frozen=True):
+    """Clients, by their IP addresses, and the endpoints that only these are led to."""
+
+    clients: tuple[str, ...]
+    endpoints: tuple[tuple[str, int], ...]
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A port that leads to endpoints: of a Service's address, or with `host` of the machine's loopback.
 
     `protocol` is `tcp` or `udp`. With `affinity_seconds` a client keeps its endpoint until it has made no connection
     for so long. Endpoints outside the cluster's networks are reached from the machine, and those at `MACHINE` there.
+    With `groups`, a pod is led to endpoints of its group, one that is in none is refused, and who is no pod has all.
     """
 
     protocol: str
@@ -237,6 +245,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[tuple[str, int], ...]
     host: bool = False
     affinity_seconds: int = 0
+    groups: tuple[Group, ...] = ()
 
     @property
     def place(self) -> Place:

@@ -58,9 +58,10 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
 class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Services and facts for the workers.
 
-    `services` returns the Services of a namespace as last seen; `publish` makes a pod's DNS records true before
-    its status is written, `forget` drops them; `pods` returns those of the node with the resources that they were
-    given; `resync` asks for a comparison with what the runtime says.
+    `services` returns the Services of a namespace as last seen; `publish` makes a pod's DNS records true before its
+    status is written, `join` has its network know a new pod's address before it runs, `forget` drops both; `pods`
+    returns those of the node with the resources that they were given; `resync` asks for a comparison with what the
+    runtime says.
     """
 
     client: Client
@@ -72,6 +73,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     options: MachineOptions
     services: Callable[[str], Sequence[Object]]
     publish: PublishPod
+    join: Callable[[Object, str], Awaitable[None]]
     forget: Callable[[str], None]
     resync: Callable[[], None]
     search_path: str

@@ -299,6 +299,7 @@ class PodWorker:
                 "FailedMount", f"objects of the pod cannot be read: {error}", self._context.now()
             )
         else:
+            await self._context.join(self.pod, state.ip)
             self.record.clear_problem()
             self.record.ip = state.ip or self._context.options.host_ip
 

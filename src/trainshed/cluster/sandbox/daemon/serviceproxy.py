@@ -36,6 +36,7 @@ from trainshed.cluster.sandbox.net.forwarding import (
     TcpPort,
     descriptors_allowed,
 )
+from trainshed.cluster.sandbox.net.groups import groups_of
 from trainshed.cluster.sandbox.net.udpforwarding import MAX_SESSIONS, MAX_SESSIONS_OF_CLIENT, UdpPort
 
 TYPE_CHECKING = False
@@ -166,10 +167,11 @@ class Forwarder:
         for key, route in wanted.items():
             endpoints = [(str(ip), int(port)) for ip, port in route["endpoints"]]
             port = self._ports.get(key)
+            groups = groups_of(route)
             if port is None:
-                self._open(key, Endpoints(endpoints, route["affinity_seconds"]))
+                self._open(key, Endpoints(endpoints, route["affinity_seconds"], groups))
                 continue
-            port.endpoints.replace(endpoints, route["affinity_seconds"])
+            port.endpoints.replace(endpoints, route["affinity_seconds"], groups)
             if isinstance(port, UdpPort):
                 port.endpoints_changed()
 

@@ -206,6 +206,11 @@ def is_equal(register: int, data: bytes) -> bytes:
     return _compare(register, 0, data)
 
 
+def differs(register: int, data: bytes) -> bytes:
+    """Go on with the rule if the register has another value."""
+    return _compare(register, 1, data)
+
+
 def _compare(register: int, operation: int, data: bytes) -> bytes:
     return _expression(
         "cmp", attribute(1, _number(register)), attribute(2, _number(operation)), _nested(3, value(data))

@@ -16,7 +16,7 @@ import struct
 import time
 from collections import OrderedDict
 
-from trainshed.cluster.sandbox.addresses import MACHINE
+from trainshed.cluster.sandbox.addresses import GATEWAY, MACHINE, is_pod
 from trainshed.cluster.sandbox.loop import READ, WRITE
 from trainshed.cluster.sandbox.net.budget import MAX_REMEMBERED, Budget
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from trainshed.cluster.sandbox.loop import Loop, Timer
+    from trainshed.cluster.sandbox.net.groups import Groups
 
     Address: TypeAlias = tuple[str, int]
     Open: TypeAlias = Callable[[str, str], socket.socket]
@@ -44,23 +45,28 @@ _view = memoryview(_buffer)
 
 
 class Endpoints:
-    """Where one port leads: any of its endpoints, or with `affinity` seconds the one that the client had last."""
+    """Where one port leads: any of its endpoints, or with `affinity` seconds the one that the client had last.
 
-    def __init__(self, addresses: Sequence[Address], affinity: float) -> None:
-        self.addresses = tuple(addresses)
-        self.affinity = affinity
+    With `groups` a pod has those of its group.
+    """
+
+    def __init__(self, addresses: Sequence[Address], affinity: float, groups: Groups = ()) -> None:
         self._remembered: OrderedDict[str, tuple[Address, float]] = OrderedDict()
+        self.replace(addresses, affinity, groups)
 
-    def replace(self, addresses: Sequence[Address], affinity: float) -> None:
+    def replace(self, addresses: Sequence[Address], affinity: float, groups: Groups = ()) -> None:
         """Lead elsewhere; clients keep the endpoints that are still there."""
         self.addresses = tuple(addresses)
         self.affinity = affinity
+        self._own = {client: endpoints for clients, endpoints in groups for client in clients}
+        self.everywhere = set(self.addresses).union(*(endpoints for _, endpoints in groups))
         if not affinity:
             self._remembered.clear()
 
     def choose(self, client: str, now: float) -> list[Address]:
         """Return the endpoints to try, in this order."""
-        order = list(self.addresses)
+        grouped = self._own and is_pod(client) and client != GATEWAY
+        order = list(self._own.get(client, ()) if grouped else self.addresses)
         _RANDOM.shuffle(order)
         if self.affinity:
             known = self._remembered.get(client)

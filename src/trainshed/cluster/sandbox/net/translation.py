@@ -10,6 +10,7 @@
       chain sending   (postrouting) what is translated comes from the bridge, or answers would pass it by
       chain port-N    one endpoint, or one of several at random
       chain end-N-K   of Services with session affinity: remember the client, then to endpoint K
+      map   at-N      of ports whose clients are in groups: a pod's address ▸ the chain of its group, port-N.G
       set   met-M     clients of such an endpoint, each for its time
 
 All addresses of Services are local to the network, so the kernel refuses what is not translated, as where there are
@@ -21,11 +22,12 @@ from __future__ import annotations
 import socket
 import struct
 
-from trainshed.cluster.sandbox.addresses import DNS_PORT, GATEWAY, is_pod
+from trainshed.cluster.sandbox.addresses import DNS_PORT, GATEWAY, POD_PREFIX, is_pod
 from trainshed.cluster.sandbox.linux import nftables
 from trainshed.cluster.sandbox.linux.conntrack import Connections
 from trainshed.cluster.sandbox.linux.nftables import REGISTERS, VERDICT, Table, Transactions
 from trainshed.cluster.sandbox.net.budget import MAX_OF_CLIENT, MAX_REMEMBERED
+from trainshed.cluster.sandbox.net.groups import groups_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from trainshed.cluster.sandbox.linux.nftables import Command
+    from trainshed.cluster.sandbox.net.groups import Groups
     from trainshed.cluster.sandbox.wire import Message
 
     Place: TypeAlias = tuple[str, str, int]
@@ -55,31 +58,54 @@ _SOURCE, _DESTINATION, _PORT = 12, 16, 2
 
 def can_be_translated(route: Message) -> bool:
     """Return whether the kernel can lead there: from the cluster's network to pods alone."""
-    return not route["host"] and bool(route["endpoints"]) and all(is_pod(ip) for ip, _ in route["endpoints"])
+    ends = [*route["endpoints"], *(end for _, found in groups_of(route) for end in found)]
+    return not route["host"] and bool(ends) and all(is_pod(ip) for ip, _ in ends)
 
 
 class Port:
     """Where one port of a Service leads; `affinity` in seconds, 0 for none. A value."""
 
-    __slots__ = ("affinity", "endpoints", "place")
+    __slots__ = ("affinity", "endpoints", "groups", "place")
 
-    def __init__(self, place: Place, endpoints: Sequence[Address], affinity: int) -> None:
+    def __init__(
+        self, place: Place, endpoints: Sequence[Address], affinity: int, groups: Groups = ()
+    ) -> None:
         self.place = place
         self.endpoints = tuple(endpoints)
         self.affinity = affinity
+        self.groups = groups
 
     @classmethod
     def of(cls, route: Message) -> Port:
         """Read a route."""
         endpoints = [(str(ip), int(port)) for ip, port in route["endpoints"]]
-        return cls((route["protocol"], route["ip"], int(route["port"])), endpoints, route["affinity_seconds"])
+        place = route["protocol"], route["ip"], int(route["port"])
+        return cls(place, endpoints, route["affinity_seconds"], groups_of(route))
+
+    def _value(self) -> tuple[object, ...]:
+        return self.place, self.endpoints, self.affinity, self.groups
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Port) and (self.place, self.endpoints) == (other.place, other.endpoints)
-        return same and isinstance(other, Port) and self.affinity == other.affinity
+        return isinstance(other, Port) and self._value() == other._value()
 
     def __hash__(self) -> int:
-        return hash((self.place, self.endpoints, self.affinity))
+        return hash(self._value())
+
+    @property
+    def everywhere(self) -> set[Address]:
+        """The endpoints of any client."""
+        return set(self.endpoints).union(*(ends for _, ends in self.groups))
+
+    @property
+    def size(self) -> int:
+        """How much of a transaction it takes, in endpoints."""
+        grouped = sum(1 + len(clients) // 8 + len(endpoints) for clients, endpoints in self.groups)
+        return 1 + len(self.endpoints) + grouped
+
+    def parts(self) -> list[tuple[tuple[str, ...], Port]]:
+        """Return for each group of clients what it is led to; the last are those who are no pods."""
+        found = [(clients, Port(self.place, ends, self.affinity)) for clients, ends in self.groups]
+        return [*found, ((GATEWAY,), Port(self.place, self.endpoints, self.affinity))]
 
 
 class Rules:
@@ -160,6 +186,34 @@ class Rules:
         return commands + self._forget()
 
     def _add(self, number: int, port: Port) -> list[Command]:
+        here = self._table.add_elements(_SERVICES, [(_key(port.place), nftables.goto(f"port-{number}"))])
+        if not port.groups:
+            return [*self._add_chain(str(number), port), here]
+        table, chain, at = self._table, f"port-{number}", f"at-{number}"
+        commands, ends = [], []
+        for index, (clients, part) in enumerate(port.parts()):
+            commands += self._add_chain(f"{number}.{index}", part)
+            go = nftables.goto(f"port-{number}.{index}")
+            ends += [(socket.inet_aton(client), go) for client in clients]
+        # Processes in the cluster's own network are no pods, and come from the address that they go to.
+        strangers = (
+            nftables.load_network(_FIRST, _SOURCE, 2),
+            nftables.differs(_FIRST, bytes(int(byte) for byte in POD_PREFIX.split(".")[:2])),
+            nftables.load_value(VERDICT, go),
+        )
+        return [
+            *commands,
+            table.add_map(at, 4),
+            table.add_elements(at, ends),
+            table.add_chain(chain),
+            table.add_rule(
+                chain, nftables.load_network(_FIRST, _SOURCE, 4), nftables.look_up(at, _FIRST, VERDICT)
+            ),
+            table.add_rule(chain, *strangers),
+            here,
+        ]
+
+    def _add_chain(self, number: str, port: Port) -> list[Command]:
         table, chain, count = self._table, f"port-{number}", len(port.endpoints)
         commands = [table.add_chain(chain)]
         if port.affinity:
@@ -177,9 +231,9 @@ class Rules:
                 table.add_elements(_ends(number), ends),
                 table.add_rule(chain, *pick, nftables.lead_to(_FIRST, _SECOND)),
             ]
-        return [*commands, table.add_elements(_SERVICES, [(_key(port.place), nftables.goto(chain))])]
+        return commands
 
-    def _add_affine(self, number: int, port: Port) -> list[Command]:
+    def _add_affine(self, number: str, port: Port) -> list[Command]:
         table, chain, client = self._table, f"port-{number}", nftables.load_network(_FIRST, _SOURCE, 4)
         commands, known, ends = [], [], []
         for index, endpoint in enumerate(port.endpoints):
@@ -201,6 +255,15 @@ class Rules:
 
     def _delete(self, number: int, port: Port) -> list[Command]:
         """Return commands that delete a port's chains: first what uses others."""
+        if not port.groups:
+            return self._delete_chain(str(number), port)
+        table, chain = self._table, f"port-{number}"
+        commands = [table.delete_rules(chain), table.delete_set(f"at-{number}"), table.delete_chain(chain)]
+        for index, (_, part) in enumerate(port.parts()):
+            commands += self._delete_chain(f"{number}.{index}", part)
+        return commands
+
+    def _delete_chain(self, number: str, port: Port) -> list[Command]:
         table, chain = self._table, f"port-{number}"
         commands = [table.delete_rules(chain)]
         if port.affinity or len(port.endpoints) > 1:
@@ -218,7 +281,7 @@ class Rules:
             (port.place, endpoint, port.affinity)
             for _, port in self._ports.values()
             if port.affinity
-            for endpoint in port.endpoints
+            for endpoint in port.everywhere
         }
         gone = [key for key in self._met if key not in kept]
         return [self._table.delete_set(self._met.pop(key)) for key in gone]
@@ -252,7 +315,7 @@ def _lead_to(endpoint: Address) -> tuple[bytes, ...]:
     return address, port, nftables.lead_to(_FIRST, _SECOND)
 
 
-def _ends(number: int) -> str:
+def _ends(number: str) -> str:
     return f"ends-{number}"
 
 
@@ -277,7 +340,9 @@ class Translation:
         """Have every kind of rule in force for a moment, and look at connections."""
         self._transactions.commit(self._rules.begin())
         nowhere = [("0.0.0.0", 1), ("0.0.0.0", 2)]  # noqa: S104 - nobody is led there
-        self._apply([Port(("tcp", "0.0.0.0", number), nowhere, number) for number in (0, 1)])  # noqa: S104
+        ports = [Port(("tcp", "0.0.0.0", number), nowhere, number) for number in (0, 1)]  # noqa: S104
+        groups = ((("0.0.0.1",), tuple(nowhere)),)
+        self._apply([*ports, Port(("tcp", "0.0.0.0", 2), nowhere, 0, groups)])  # noqa: S104
         self._apply([])
         self._connections.forget_datagrams(lambda to, by: False)
 
@@ -309,9 +374,7 @@ class Translation:
             room = _MOST_ENDPOINTS
             while changed and room > 0:
                 place = changed.pop()
-                room -= sum(
-                    1 + len(port.endpoints) for port in (now.pop(place, None), wanted.get(place)) if port
-                )
+                room -= sum(port.size for port in (now.pop(place, None), wanted.get(place)) if port)
                 if place in wanted:
                     now[place] = wanted[place]
             self._transactions.commit(self._rules.change(list(now.values())))
@@ -320,7 +383,7 @@ class Translation:
         """Have clients of endpoints that are no more, or of a port that had none, be led anew."""
         now = self._rules.ports
         changed = {
-            place[1:]: set(now[place].endpoints) if place in now else set()
+            place[1:]: now[place].everywhere if place in now else set()
             for place in {*before, *now}
             if place[0] == "udp" and before.get(place) != now.get(place)
         }

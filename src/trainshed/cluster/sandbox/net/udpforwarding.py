@@ -51,7 +51,7 @@ class UdpPort:
     def endpoints_changed(self) -> None:
         """Let go of endpoints that are no more: their clients get another one."""
         for client, session in list(self._sessions.items()):
-            if session.address not in self.endpoints.addresses:
+            if session.address not in self.endpoints.everywhere:
                 self._end(client)
 
     def _from_clients(self, events: int) -> None:

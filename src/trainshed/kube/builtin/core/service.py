@@ -189,9 +189,8 @@ def _cautions(obj: Object) -> Iterator[str]:
     spec = spec_of(obj)
     if spec.get("externalIPs"):
         yield "spec.externalIPs: addresses of this machine do not lead to services"
-    for field in ("internalTrafficPolicy", "externalTrafficPolicy"):
-        if spec.get(field) == "Local":
-            yield f"spec.{field}: nodes of this cluster are one machine; endpoints of all of them are used"
+    if spec.get("externalTrafficPolicy") == "Local":
+        yield "spec.externalTrafficPolicy: 127.0.0.1 stands for all nodes; endpoints of all of them are used"
     if spec.get("loadBalancerSourceRanges"):
         yield "spec.loadBalancerSourceRanges: only this machine reaches the load balancer, and all of it does"
     for index, port in enumerate(spec.get("ports") or ()):
@@ -242,7 +241,7 @@ KIND = Builtin(
         create_on_update=True,
     ),
     does="cluster IPs lead to the ready pods, node ports and load balancers from 127.0.0.1; DNS names",
-    lacks="no SCTP, `externalIPs` and `Local` traffic policies",
+    lacks="no SCTP, `externalIPs` and `externalTrafficPolicy: Local`",
     name_rule=names.dns_1035_label,
     defaults=_defaults,
     check=_check,
