@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
+from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.paths import StateError, StatePaths, write_private
 
 
@@ -61,3 +63,19 @@ def test_private_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.M
         write_private(path, b"two")
     assert path.read_bytes() == b"one"
     assert [p.name for p in tmp_path.iterdir()] == ["secret"]
+
+
+def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in containers whose engine chooses a number that no file knows."""
+
+    def unknown(uid: int) -> pwd.struct_passwd:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 54399)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(StateError, match="no home directory") as told:
+        StatePaths.default({})
+    assert "TRAINSHED_HOME" in told.value.hint
+    assert StatePaths.default({"TRAINSHED_HOME": "/x"}).root == Path("/x")
+    assert local_capabilities() == Capabilities(user_mapping=False), "nor does that take a name"

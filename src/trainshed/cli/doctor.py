@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.markup import escape
 
-from trainshed.cli.console import out
+from trainshed.cli.console import out, user_errors
 from trainshed.cli.options import TextOrJson
 from trainshed.cluster.paths import StatePaths
 from trainshed.sdk import local
@@ -25,11 +25,13 @@ def doctor(output: TextOrJson = "text") -> None:
     """
     from trainshed.cluster.sandbox.client.doctor import PLAIN, diagnose, diagnose_plain
 
+    with user_errors():
+        paths = StatePaths.default()
     machine = diagnose()
     can_run = all(check.ok for check in machine)
-    is_plain = StatePaths.default().kept_isolation() == "plain"
+    is_plain = paths.kept_isolation() == "plain"
     plain = [] if can_run and not is_plain else diagnose_plain()
-    checks = [*machine, *plain, *_store_checks()]
+    checks = [*machine, *plain, *_store_checks(paths)]
     if output == "json":
         out.print_json(
             json.dumps([{"name": c.name, "ok": c.ok, "detail": c.detail, "remedy": c.remedy} for c in checks])
@@ -46,10 +48,10 @@ def doctor(output: TextOrJson = "text") -> None:
         raise typer.Exit(UNAVAILABLE)
 
 
-def _store_checks() -> list[Check]:
+def _store_checks(paths: StatePaths) -> list[Check]:
     """Return a check of the store when there is something to say of it."""
     from trainshed.cluster.sandbox.client.doctor import Check
 
     remedy = "trainshed restore goes back to a backup; deleted objects can be created again"
-    found = local.store_damage(StatePaths.default())
+    found = local.store_damage(paths)
     return [Check("store", False, text, remedy) for text in found]

@@ -211,6 +211,14 @@ def _plugin(plugin: ExecConfig, config: ClusterConfig) -> ExecPlugin:
     )
 
 
+def _users_file() -> Path:
+    """Return where kubectl's configuration is by default; a user without a home directory has none there."""
+    try:
+        return Path("~/.kube/config").expanduser()
+    except RuntimeError:
+        return Path("~/.kube/config")
+
+
 def _files(path: str | os.PathLike[str] | None) -> list[Path]:
     if path is not None:
         file = Path(path).expanduser()
@@ -218,7 +226,7 @@ def _files(path: str | os.PathLike[str] | None) -> list[Path]:
             raise ConfigError(f"kubeconfig {file} does not exist")
         return [file]
     listed = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    files = [file for file in listed or [Path("~/.kube/config").expanduser()] if file.is_file()]
+    files = [file for file in listed or [_users_file()] if file.is_file()]
     if not files:
         where = ", ".join(str(file) for file in listed) or "~/.kube/config"
         raise ConfigError(f"no kubeconfig at {where}; set KUBECONFIG or start a cluster")

@@ -39,9 +39,18 @@ class StatePaths(msgspec.Struct, frozen=True):
 
     @classmethod
     def default(cls, environ: Mapping[str, str] | None = None) -> StatePaths:
-        """Return the paths below `$TRAINSHED_HOME`, or the default place. An absolute path either way."""
+        """Return the paths below `$TRAINSHED_HOME`, or the default place. An absolute path either way.
+
+        Raises StateError where the user has no home directory to put it in, as in containers that choose a number.
+        """
         chosen = (os.environ if environ is None else environ).get(HOME_VARIABLE) or DEFAULT_HOME
-        return cls(Path(chosen).expanduser().absolute())
+        try:
+            return cls(Path(chosen).expanduser().absolute())
+        except RuntimeError as error:
+            raise StateError(
+                f"user {os.geteuid()} has no home directory for the state directory",
+                f"set HOME, or {HOME_VARIABLE} to a directory of yours",
+            ) from error
 
     @property
     def pki(self) -> Path:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import shutil
 import stat
 import sys
@@ -54,7 +54,10 @@ def local_capabilities(*, plain: bool = False) -> Capabilities:
         prefix = Path(sys.prefix)
         closed = any(not place.stat().st_mode & stat.S_IXOTH for place in (prefix, *prefix.parents))
         return Capabilities(user_mapping=True, of_root=True, python_of=str(prefix) if closed else "")
-    name = getpass.getuser()
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container whose engine chose a number
+        name = ""
     tools = all(shutil.which(tool) for tool in ("newuidmap", "newgidmap"))
     ranges = all(_has_subordinate_ids(Path(path), name) for path in ("/etc/subuid", "/etc/subgid"))
     return Capabilities(user_mapping=tools and ranges)
@@ -65,7 +68,7 @@ def _has_subordinate_ids(path: Path, name: str) -> bool:
         owners = {line.partition(":")[0] for line in path.read_text().splitlines()}
     except OSError:
         return False
-    return bool(owners & {name, str(os.geteuid())})
+    return bool(owners & ({name, str(os.geteuid())} - {""}))
 
 
 NO_USERS = (

@@ -80,6 +80,7 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
         user, cluster = _make_namespaces(mapped, report) if found is None else found
         os.close(mapped)
         userns.forbid_cgroup_namespaces()
+        limits.keep_back_per_user()
         daemon = Zygote(run, pods, user, cluster, lock, hierarchy)
         launching.has_started(report, adopted=found is not None)
         daemon.run()

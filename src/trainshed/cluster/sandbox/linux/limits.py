@@ -17,6 +17,9 @@ _SCHEDULE_ORDER = 5
 _PIDS_PER_NAMESPACE = (6, 14)
 """The first Linux that has `kernel.pid_max` for each pid namespace; before, it is the machine's."""
 _PASSES = 10
+KEPT_PART = 8
+"""One in so many of what the kernel gives each user is not for pods."""
+_PER_USER = ("inotify_instances", "inotify_watches")
 _RESERVED_PIDS = 300
 """Numbers that the kernel gives once only (RESERVED_PIDS in include/linux/pid.h)."""
 
@@ -161,3 +164,19 @@ def has_pids_per_namespace(release: str = "") -> bool:
     """Return whether this kernel has a `kernel.pid_max` for each pid namespace."""
     numbers = (release or os.uname().release).split("-")[0].split(".")[:2]
     return tuple(int(part) for part in numbers if part.isdigit()) >= _PIDS_PER_NAMESPACE
+
+
+def keep_back_per_user() -> None:
+    """Leave the user, whom pods stand for, some of what the kernel counts by users: editors watch files, too.
+
+    What a user namespace has is counted to the user above it as well, and both have a limit (namespaces(7),
+    /proc/sys/user).
+    """
+    for name in _PER_USER:
+        try:
+            with open(f"/proc/sys/fs/inotify/max_user_{name.removeprefix('inotify_')}") as file:
+                machines = int(file.read())
+            with open(f"/proc/sys/user/max_{name}", "w") as file:
+                file.write(str(machines - machines // KEPT_PART))
+        except OSError as error:  # a kernel without it, or a read-only /proc/sys of an outer container
+            os.write(2, f"pods may use up {name} of the user: {error}\n".encode())

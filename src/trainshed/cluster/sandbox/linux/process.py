@@ -289,11 +289,17 @@ def _make_cwd(path: str) -> None:
         raise CommandError(128, f"chdir to cwd ({path!r}): {reason_of(error)}") from error
 
 
-def keep_processes_back() -> None:
-    """Leave the last of the processes that the user may have to the cluster: pods cannot use up all of them.
+def keep_back() -> None:
+    """Leave the last of what the user may have to the user and the cluster: pods cannot use up all of it.
 
-    The kernel counts those of a user namespace by themselves, too, and root's not at all (clone(2), EAGAIN).
+    Of processes, timers (and other signals that wait) and message queues. The kernel counts processes of a user
+    namespace by themselves, too, and root's not at all (clone(2), EAGAIN).
     """
+    for kind in (resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE):
+        soft, _ = resource.getrlimit(kind)
+        if soft != resource.RLIM_INFINITY:
+            left = soft - soft // limits.KEPT_PART
+            resource.setrlimit(kind, (left, left))
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY:
         left = soft - min(PROCESSES_KEPT, soft // 4)
@@ -305,7 +311,7 @@ def _become(spec: Message, user: users.User, user_namespace: int) -> None:
         capabilities = credentials.capability_set(spec["privileged"], spec["add_caps"], spec["drop_caps"])
     except ValueError as error:
         raise CommandError(128, str(error)) from None
-    keep_processes_back()
+    keep_back()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     identity = credentials.Identity(

@@ -22,7 +22,7 @@ from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.daemon import accounting
 from trainshed.cluster.sandbox.daemon.plain import process
 from trainshed.cluster.sandbox.linux import landlock, limits, syscalls
-from trainshed.cluster.sandbox.linux.process import keep_processes_back
+from trainshed.cluster.sandbox.linux.process import keep_back
 from trainshed.cluster.sandbox.loop import record_crash
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ def _confine(spec: Message, access: Access, control: socket.socket, shim: int) -
         os._exit(_KILLED)
     limits.prefer_for_oom(spec["oom_score"])
     limits.share_cpu(spec)
-    keep_processes_back()
+    keep_back()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
