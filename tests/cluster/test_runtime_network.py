@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
+from tests.cluster.ordinary_user import run_tests_as
 from tests.cluster.runtime_programs import CLIENT, SERVER
 from tests.cluster.sandboxes import Sandboxes, until
 from trainshed.cluster.sandbox.api import (
@@ -179,3 +181,10 @@ async def test_a_pod_sends_under_its_own_addresses_alone(boxes: Sandboxes) -> No
     assert (await boxes.end("spoofer")).exit_code == 0, boxes.output("spoofer")
     await boxes.end("listener")
     assert boxes.output("listener").splitlines() == ["listens", "honest-arp", "honest"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the others run as an ordinary user already")
+def test_so_does_one_of_an_ordinary_user(for_everybody: Path) -> None:
+    """The filter is set with the rights that its user has in the cluster's own network."""
+    test = f"{__file__}::{test_a_pod_sends_under_its_own_addresses_alone.__name__}"
+    assert "1 passed" in run_tests_as(54326, test, for_everybody)

@@ -270,12 +270,10 @@ class PodWorker:
                     await self._delete_object()
                 case _:
                     pass
-        except SandboxNotFound:
-            # The end of what we meant is on its way, or was missed: ask.
-            self._context.resync()
-            await self._wait(self._context.now() + 1)
-        except RuntimeLost as error:
-            log.warning("runtime does not answer", extra={"pod": self.uid, "error": str(error)})
+        except (SandboxNotFound, RuntimeLost) as error:
+            if isinstance(error, RuntimeLost):
+                log.warning("runtime does not answer", extra={"pod": self.uid, "error": str(error)})
+            # Else the end of what we meant is on its way, or was missed: ask.
             self._context.resync()
             await self._wait(self._context.now() + 1)
 
