@@ -144,6 +144,34 @@ async def test_deleting_a_definition_deletes_its_objects(world: World) -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_watches_end_with_what_they_watch(world: World) -> None:
+    """As recorded from Kubernetes 1.33: all that happens to the objects is told, then the stream ends."""
+    made = definition(version("v1", storage=True), version("v2"))
+    await world.ok("POST", CRDS, made)
+    await world.ok("POST", V1, widget())
+    running = asyncio.ensure_future(world.api.run())
+    async with (
+        world.lines(V1, watch="1") as first,
+        world.lines(V2, watch="1") as second,
+        world.lines(CRDS, watch="1", resourceVersion=str(world.store.revision)) as definitions,
+    ):
+        assert (await first.next())["type"] == (await second.next())["type"] == "ADDED"
+        stored = await world.ok("GET", f"{CRDS}/widgets.kapi.test")
+        stored["spec"]["versions"].pop()
+        stored["status"] = {}
+        await world.ok("PUT", f"{CRDS}/widgets.kapi.test", stored)
+        assert await second.next() is None, "this version is served no more"
+        await world.ok("DELETE", f"{CRDS}/widgets.kapi.test")
+        assert (await first.next())["type"] == "DELETED"
+        assert await first.next() is None
+        seen = [await definitions.next() for _ in range(4)]
+    assert [event["type"] for event in seen] == ["MODIFIED", "MODIFIED", "MODIFIED", "DELETED"]
+    reasons = [event["object"]["status"]["conditions"][-1]["reason"] for event in seen[1:]]
+    assert reasons == ["InstanceDeletionPending", "InstanceDeletionInProgress", "InstanceDeletionInProgress"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_definitions_survive_a_restart(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
         await world.ok("POST", CRDS, definition(version("v1", storage=True, size=SIZE)))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster.api_world import ADMIN_TOKEN, MERGE, World, config_map, open_world, pod
 from trainshed.client.client import warning_text
@@ -171,15 +172,18 @@ _BROWSERS = [
 ]
 
 
+_ADMIN = [(b"authorization", f"Bearer {ADMIN_TOKEN}".encode())]
+
+
 @pytest.mark.parametrize(
     ("headers", "subprotocols"),
-    [([(b"authorization", f"Bearer {ADMIN_TOKEN}".encode())], []), ([], _BROWSERS)],
-    ids=["a header", "a subprotocol"],
+    [(_ADMIN, []), ([], _BROWSERS), (_ADMIN, ["binary.k8s.io"]), (_ADMIN, ["mine"])],
+    ids=["a header", "a browser", "binary", "unknown"],
 )
 async def test_a_watch_over_a_websocket(
     world: World, headers: list[tuple[bytes, bytes]], subprotocols: list[str]
 ) -> None:
-    """Headlamp: one text message per event."""
+    """Headlamp: one text message per event, whatever the subprotocol, as recorded from Kubernetes 1.33."""
     await world.ok("POST", CMS, config_map("a"))
     await world.ok("POST", CMS, config_map("b"))
     sent: asyncio.Queue[Any] = asyncio.Queue()
@@ -196,15 +200,49 @@ async def test_a_watch_over_a_websocket(
     serving = asyncio.ensure_future(world.api(scope, received.get, sent.put))
     accepted = await asyncio.wait_for(sent.get(), 5)
     assert accepted["type"] == "websocket.accept", accepted
+    assert accepted["subprotocol"] == (subprotocols[-1] if subprotocols else None)
     names = []
     while len(names) < 2:
         message = await asyncio.wait_for(sent.get(), 5)
         if message.get("text"):
-            event = base64.b64decode(message["text"]) if subprotocols else message["text"]
-            names.append(json.loads(event)["object"]["metadata"]["name"])
+            names.append(json.loads(message["text"])["object"]["metadata"]["name"])
     assert names == ["a", "b"]
     received.put_nowait({"type": "websocket.disconnect", "code": 1000})
     await asyncio.wait_for(serving, 5)
+
+
+async def test_a_watch_over_a_websocket_takes_one_subprotocol_at_most(world: World) -> None:
+    sent: list[Any] = []
+
+    async def opened() -> dict[str, str]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "websocket",
+        "path": CMS,
+        "query_string": b"watch=1",
+        "headers": _ADMIN,
+        "subprotocols": ["base64.binary.k8s.io", "binary.k8s.io"],
+        "extensions": {"websocket.http.response": {}},
+    }
+    await world.api(scope, opened, send)
+    assert sent[0]["status"] == 400
+
+
+async def test_errors_are_yaml_for_who_takes_yaml(world: World) -> None:
+    for path, status, query in (
+        (f"{CMS}/nope", 404, {}),
+        (CMS, 400, {"fieldSelector": "a=b"}),
+        (CMS, 406, {"watch": "1"}),
+    ):
+        reply = await world.raw("GET", path, accept="application/yaml", **query)
+        assert (reply.status, reply.headers["content-type"]) == (status, "application/yaml")
+        assert yaml.safe_load(reply.body)["code"] == status
+    reply = await world.raw("GET", f"{CMS}/nope", accept="application/json, application/yaml")
+    assert json.loads(reply.body)["code"] == 404
 
 
 async def test_logs_and_exec_without_a_node(world: World) -> None:

@@ -134,6 +134,17 @@ async def test_initial_events(world: World) -> None:
         await world.ok("POST", CMS, config_map("b"))
         assert types([await lines.next()]) == [("ADDED", "b")]
     await world.refused(422, "GET", CMS, watch="1", sendInitialEvents="true")
+    error = await world.refused(422, "GET", CMS, watch="1", resourceVersionMatch="Exact")
+    assert [cause["reason"] for cause in error["details"]["causes"]] == [
+        "FieldValueForbidden",
+        "FieldValueNotSupported",
+    ]
+    del query["allowWatchBookmarks"]
+    error = await world.refused(422, "GET", CMS, **query)
+    assert [cause["field"] for cause in error["details"]["causes"]] == [
+        "resourceVersionMatch",
+        "sendInitialEvents",
+    ]
 
 
 async def test_bookmarks_only_when_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +155,7 @@ async def test_bookmarks_only_when_asked_for(world: World, monkeypatch: pytest.M
         event = await lines.next()
         assert event["type"] == "BOOKMARK"
         assert set(event["object"]) == {"kind", "apiVersion", "metadata"}
+        assert set(event["object"]["metadata"]) == {"resourceVersion", "creationTimestamp"}
     async with world.lines(CMS, resourceVersion=since, timeoutSeconds="1") as lines:
         assert await lines.next() is None, "closed after a second, and nothing before"
 

@@ -312,8 +312,15 @@ async def test_a_namespace_goes_when_its_last_finalizer_does(world: World) -> No
     assert "configmaps has 1 resource instances" in conditions()["NamespaceContentRemaining"]["message"]
     assert "example.com/hold in 1" in conditions()["NamespaceFinalizersRemaining"]["message"]
     await world.settle(quiet=1.2)
+    watch = world.store.watch("/core/namespaces/", world.store.revision)
     await world.client.patch(CONFIGMAPS, "held", "ns", {"metadata": {"finalizers": None}})
     await world.until("namespace gone", lambda: world.stored(NAMESPACES, "ns") is None)
+    last = watch.drain()[-1]
+    watch.close()
+    reasons = {c["type"]: (c["status"], c["reason"]) for c in last.stored.obj["status"]["conditions"]}
+    assert last.type == "DELETED"
+    assert reasons["NamespaceContentRemaining"] == ("False", "ContentRemoved")
+    assert reasons["NamespaceFinalizersRemaining"] == ("False", "ContentHasNoFinalizers")
     assert not world.all(SERVICEACCOUNTS, "ns")
 
 

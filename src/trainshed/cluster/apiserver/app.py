@@ -43,6 +43,7 @@ from trainshed.cluster.store import Damaged, Store, Stored, StoreError, StoreFul
 from trainshed.kube.builtin.kind import View
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
+from trainshed.kube.wire import negotiate
 from trainshed.kube.wire.asgi import Message, Receive, Scope, Send
 from trainshed.kube.wire.options import DeleteOptions
 
@@ -217,10 +218,10 @@ class ApiServer:
         except Unreachable as error:
             result = unavailable(error)
         except (ApiError, StoreError, Damaged) as error:
-            result = Answer.error(_as_api_error(error))
+            result = _refusal(request, _as_api_error(error))
         except Exception as error:
             log.exception("request failed: %s %s", request.method, request.path)
-            result = Answer.error(internal(f"{type(error).__name__}: {error}"))
+            result = _refusal(request, internal(f"{type(error).__name__}: {error}"))
         finally:
             request.close()
         if isinstance(routed, Call):
@@ -306,6 +307,18 @@ def _as_api_error(error: ApiError | StoreError | Damaged) -> ApiError:
     if isinstance(error, (StoreFull, StoreReadOnly)):
         return ApiError(507, "InsufficientStorage", text)
     return internal(text)
+
+
+def _refusal(request: Incoming, error: ApiError) -> Answer:
+    """Return an error as an answer, as YAML for who would have got YAML."""
+    answer, accepted = Answer.error(error), request.headers.get("accept", "")
+    if "yaml" in accepted:
+        with contextlib.suppress(ApiError):
+            if negotiate.for_plain(accepted).form == "yaml":
+                from trainshed.kube.wire import yamltext  # few ask for it
+
+                answer.body, answer.content_type = yamltext.dump(error.status()).encode(), "application/yaml"
+    return answer
 
 
 def _unreadable(error: Damaged) -> ApiError:

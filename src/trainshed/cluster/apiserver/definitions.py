@@ -7,6 +7,7 @@ definition is committed, before the create of the definition is answered.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable
 
@@ -17,6 +18,7 @@ from trainshed.cluster.store import DELETED, Compacted, KeyMissing, RevisionMism
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import CRDS
+from trainshed.kube.meta.times import format_time
 from trainshed.kube.schema import crd_serving
 
 _PREFIX = keys.under(CRDS)
@@ -68,6 +70,7 @@ class Definitions:
         kinds.specs[name] = digest
         kinds.definitions[name] = stored.revision
         kinds.registry.add(name, crd_serving.infos(obj, stored.encoded))
+        kinds.end_watches(name)
 
     def _drop(self, name: str) -> None:
         kinds = self._core.kinds
@@ -75,15 +78,20 @@ class Definitions:
         kinds.specs.pop(name, None)
         kinds.terminating.pop(name, None)
         kinds.registry.remove(name)
+        kinds.end_watches(name)
 
     async def clean_up(self, remove: Remove) -> None:
         """Delete the objects of definitions that are being deleted, then let those go; until cancelled."""
         store = self._core.store
         while True:
+            self.sync()  # who watches is told at once, not with the next request
             revision = store.revision
             terminating = [stored for stored in store.list(_PREFIX)[0] if _is_ending(stored)]
             for stored in terminating:
-                await self._clean(stored, remove)
+                with contextlib.suppress(
+                    RevisionMismatch, KeyMissing
+                ):  # looked at again on the event of that
+                    await self._clean(stored, remove)
             watch = store.watch(_PREFIX, revision)
             try:
                 async with asyncio.timeout(_RETRY_SECONDS if terminating else None):
@@ -95,6 +103,7 @@ class Definitions:
                 watch.close()
 
     async def _clean(self, stored: Stored, remove: Remove) -> None:
+        stored = await self._begun(stored)
         obj = stored.obj
         spec = obj["spec"]
         prefix = keys.collection(spec["group"], spec["names"]["plural"])
@@ -107,14 +116,17 @@ class Definitions:
             return  # finalizers hold some back
         finalizers = [f for f in obj["metadata"].get("finalizers") or () if f != CLEANUP]
         metadata = {**obj["metadata"], "finalizers": finalizers}
-        try:
-            if finalizers:
-                if finalizers != obj["metadata"].get("finalizers"):
-                    await self._core.store.update(stored.key, {**obj, "metadata": metadata}, stored.revision)
-            else:
-                await self._core.store.delete(stored.key, stored.revision)
-        except (RevisionMismatch, KeyMissing):
-            pass  # looked at again on the event that this came from
+        if not finalizers:
+            await self._core.store.delete(stored.key, stored.revision)
+        elif finalizers != obj["metadata"].get("finalizers"):
+            await self._core.store.update(stored.key, {**obj, "metadata": metadata}, stored.revision)
+
+    async def _begun(self, stored: Stored) -> Stored:
+        """Return a definition that says that its objects are being deleted, as this one does from now on."""
+        obj = crd_serving.deleting_instances(stored.obj, format_time(self._core.clock()))
+        if obj == stored.obj:
+            return stored
+        return await self._core.store.update(stored.key, obj, stored.revision)
 
 
 def _is_ending(definition: Stored) -> bool:

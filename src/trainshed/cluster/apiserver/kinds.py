@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
+from weakref import WeakSet
 
 import msgspec
 
 from trainshed.cluster.apiserver.http import encode_json
-from trainshed.cluster.store import Stored, keys
+from trainshed.cluster.store import Stored, Watch, keys
 from trainshed.kube.builtin import registry
 from trainshed.kube.builtin.kind import View
 from trainshed.kube.meta.errors import ApiError, internal, not_found
@@ -50,6 +51,8 @@ class ServedKind:
         """What a webhook has converted to this version, by revision."""
         self.turn = asyncio.Lock()
         """Held by the watcher that has changes converted."""
+        self.watches: WeakSet[Watch] = WeakSet()
+        """The watches of this version, which end when it is served no more."""
 
     @property
     def schema(self) -> SchemaNode:
@@ -174,9 +177,18 @@ class Kinds:
         path = (group, version, plural)
         kind = self._kinds.get(path)
         if kind is None or kind.info is not info:
-            since = self.definitions.get(info.crd_name, 0)
+            since, before = self.definitions.get(info.crd_name, 0), kind
             kind = self._kinds[path] = ServedKind(info, since, self._conversions.get(path))
+            if before is not None:
+                kind.watches = before.watches
         return kind
+
+    def end_watches(self, definition: str) -> None:
+        """End the watches of all versions of a CRD that are served no more, once they have told what they know."""
+        for path, kind in self._kinds.items():
+            if kind.info.crd_name == definition and self.registry.get(*path) is None:
+                for watch in tuple(kind.watches):
+                    watch.close()
 
     def of(self, resource: Resource) -> ServedKind:
         """Return the kind of a resource that is always served."""

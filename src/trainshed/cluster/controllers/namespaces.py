@@ -103,6 +103,10 @@ class NamespaceController(Controller[str]):
             await self._explain(namespace, remaining, failures)
             round_ = self._rounds[name] = self._rounds.get(name, -1) + 1
             return float(min(FIRST_ROUND_SECONDS * 2 ** min(round_, 10), MAX_ROUND_SECONDS))
+        explained = await self._explain(namespace, remaining, failures)
+        if explained is None:
+            return None
+        namespace = explained
         left = [f for f in spec_of(namespace).get("finalizers") or () if f != FINALIZER]
         body = {**namespace, "spec": {**spec_of(namespace), "finalizers": left}}
         try:
@@ -136,7 +140,10 @@ class NamespaceController(Controller[str]):
                 raise failure
         return [str(failure) for failure in failures]
 
-    async def _explain(self, namespace: Object, remaining: list[Stored], failures: list[str]) -> None:
+    async def _explain(
+        self, namespace: Object, remaining: list[Stored], failures: list[str]
+    ) -> Object | None:
+        """Return the namespace with the conditions of its end, None when it is gone."""
         status = status_of(namespace)
         stamp = format_time(self._now())
         conditions = deletion_conditions(
@@ -146,9 +153,9 @@ class NamespaceController(Controller[str]):
             stamp,
         )
         if conditions == status.get("conditions"):
-            return
+            return namespace
         try:
-            await self._client.patch(
+            return await self._client.patch(
                 NAMESPACES,
                 namespace["metadata"]["name"],
                 None,
@@ -158,3 +165,4 @@ class NamespaceController(Controller[str]):
         except ApiError as error:
             if error.code != 404:
                 raise
+            return None

@@ -25,6 +25,25 @@ def as_created(obj: Object) -> Object:
     }
 
 
+def deleting_instances(obj: Object, now: str) -> Object:
+    """Return a definition that is being deleted as it is while its objects are. Unchanged when it says so already."""
+    status = status_of(obj)
+    held = status.get("conditions") or []
+    condition = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": next(
+            (c["lastTransitionTime"] for c in held if c["type"] == "Terminating"), now
+        ),
+        "reason": "InstanceDeletionInProgress",
+        "message": "CustomResource deletion is in progress",
+    }
+    if condition in held:
+        return obj
+    others = [c for c in held if c["type"] != "Terminating"]
+    return {**obj, "status": {**status, "conditions": [*others, condition]}}
+
+
 def established(obj: Object, now: str, *, names_conflict: str = "") -> Object:
     """Return a valid CRD with defaults and the status of one that is served; the input is not changed.
 

@@ -50,10 +50,21 @@ def encode(kind: EventType, obj: Any) -> bytes:
 
 
 def bookmark(
-    api_version: str, kind: str, resource_version: str, *, initial_events_end: bool = False
+    api_version: str,
+    kind: str,
+    resource_version: str,
+    *,
+    initial_events_end: bool = False,
+    typed: bool = False,
 ) -> bytes:
-    """Return the line that tells a watcher how far it is; only for watchers that asked for bookmarks."""
+    """Return the line that tells a watcher how far it is; only for watchers that asked for bookmarks.
+
+    Args:
+        typed: the kind is built in: what Go always writes of its metadata is there.
+    """
     metadata: dict[str, Any] = {"resourceVersion": resource_version}
+    if typed:
+        metadata["creationTimestamp"] = None
     if initial_events_end:
         metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
     return encode("BOOKMARK", {"kind": kind, "apiVersion": api_version, "metadata": metadata})

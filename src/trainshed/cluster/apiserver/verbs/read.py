@@ -46,8 +46,9 @@ async def collection(core: Core, call: Call) -> Answer:
     """Return the objects of a collection: all, or a page of `limit`."""
     options = ListOptions.decode(call.request.query)
     if "sendInitialEvents" in call.request.query:
-        text = "sendInitialEvents is forbidden for list"
-        raise invalid("ListOptions", "meta.k8s.io", "", [causes.forbidden("sendInitialEvents", text)])
+        found = _wrong_match(options)
+        found.append(causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        raise invalid("ListOptions", "meta.k8s.io", "", found)
     chosen = selection(call.kind, options)
     warn_of_damage(core, call)
     if options.continue_token:
@@ -104,18 +105,9 @@ async def wanted_state(
 ) -> tuple[list[Stored], int]:
     """Return the collection in the state that resourceVersion and resourceVersionMatch ask for."""
     match, wanted = options.resource_version_match, revision(options.resource_version)
-    if match:
-        found: list[Cause] = []
-        if match not in _MATCHES:
-            found.append(causes.unsupported("resourceVersionMatch", match, (*_MATCHES[1:], "")))
-        elif wanted is None:
-            text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            found.append(causes.forbidden("resourceVersionMatch", text))
-        elif match == "Exact" and wanted == 0:
-            text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            found.append(causes.forbidden("resourceVersionMatch", text))
-        if found:
-            raise invalid("ListOptions", "meta.k8s.io", "", found)
+    found = _wrong_match(options)
+    if found:
+        raise invalid("ListOptions", "meta.k8s.io", "", found)
     if wanted:
         check_reached(core, wanted)
     if wanted and (match == "Exact" or (not match and (options.limit or 0) > 0)):
@@ -125,6 +117,22 @@ async def wanted_state(
             raise expired("The resourceVersion for the provided list is too old.") from None
         return items, wanted
     return await _latest(core, call, chosen)
+
+
+def _wrong_match(options: ListOptions) -> list[Cause]:
+    """Return what is wrong with the resourceVersionMatch of a list, if there is one."""
+    match, wanted = options.resource_version_match, revision(options.resource_version)
+    if not match:
+        return []
+    if match not in _MATCHES:
+        return [causes.unsupported("resourceVersionMatch", match, (*_MATCHES[1:], ""))]
+    if wanted is None:
+        text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+    elif match == "Exact" and wanted == 0:
+        text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+    else:
+        return []
+    return [causes.forbidden("resourceVersionMatch", text)]
 
 
 async def _latest(core: Core, call: Call, chosen: Selection) -> tuple[list[Stored], int]:

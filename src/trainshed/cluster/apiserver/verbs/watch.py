@@ -115,6 +115,8 @@ def _check_initial_events(options: WatchOptions) -> None:
     elif match:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         found.append(causes.forbidden("resourceVersionMatch", text))
+        if match != "NotOlderThan":
+            found.append(causes.unsupported("resourceVersionMatch", match, ("NotOlderThan",)))
     if found:
         raise invalid("ListOptions", "meta.k8s.io", "", found)
 
@@ -182,6 +184,7 @@ class _Stream:
         except Compacted as error:
             yield _too_old(error)
             return
+        self._kind.watches.add(watch)
         try:
             for body in joined(self._frame("ADDED", stored) for stored in items):
                 yield body
@@ -264,7 +267,13 @@ class _Stream:
 
     def _bookmark(self, at: int, *, end: bool = False) -> bytes:
         resource = self._kind.resource
-        return watchframe.bookmark(resource.api_version, resource.kind, str(at), initial_events_end=end)
+        return watchframe.bookmark(
+            resource.api_version,
+            resource.kind,
+            str(at),
+            initial_events_end=end,
+            typed=not self._kind.info.crd,
+        )
 
 
 def joined(lines: Iterable[bytes]) -> Iterator[bytes]:
