@@ -156,6 +156,15 @@ async def test_bookmarks_only_when_asked_for(world: World, monkeypatch: pytest.M
         assert event["type"] == "BOOKMARK"
         assert set(event["object"]) == {"kind", "apiVersion", "metadata"}
         assert set(event["object"]["metadata"]) == {"resourceVersion", "creationTimestamp"}
+    forms = {"PartialObjectMetadata": ["metadata"], "Table": ["columnDefinitions", "metadata", "rows"]}
+    for form, fields in forms.items():
+        query = {"resourceVersion": since, "timeoutSeconds": "1", "allowWatchBookmarks": "1"}
+        accept = f"application/json;as={form};g=meta.k8s.io;v=v1"
+        async with world.lines(CMS, accept=accept, **query) as lines:
+            event = await lines.next()
+            assert (event["type"], event["object"]["kind"]) == ("BOOKMARK", form)
+            assert sorted(set(event["object"]) - {"kind", "apiVersion"}) == fields
+            assert event["object"]["metadata"]["resourceVersion"] == since
     async with world.lines(CMS, resourceVersion=since, timeoutSeconds="1") as lines:
         assert await lines.next() is None, "closed after a second, and nothing before"
 

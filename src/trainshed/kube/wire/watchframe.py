@@ -50,14 +50,22 @@ def encode(kind: EventType, obj: Any) -> bytes:
 
 
 def bookmark(
+    api_version: str, kind: str, resource_version: str, *, initial_events_end: bool = False
+) -> bytes:
+    """Return the line that tells a watcher how far it is; only for watchers that asked for bookmarks."""
+    obj = bookmark_of(api_version, kind, resource_version, initial_events_end=initial_events_end)
+    return encode("BOOKMARK", obj)
+
+
+def bookmark_of(
     api_version: str,
     kind: str,
     resource_version: str,
     *,
     initial_events_end: bool = False,
     typed: bool = False,
-) -> bytes:
-    """Return the line that tells a watcher how far it is; only for watchers that asked for bookmarks.
+) -> Object:
+    """Return the object of a bookmark.
 
     Args:
         typed: the kind is built in: what Go always writes of its metadata is there.
@@ -67,7 +75,7 @@ def bookmark(
         metadata["creationTimestamp"] = None
     if initial_events_end:
         metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
-    return encode("BOOKMARK", {"kind": kind, "apiVersion": api_version, "metadata": metadata})
+    return {"kind": kind, "apiVersion": api_version, "metadata": metadata}
 
 
 def error(failure: ApiError) -> bytes:

@@ -267,13 +267,14 @@ class _Stream:
 
     def _bookmark(self, at: int, *, end: bool = False) -> bytes:
         resource = self._kind.resource
-        return watchframe.bookmark(
+        obj = watchframe.bookmark_of(
             resource.api_version,
             resource.kind,
             str(at),
             initial_events_end=end,
             typed=not self._kind.info.crd,
         )
+        return watchframe.encode("BOOKMARK", self._shown(obj))
 
 
 def joined(lines: Iterable[bytes]) -> Iterator[bytes]:
