@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,6 +134,33 @@ async def test_a_webhook_that_cannot_be_asked(world: World, author: Author) -> N
     await world.ok("DELETE", f"{HOOKS}/validatingwebhookconfigurations/hooks")
     await register(world, wrong, failurePolicy="Ignore")
     await world.ok("POST", MAPS, config_map("m"))
+
+
+async def test_one_that_ends_its_answer_by_hanging_up(world: World, author: Author, tmp_path: Path) -> None:
+    """As Python's http.server does: no length, no end of TLS. Go takes such an answer, too."""
+    status = "200 OK"
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+        uid = msgspec.json.decode(await reader.readexactly(length))["request"]["uid"]
+        response = {"uid": uid, "allowed": True, "warnings": ["seen"]}
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+        writer.write(f"HTTP/1.0 {status}\r\n\r\n".encode() + msgspec.json.encode(review))
+        await writer.drain()
+        writer.transport.abort()
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    await register(world, {**author.config(), "url": f"https://127.0.0.1:{port}/"})
+    reply = await world.raw("POST", MAPS, config_map("m"))
+    assert reply.status == 201 and any("seen" in text for text in reply.warnings)
+    status = "500 Oops"
+    refused = await world.refused(500, "POST", MAPS, config_map("n"))
+    assert "an error on the server" in refused["message"]
+    server.close()
 
 
 async def test_one_that_does_not_answer_takes_as_long_as_it_may(world: World) -> None:

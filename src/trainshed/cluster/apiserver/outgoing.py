@@ -59,8 +59,8 @@ class _Secure:
     async def read(self) -> bytes:
         try:
             return await self._until(lambda: self._tls.read(_PIECE_BYTES))
-        except ssl.SSLZeroReturnError:
-            return b""
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return b""  # who hangs up without an end of TLS has ended, too; HTTP tells whether that was too early
 
     async def _until(self, step: Callable[[], T]) -> T:
         while True:
