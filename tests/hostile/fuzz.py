@@ -131,11 +131,12 @@ def judge(reply: Reply) -> str:
     """Return what is wrong with an answer, empty when nothing is."""
     if reply.status < 400 or (reply.status < 500 and not reply.body):  # HEAD
         return ""
-    if reply.headers.get("content-type") == "application/json":
+    content_type = reply.headers.get("content-type")
+    if content_type in ("application/json", "application/yaml"):
         try:
-            status = json.loads(reply.body)
-        except ValueError:
-            return "the error is no JSON"
+            status = json.loads(reply.body) if content_type.endswith("json") else yaml.safe_load(reply.body)
+        except (ValueError, yaml.YAMLError):
+            return "the error cannot be read"
         if status.get("kind") != "Status" or status.get("code") != reply.status:
             return "the error is no Status"
         if (reply.status, status.get("reason")) in REASONED:

@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from trainshed.cluster.apiserver.access import ADMIN, Authenticator, Authorizer, RbacAuthorizer
 from trainshed.cluster.apiserver.aggregation import Aggregation, Credentials
 from trainshed.cluster.apiserver.core import AdmissionCheck, Call, Core
@@ -317,7 +319,8 @@ def _refusal(request: Incoming, error: ApiError) -> Answer:
             if negotiate.for_plain(accepted).form == "yaml":
                 from trainshed.kube.wire import yamltext  # few ask for it
 
-                answer.body, answer.content_type = yamltext.dump(error.status()).encode(), "application/yaml"
+                status = msgspec.to_builtins(error.status(), order="sorted")
+                answer.body, answer.content_type = yamltext.dump(status).encode(), "application/yaml"
     return answer
 
 
