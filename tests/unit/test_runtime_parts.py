@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -292,6 +293,22 @@ class TestDoctor:
         assert checks[0].name == "platform"
         assert all(check.ok or check.remedy for check in checks)
         assert list(tmp_path.iterdir()) == []
+
+    def test_a_file_system_that_runs_no_programs_is_told_and_in_nobodys_way(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[Path] = []
+
+        def noexec(path: str) -> SimpleNamespace:
+            asked.append(Path(path).parent)
+            return SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NODEV)
+
+        monkeypatch.setattr(os, "statvfs", noexec)
+        found = {check.name: check for check in doctor.diagnose(tmp_path)}
+        check = found["programs on the state directory"]
+        assert (check.ok, check.vital, "noexec" in check.detail) == (False, False, True)
+        assert asked == [tmp_path]
+        assert found["user namespaces"].vital, "what pods cannot do without"
 
 
 MOUNTS = """\

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -27,8 +29,8 @@ def doctor(output: TextOrJson = "text") -> None:
 
     with user_errors():
         paths = StatePaths.default()
-    machine = diagnose()
-    can_run = all(check.ok for check in machine)
+    machine = diagnose(_existing(paths.root))
+    can_run = all(check.ok or not check.vital for check in machine)
     is_plain = paths.kept_isolation() == "plain"
     plain = [] if can_run and not is_plain else diagnose_plain()
     checks = [*machine, *plain, *_store_checks(paths)]
@@ -38,7 +40,7 @@ def doctor(output: TextOrJson = "text") -> None:
         )
     else:
         for check in checks:
-            mark = "[green]✓[/]" if check.ok else "[red]✗[/]"
+            mark = "[green]✓[/]" if check.ok else "[red]✗[/]" if check.vital else "[yellow]![/]"
             out.print(f"{mark} {escape(check.name)}: {escape(check.detail)}")
             if not check.ok and check.remedy:
                 out.print(f"  [cyan]{escape(check.remedy)}[/]")
@@ -46,6 +48,12 @@ def doctor(output: TextOrJson = "text") -> None:
         if output == "text":
             out.print(f"without isolation, as processes of yours: [cyan]{PLAIN}[/]")
         raise typer.Exit(UNAVAILABLE)
+
+
+def _existing(root: Path) -> Path | None:
+    """Return the state directory, or that in which it will be made; None where this user cannot write there."""
+    found = next(directory for directory in (root, *root.parents) if directory.is_dir())
+    return found if os.access(found, os.W_OK | os.X_OK) else None
 
 
 def _store_checks(paths: StatePaths) -> list[Check]:

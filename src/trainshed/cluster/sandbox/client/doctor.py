@@ -51,12 +51,16 @@ _SYS_ADMIN = 21  # CAP_SYS_ADMIN, capabilities(7)
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One finding of `trainshed doctor`. `remedy` is empty when `ok`, and when nothing needs to be done."""
+    """One finding of `trainshed doctor`. `remedy` is empty when `ok`, and when nothing needs to be done.
+
+    `vital`: pods do not run where it is not `ok`.
+    """
 
     name: str
     ok: bool
     detail: str
     remedy: str = ""
+    vital: bool = True
 
 
 def is_linux() -> bool:
@@ -65,13 +69,15 @@ def is_linux() -> bool:
 
 
 def diagnose(state: Path | None = None) -> list[Check]:
-    """Try everything that sandboxes need; `state` is the state directory (default: a temporary one)."""
+    """Try everything that sandboxes need; `state` is a directory where the state directory is (default: a temporary
+    one)."""
     checks = [_platform()]
     if not checks[0].ok:
         return checks
     checks.append(_kernel())
     with tempfile.TemporaryDirectory(dir=state if state and state.is_dir() else None) as directory:
         results = _probe(directory)
+        runs_programs = not os.statvfs(directory).f_flag & os.ST_NOEXEC
     confinement = results.get("confinement")
     for step, title in _TITLES.items():
         detail = results.get(step)
@@ -83,12 +89,23 @@ def diagnose(state: Path | None = None) -> list[Check]:
             message, remedy = explain(step, detail, confinement=confinement)
             if step in _DEGRADED:
                 message = f"{message}: {_DEGRADED[step]}"
-            checks.append(Check(name=title, ok=False, detail=message, remedy=remedy))
+            vital = step not in _DEGRADED
+            checks.append(Check(name=title, ok=False, detail=message, remedy=remedy, vital=vital))
+    checks += _programs(runs_programs)
     checks += _limits(results.get("keepers"))
     checks += _services(results.get("services"))
     checks.append(_subordinate_ids())
     checks.append(_egress())
     return checks
+
+
+def _programs(run: bool) -> list[Check]:
+    """Return what there is to say of programs in the state directory: nothing where they run."""
+    if run:
+        return []
+    text = "its file system is mounted noexec: programs that pods put into /tmp or volumes do not run"
+    remedy = "set TRAINSHED_HOME to a directory elsewhere"
+    return [Check(name="programs on the state directory", ok=False, detail=text, remedy=remedy, vital=False)]
 
 
 PLAIN = "trainshed up --isolation plain"
