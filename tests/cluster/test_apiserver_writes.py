@@ -260,6 +260,10 @@ async def test_pods_need_an_account_and_get_a_priority(world: World) -> None:
     assert "no PriorityClass with name nope was found" in error["message"]
     made = await world.ok("POST", f"{NS}/pods", pod("p", priorityClassName="system-node-critical"))
     assert made["spec"]["priority"] == 2000001000
+    for given, computed, spec in ((5, 2000001000, {"priorityClassName": "system-node-critical"}), (7, 0, {})):
+        error = await world.refused(403, "POST", f"{NS}/pods", pod("q", priority=given, **spec))
+        words = f"({given}) must not be provided in pod spec; priority admission controller computed {computed} from"
+        assert words in error["message"], "as recorded with kube-apiserver 1.33"
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     await world.ok(
         "PATCH",

@@ -283,6 +283,8 @@ async def test_a_namespace_starts_with_an_account_and_the_ca_and_gets_them_back(
     await world.until("the CA again", complete)
     await world.client.patch(CONFIGMAPS, "kube-root-ca.crt", "ns", {"data": {"ca.crt": "forged"}})
     await world.until("the right CA again", complete)
+    await world.client.patch(CONFIGMAPS, "kube-root-ca.crt", "ns", {"data": {"more": "x"}})
+    await world.until("nothing but the CA", complete)
 
 
 async def test_a_namespace_goes_when_its_last_finalizer_does(world: World) -> None:
@@ -309,7 +311,7 @@ async def test_a_namespace_goes_when_its_last_finalizer_does(world: World) -> No
         "it says why",
         lambda: "1 resource" in conditions().get("NamespaceContentRemaining", {}).get("message", ""),
     )
-    assert "configmaps has 1 resource instances" in conditions()["NamespaceContentRemaining"]["message"]
+    assert "configmaps. has 1 resource instances" in conditions()["NamespaceContentRemaining"]["message"]
     assert "example.com/hold in 1" in conditions()["NamespaceFinalizersRemaining"]["message"]
     await world.settle(quiet=1.2)
     watch = world.store.watch("/core/namespaces/", world.store.revision)

@@ -413,6 +413,7 @@ async def test_endpoints_that_a_user_wrote_are_mirrored_in_slices(world: World) 
     await world.until("one again", lambda: slices(world) == both[:1])
     await world.client.delete(SERVICES, "web", "default")
     await world.until("none without the Service", lambda: not slices(world))
+    await world.until("nor Endpoints, as upstream", lambda: world.stored(ENDPOINTS, "web") is None)
 
 
 async def test_a_port_by_name_is_each_pods_own_number(world: World) -> None:

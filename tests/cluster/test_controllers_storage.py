@@ -227,7 +227,7 @@ async def test_old_mirrors_neither_lose_nor_free_a_claim(world: World) -> None:
 
 async def test_a_class_added_later_serves_the_claims_that_wait(world: World) -> None:
     await world.client.create(PERSISTENTVOLUMECLAIMS, make_claim(storageClassName="fast"))
-    await world.until("an event", lambda: "FailedBinding" in reasons(world, "claim"))
+    await world.until("an event", lambda: "ProvisioningFailed" in reasons(world, "claim"))
     later = {"metadata": {"name": "fast"}, "provisioner": "trainshed.dev/hostdir"}
     await world.client.create(STORAGECLASSES, later)
     await world.until("Bound", lambda: bound(world))
@@ -256,6 +256,36 @@ async def test_wait_for_first_consumer(world: World) -> None:
     assert not world.all(PERSISTENTVOLUMES)
     await world.client.create(PODS, make_user("user", "claim"), namespace="default")
     await world.until("it runs", lambda: is_ready(world.stored(PODS, "user") or {}))
+
+
+async def test_a_claim_of_a_lazy_class_is_bound_when_a_pod_uses_it(world: World) -> None:
+    """As recorded with kube-controller-manager 1.33, where the volume is there already."""
+    lazy = {
+        "metadata": {"name": "manual"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    await world.client.create(STORAGECLASSES, lazy)
+    await world.client.create(PERSISTENTVOLUMES, make_volume())
+    await world.client.create(PERSISTENTVOLUMECLAIMS, make_claim(storageClassName="manual"))
+    await world.until("an event", lambda: "WaitForFirstConsumer" in reasons(world, "claim"))
+    await world.settle()
+    assert not bound(world)
+    await world.client.create(PODS, make_user("user", "claim"), namespace="default")
+    await world.until("Bound", lambda: bound(world))
+    volume = await world.client.get(PERSISTENTVOLUMES, "pv")
+    assert volume["status"]["phase"] == "Bound" and volume["status"]["lastPhaseTransitionTime"]
+
+
+async def test_a_claim_of_another_provisioner_names_it(world: World) -> None:
+    theirs = {"metadata": {"name": "theirs"}, "provisioner": "example.com/disks"}
+    await world.client.create(STORAGECLASSES, theirs)
+    await world.client.create(PERSISTENTVOLUMECLAIMS, make_claim(storageClassName="theirs"))
+    await world.until("an event", lambda: "ExternalProvisioning" in reasons(world, "claim"))
+    claim = await world.client.get(PERSISTENTVOLUMECLAIMS, "claim", "default")
+    annotations = claim["metadata"]["annotations"]
+    for name in ("volume.kubernetes.io", "volume.beta.kubernetes.io"):
+        assert annotations[f"{name}/storage-provisioner"] == "example.com/disks"
 
 
 async def test_a_bound_claim_grows(world: World) -> None:

@@ -244,7 +244,7 @@ def test_limits_hold(current: int, desired: int, least: int, behavior: Object | 
 def observed(held: Object, wanted: int, uses: dict[str, Use], **more: Any) -> Observed:
     pods = [pod(name) for name in "abcdefghij"[:wanted]]
     target = more.get("target", Target(wanted, wanted, "app=web"))
-    return Observed(held, target, pods, uses, more.get("memory", Memory()), NOW)
+    return Observed(held, target, pods, uses, more.get("memory", Memory()), NOW, more.get("refused", ""))
 
 
 def conditions(plan: ScalingPlan) -> dict[str, tuple[str, str]]:
@@ -321,7 +321,7 @@ def test_a_metric_that_fails_keeps_from_fewer_not_from_more() -> None:
     assert more.actions[0].replicas == 4 and conditions(more)["ScalingActive"] == ("True", "ValidMetricFound")
     fewer = decide(observed(held, 2, {"a": use("0.01"), "b": use("0.01")}))
     assert not fewer.actions and conditions(fewer)["ScalingActive"] == ("False", "FailedGetPodsMetric")
-    assert fewer.events[-1].message.startswith("invalid metrics (1 invalid out of 2), first error is: unable")
+    assert fewer.events[-1].message.startswith("invalid metrics (1 invalid out of 2), first error is: failed to get pods metric")
 
 
 def test_times_of_conditions_tell_changes() -> None:
@@ -359,3 +359,22 @@ def test_metrics_that_nobody_serves_are_said() -> None:
     assert KIND.cautions is not None
     said = list(KIND.cautions({"spec": {"metrics": [cpu(), CUSTOM]}}))
     assert said == ["spec.metrics[1]: this cluster serves no custom or external metrics"]
+
+
+def test_what_nobody_measures_is_told_and_shown_without_a_type() -> None:
+    """Recorded with kube-controller-manager 1.33 without a metrics API."""
+    why = "the server could not find the requested resource (get pods.metrics.k8s.io)"
+    plan = decide(observed(autoscaler(metrics=[cpu(), CUSTOM]), 2, {}, refused=why))
+    assert not plan.actions and plan.status["currentMetrics"] == [{"type": ""}, {"type": ""}]
+    failed = (
+        "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource"
+        f" metrics API: {why}"
+    )
+    (active,) = [c for c in plan.status["conditions"] if c["type"] == "ScalingActive"]
+    assert active["reason"] == "FailedGetResourceMetric"
+    assert active["message"] == f"the HPA was unable to compute the replica count: {failed}"
+    assert plan.events[-1].message == (
+        f"invalid metrics (2 invalid out of 2), first error is: failed to get cpu resource metric value: {failed}"
+    )
+    more = decide(observed(autoscaler(metrics=[CUSTOM, cpu()]), 2, {"a": use("0.2"), "b": use("0.2")}))
+    assert [metric["type"] for metric in more.status["currentMetrics"]] == ["", "Resource"]

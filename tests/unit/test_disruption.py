@@ -73,6 +73,14 @@ def test_an_evicted_pod_counts_as_gone_until_it_is_or_two_minutes_are_over() -> 
 def test_pods_without_a_controller_are_told_of() -> None:
     plan = decide(Observed(budget(maxUnavailable=1), [pod("a", owner="")], {}, NOW))
     assert [event.reason for event in plan.events] == ["UnmanagedPods"]
+    selector = {"matchLabels": {"b": "2", "a": "1"}}
+    (event,) = decide(
+        Observed(budget(maxUnavailable=1, selector=selector), [pod("a", owner="")], {}, NOW)
+    ).events
+    assert event.message.startswith(
+        "Pods selected by this PodDisruptionBudget (selector: &LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},"
+        "MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, the status"
+    )
     assert plan.status is not None and plan.status["disruptionsAllowed"] == 0
     by_count = decide(Observed(budget(minAvailable=0), [pod("a", owner="")], {}, NOW))
     assert by_count.status is not None and by_count.status["disruptionsAllowed"] == 1

@@ -117,12 +117,12 @@ def _expected(
     spec = spec_of(budget)
     most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
     if most is not None:
-        expected = _scale(pods, scales, events)
+        expected = _scale(budget, pods, scales, events)
         return expected, max(expected - _amount(most, expected), 0)
     if isinstance(least, int):
         return len(pods), least
     if least is not None:
-        expected = _scale(pods, scales, events)
+        expected = _scale(budget, pods, scales, events)
         return expected, _amount(least, expected)
     return len(pods), 0
 
@@ -131,7 +131,9 @@ def _amount(value: Any, total: int) -> int:
     return value if isinstance(value, int) else math.ceil(total * int(str(value).rstrip("%")) / 100)
 
 
-def _scale(pods: Sequence[Object], scales: Mapping[str, int | str], events: list[Event]) -> int:
+def _scale(
+    budget: Object, pods: Sequence[Object], scales: Mapping[str, int | str], events: list[Event]
+) -> int:
     counts: dict[str, int] = {}
     unmanaged = 0
     for pod in pods:
@@ -144,13 +146,28 @@ def _scale(pods: Sequence[Object], scales: Mapping[str, int | str], events: list
             raise _Unknown(found or f'found no controllers for pod "{name_of(pod)}"')
         counts[owner["uid"]] = found
     if unmanaged:
+        written = _as_in_go(section(spec_of(budget), "selector"))
         text = (
-            "Pods selected by this PodDisruptionBudget were found to be unmanaged. As a result, the status of the PDB"
-            " cannot be calculated correctly, which may result in undefined behavior. To account for these pods please"
-            ' set ".spec.minAvailable" field of the PDB to an integer value.'
+            f"Pods selected by this PodDisruptionBudget (selector: {written}) were found to be unmanaged. As a result,"
+            " the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account"
+            ' for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
         )
         events.append(Event("Warning", "UnmanagedPods", text))
     return sum(counts.values())
+
+
+def _as_in_go(selector: Object) -> str:
+    """Return a label selector as Go writes it, which is how the event shows it."""
+    labels = "".join(f"{key}: {value}," for key, value in sorted(section(selector, "matchLabels").items()))
+    rules = "".join(
+        f"LabelSelectorRequirement{{Key:{rule.get('key')},Operator:{rule.get('operator')},"
+        f"Values:[{' '.join(rule.get('values') or ())}],}},"
+        for rule in selector.get("matchExpressions") or ()
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{rules}}},}}"
+    )
 
 
 def _conditions(budget: Object, status: str, reason: str, message: str, now: float) -> list[Object]:

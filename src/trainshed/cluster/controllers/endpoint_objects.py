@@ -20,6 +20,10 @@ SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
+_HEADLESS = "service.kubernetes.io/headless"
+_ENDPOINTS_MANAGED_BY = "endpoints.kubernetes.io/managed-by"
+_NOT_MIRRORED = ("endpoints.kubernetes.io/last-change-trigger-time", OVER_CAPACITY)
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 CAPACITY = 1000
 """Addresses that one object may hold (API reference); the rest is cut off and `OVER_CAPACITY` says so."""
 
@@ -55,7 +59,7 @@ def endpoints(service: Object, pods: Sequence[Object]) -> Object:
     """Return the Endpoints of a Service that selects `pods`."""
     late = bool(service["spec"].get("publishNotReadyAddresses"))
     listed = [pod for pod in pods if late or not pod["metadata"].get("deletionTimestamp")]
-    metadata = _metadata(service, {})
+    metadata = _metadata(service, {_ENDPOINTS_MANAGED_BY: "endpoint-controller"})
     if len(listed) > CAPACITY:
         metadata["annotations"] = {OVER_CAPACITY: "truncated"}
     return {
@@ -98,6 +102,11 @@ def mirrored_slices(service: Object, written: Object) -> list[Object]:
         return []
     labels = {**section(metadata, "labels"), SERVICE_NAME: service["metadata"]["name"], MANAGED_BY: MIRROR}
     owner = controller_reference({"apiVersion": "v1", "kind": "Endpoints", **written})
+    notes = {
+        name: text
+        for name, text in section(metadata, "annotations").items()
+        if name not in (*_NOT_MIRRORED, _LAST_APPLIED)
+    }
     out: dict[str, Object] = {}
     for subset in objects(written, "subsets"):
         ports = tuple(
@@ -119,6 +128,7 @@ def mirrored_slices(service: Object, written: Object) -> list[Object]:
                     "namespace": metadata["namespace"],
                     "name": name,
                     "labels": labels,
+                    **({"annotations": notes} if notes else {}),
                     "ownerReferences": [owner],
                 },
                 "addressType": "IPv4",
@@ -156,10 +166,11 @@ def updated(existing: Object, desired: Object) -> Object:
 
 def _metadata(service: Object, labels: dict[str, str]) -> Object:
     metadata = service["metadata"]
+    headless = {_HEADLESS: ""} if service["spec"].get("clusterIP") == "None" else {}
     return {
         "namespace": metadata["namespace"],
         "name": metadata["name"],
-        "labels": {**section(metadata, "labels"), **labels},
+        "labels": {**section(metadata, "labels"), **labels, **headless},
         "ownerReferences": [controller_reference({"apiVersion": "v1", "kind": "Service", **service})],
     }
 

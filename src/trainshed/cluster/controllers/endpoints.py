@@ -23,6 +23,7 @@ from trainshed.cluster.controllers.endpoint_objects import (
 )
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section, status_of
+from trainshed.kube.meta.ownership import controller_of
 from trainshed.kube.meta.pods import is_ready, phase
 from trainshed.kube.meta.resources import ENDPOINTS, ENDPOINTSLICES, PODS, SERVICES
 
@@ -74,6 +75,9 @@ class EndpointsController(Controller[Key]):
         try:
             if service is None:
                 await self._write_slices(key, [], MIRROR)  # the others are the garbage collector's
+                if (written := self._endpoints.get(*key)) is not None and controller_of(written) is None:
+                    # Those of a user go with the Service, too.
+                    await self._client.delete(ENDPOINTS, key[1], key[0], uid=written["metadata"]["uid"])
             elif is_managed(service):
                 # Whoever is selected is in each group: the smallest one will do.
                 group = min(_pairs(key[0], service["spec"]["selector"]), key=self._pods_by_label.count)

@@ -25,7 +25,11 @@ def deletion_conditions(
     for resource, obj in remaining:
         kinds[resource] += 1
         finalizers.update(obj["metadata"].get("finalizers") or ())
-    left = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(kinds.items()))
+    # `configmaps.`, as Kubernetes writes what has no group.
+    left = ", ".join(
+        f"{name if '.' in name else f'{name}.'} has {count} resource instances"
+        for name, count in sorted(kinds.items())
+    )
     held = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
     rows = (
         (

@@ -19,6 +19,11 @@ from trainshed.kube.meta.times import format_time
 
 DEFAULT_ACCOUNT = "default"
 ROOT_CA = "kube-root-ca.crt"
+_ROOT_CA_DESCRIPTION = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the"
+    " internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes"
+    " clusters."
+)
 FINALIZER = "kubernetes"
 """Entry of a namespace's `spec.finalizers`: dropped when the namespace is empty."""
 FIRST_ROUND_SECONDS = 0.05
@@ -73,7 +78,11 @@ class NamespaceController(Controller[str]):
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
-                "metadata": {"name": ROOT_CA, "namespace": name},
+                "metadata": {
+                    "name": ROOT_CA,
+                    "namespace": name,
+                    "annotations": {"kubernetes.io/description": _ROOT_CA_DESCRIPTION},
+                },
                 "data": {"ca.crt": self._ca},
             },
         )
@@ -87,7 +96,8 @@ class NamespaceController(Controller[str]):
             if stored is None:
                 await self._client.create(resource, obj)
             elif stored.obj.get("data") != obj.get("data"):
-                patch = {"data": obj["data"]}
+                there = stored.obj.get("data") or {}
+                patch = {"data": {**dict.fromkeys(there), **obj["data"]}}
                 await self._client.patch(resource, metadata["name"], metadata["namespace"], patch)
         except ApiError as error:
             if error.code not in _ANSWERED:

@@ -17,6 +17,12 @@ from trainshed.kube.meta.times import format_time
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_PRESSURES = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
 _KUBELETS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 _SILENT = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
 
@@ -95,11 +101,13 @@ def _taints(node: Object, ready: str, now: float) -> list[Object] | None:
         wanted += [(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]
     elif ready == "Unknown":
         wanted += [(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]
+    conditions = status_of(node).get("conditions") or ()
+    wanted += [(key, "NoSchedule") for kind, key in _PRESSURES.items() if _status(kind, conditions) == "True"]
     if spec_of(node).get("unschedulable"):
         wanted.append((UNSCHEDULABLE, "NoSchedule"))
     has = {(taint.get("key"), taint.get("effect")) for taint in there}
     # A node that has never said anything has the taint that it was made with.
-    ours = (UNREACHABLE, UNSCHEDULABLE, *([NOT_READY] if ready else []))
+    ours = (UNREACHABLE, UNSCHEDULABLE, *_PRESSURES.values(), *([NOT_READY] if ready else []))
     kept = [t for t in there if t.get("key") not in ours or (t["key"], t.get("effect")) in wanted]
     new = [
         {"key": key, "effect": effect, "timeAdded": format_time(now)}

@@ -12,7 +12,7 @@ from trainshed.client.controllers.informers import SharedInformers
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.nodestate import Observed, decide, is_silent_condition, not_ready
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, condition, name_of, namespace_of, spec_of, uid_of
+from trainshed.kube.meta.objects import Object, condition, name_of, namespace_of, spec_of, status_of, uid_of
 from trainshed.kube.meta.pods import is_finished
 from trainshed.kube.meta.resources import LEASES, NODES, PODS
 from trainshed.kube.patch.types import STRATEGIC
@@ -117,5 +117,5 @@ class NodeStateController(Controller[str]):
 
 
 def _regarded(node: Object) -> object:
-    ready = condition(node, "Ready") or {}
-    return ready.get("status"), spec_of(node).get("unschedulable"), spec_of(node).get("taints")
+    conditions = [(c.get("type"), c.get("status")) for c in status_of(node).get("conditions") or ()]
+    return conditions, spec_of(node).get("unschedulable"), spec_of(node).get("taints")

@@ -20,10 +20,11 @@ from trainshed.cluster.storage import directories, resize
 from trainshed.cluster.storage.matching import capacity, match, refers_to, requested
 from trainshed.kube.builtin.parts.storageclasses import default_class
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, metadata_of, section, status_of
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, namespace_of, section, status_of
 from trainshed.kube.meta.ownership import without_finalizer
 from trainshed.kube.meta.pods import FINISHED, claim_names, phase
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, STORAGECLASSES
+from trainshed.kube.meta.times import format_time
 
 PVC_PROTECTION = "kubernetes.io/pvc-protection"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -33,6 +34,8 @@ _NO_RESIZER = (
     "process this PVC."
 )
 STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+_WAITS = "waiting for first consumer to be created before binding"
+_BETA_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
 
 
 class Claims:
@@ -62,10 +65,19 @@ class Claims:
             await self._client.patch(PERSISTENTVOLUMECLAIMS, name, namespace, patch)
         else:
             found = match(claim, self._volumes.items())
-            if found.volume is not None:
+            if found.volume is not None and self._waits(claim, found.volume):
+                self._events.event(claim, "Normal", "WaitForFirstConsumer", _WAITS)
+            elif found.volume is not None:
                 await self._bind(claim, found.volume)
             else:
                 await self._provision_or_explain(claim, found.why_not)
+
+    def _waits(self, claim: Object, volume: Object) -> bool:
+        """Return whether the claim's class has it wait for a pod; not where volume or claim name each other."""
+        storage_class = self._classes.get("", claim["spec"].get("storageClassName") or "") or {}
+        lazy = storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
+        named = claim["spec"].get("volumeName") or section(volume["spec"], "claimRef")
+        return lazy and not named and not self._users(claim)
 
     async def _check(self, claim: Object) -> None:
         """Look after a claim that was bound before."""
@@ -80,7 +92,7 @@ class Claims:
                     raise
         reference = volume["spec"].get("claimRef") if volume is not None else None
         if volume is None:
-            text = f"Bound claim has lost its PersistentVolume {name}. Its data may be lost"
+            text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
             await self._lose(claim, "ClaimLost", text)
         elif reference and not refers_to(reference, claim):
             text = f"PersistentVolume {name} is bound to another claim: {reference.get('namespace')}/"
@@ -117,7 +129,8 @@ class Claims:
             patch = _exactly(volume, {**ours, "spec": {"claimRef": directories.claim_reference(claim)}})
             volume = await self._client.patch(PERSISTENTVOLUMES, volume_name, None, patch)
         if status_of(volume).get("phase") != "Bound":
-            patch = _exactly(volume, {"status": {"phase": "Bound"}})
+            bound = {"phase": "Bound", "lastPhaseTransitionTime": format_time(time.time())}
+            patch = _exactly(volume, {"status": bound})
             await self._client.patch(PERSISTENTVOLUMES, volume_name, None, patch, subresource="status")
         annotations = {BIND_COMPLETED: "yes"}
         if not claim["spec"].get("volumeName"):
@@ -139,6 +152,13 @@ class Claims:
         if has_grown:
             self._events.event(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
 
+    async def _ask(self, claim: Object, provisioner: str) -> None:
+        """Let the provisioner of somebody else know that the claim is for it."""
+        wanted = dict.fromkeys((STORAGE_PROVISIONER, _BETA_PROVISIONER), provisioner)
+        if not wanted.items() <= section(claim["metadata"], "annotations").items():
+            patch = _exactly(claim, {"metadata": {"annotations": wanted}})
+            await self._client.patch(PERSISTENTVOLUMECLAIMS, name_of(claim), namespace_of(claim), patch)
+
     async def _lose(self, claim: Object, reason: str, text: str) -> None:
         if status_of(claim).get("phase") == "Lost":
             return
@@ -151,12 +171,15 @@ class Claims:
         class_name = claim["spec"].get("storageClassName") or ""
         storage_class = self._classes.get("", class_name) if class_name else None
         if claim["spec"].get("volumeName") or storage_class is None:
-            text = "no persistent volumes available for this claim"
-            if class_name and storage_class is None:
-                text += f' and no storage class "{class_name}" is set up to provision one'
-            self._events.event(
-                claim, "Normal", "FailedBinding", f"{text} ({'; '.join(why_not)})" if why_not else text
-            )
+            text = "no persistent volumes available for this claim and no storage class is set"
+            kind, reason = "Normal", "FailedBinding"
+            if claim["spec"].get("volumeName"):
+                text = "no persistent volumes available for this claim"
+            elif class_name:
+                text = f'storageclass.storage.k8s.io "{class_name}" not found'
+                kind, reason = "Warning", "ProvisioningFailed"
+            # Which volumes there are, and why not those, is our own.
+            self._events.event(claim, kind, reason, f"{text} ({'; '.join(why_not)})" if why_not else text)
             return
         provisioner = storage_class.get("provisioner", "")
         if provisioner == "kubernetes.io/no-provisioner":
@@ -165,13 +188,17 @@ class Claims:
                 claim, "Normal", "FailedBinding", f"no persistent volumes available for this claim ({text})"
             )
         elif provisioner != directories.PROVISIONER:
-            text = f'waiting for the external provisioner "{provisioner}" to create a volume'
+            text = (
+                f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by"
+                " the system administrator. If volume creation is delayed, please verify that the provisioner is"
+                " running and correctly registered."
+            )
+            await self._ask(claim, provisioner)
             self._events.event(claim, "Normal", "ExternalProvisioning", text)
         elif problem := _unprovisionable(claim):
             self._events.event(claim, "Warning", "ProvisioningFailed", problem)
         elif storage_class.get("volumeBindingMode") == "WaitForFirstConsumer" and not self._users(claim):
-            text = "waiting for first consumer to be created before binding"
-            self._events.event(claim, "Normal", "WaitForFirstConsumer", text)
+            self._events.event(claim, "Normal", "WaitForFirstConsumer", _WAITS)
         else:
             await self._provision(claim, storage_class)
 

@@ -6,6 +6,7 @@ Available ──claimed──► Bound ──claim gone──► Released ──
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object, section, status_of
 from trainshed.kube.meta.ownership import without_finalizer
 from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
+from trainshed.kube.meta.times import format_time
 
 PV_PROTECTION = "kubernetes.io/pv-protection"
 RETRY_SECONDS = 60.0
@@ -131,7 +133,11 @@ class Volumes:
     async def _write_phase(self, volume: Object, phase: str, message: str | None = None) -> None:
         patch = {
             "metadata": {"resourceVersion": volume["metadata"]["resourceVersion"]},
-            "status": {"phase": phase, "message": message},
+            "status": {
+                "phase": phase,
+                "message": message,
+                "lastPhaseTransitionTime": format_time(time.time()),
+            },
         }
         name = volume["metadata"]["name"]
         await self._client.patch(PERSISTENTVOLUMES, name, None, patch, subresource="status")

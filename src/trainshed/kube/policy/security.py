@@ -16,7 +16,6 @@ from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, labels_of, section, spec_of
 from trainshed.kube.policy.securityrules import BASELINE, RESTRICTED, Violation
-from trainshed.kube.schema.definitions import KUBERNETES_MINOR
 
 PREFIX = "pod-security.kubernetes.io/"
 MODES = ("enforce", "audit", "warn")
@@ -51,7 +50,7 @@ def label_causes(namespace: Mapping[str, object]) -> Iterator[Cause]:
             text = f"must be one of {', '.join(LEVELS)}"
             yield causes.invalid(f"metadata.labels[{PREFIX}{mode}]", level, text)
         if version is not None and version != "latest" and not _VERSION.fullmatch(version):
-            text = f'must be "latest" or "v1.x", e.g. "v{KUBERNETES_MINOR}"'
+            text = 'must be "latest" or "v1.x"'
             yield causes.invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, text)
 
 

@@ -13,7 +13,7 @@ def resolve(core: Core, call: Call, obj: Object) -> Object:
     """Return the fields of a pod's spec that its PriorityClass decides.
 
     Raises:
-        ApiError: 403 when there is no such class.
+        ApiError: 403 when there is no such class, or the pod names another priority than its own.
     """
     spec = obj["spec"]
     name = spec.get("priorityClassName")
@@ -30,6 +30,13 @@ def resolve(core: Core, call: Call, obj: Object) -> Object:
             s.obj for s in core.store.list(keys.under(PRIORITYCLASSES))[0] if s.obj.get("globalDefault")
         ]
         found = min(classes, key=lambda c: int(c.get("value", 0)), default=None)
+    value = int(found.get("value", 0)) if found is not None else 0
+    if spec.get("priority") not in (None, value):
+        text = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission"
+            f" controller computed {value} from the given PriorityClass name"
+        )
+        raise forbidden("pods", "", obj["metadata"].get("name", ""), text)
     if found is None:
         return {"priority": 0, "preemptionPolicy": spec.get("preemptionPolicy") or "PreemptLowerPriority"}
     return {

@@ -42,6 +42,8 @@ from trainshed.kube.meta.resources import HORIZONTALPODAUTOSCALERS, PODMETRICS, 
 from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.meta.times import time_or_none
 
+_NOT_SERVED = "the server could not find the requested resource"
+
 Metrics: TypeAlias = Callable[[str], Awaitable[Mapping[str, Use]]]
 """What the pods of a namespace use, by name."""
 
@@ -122,6 +124,7 @@ class AutoscalerController(Controller[Key]):
                 target = error.message
         pods: list[Object] = []
         uses: Mapping[str, Use] = {}
+        refused = ""
         if isinstance(target, Target) and target.selector:
             selector = LabelSelector.parse(target.selector)
             pods = [
@@ -130,8 +133,12 @@ class AutoscalerController(Controller[Key]):
                 if namespace_of(pod) == namespace and selector.matches(labels_of(pod))
             ]
             names = {name_of(pod) for pod in pods}
-            uses = {name: use for name, use in (await self._measure(namespace)).items() if name in names}
-        return resource, Observed(autoscaler, target, pods, uses, memory, self._now())
+            try:
+                uses = {name: use for name, use in (await self._measure(namespace)).items() if name in names}
+            except ApiError as error:
+                gone = error.code == 404
+                refused = f"{_NOT_SERVED} (get pods.metrics.k8s.io)" if gone else error.message
+        return resource, Observed(autoscaler, target, pods, uses, memory, self._now(), refused)
 
     async def _scale(
         self, resource: Resource, observed: Observed, plan: ScalingPlan, action: SetReplicas

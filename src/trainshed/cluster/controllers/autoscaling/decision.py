@@ -36,6 +36,8 @@ class Observed(msgspec.Struct, frozen=True):
     uses: Mapping[str, Use]
     memory: Memory
     now: float
+    refused: str = ""
+    """Why nobody says what pods use."""
 
 
 class SetReplicas(msgspec.Struct, frozen=True):
@@ -86,23 +88,26 @@ def _rescaled(status: Object, replicas: int, reason: str, memory: Memory) -> Sca
 
 def _by_metrics(observed: Observed, target: Target, status: Object, memory: Memory) -> ScalingPlan:
     metrics = objects(spec_of(observed.autoscaler), "metrics")
-    cluster = Cluster(observed.pods, observed.uses, observed.now)
+    cluster = Cluster(observed.pods, observed.uses, observed.now, observed.refused)
+    # A metric that says nothing has an entry without a type.
+    shown: list[Object] = [{"type": ""} for _ in metrics]
     proposals: list[Proposal] = []
     failures: list[Unmeasured] = []
     if not target.selector:
         failures = [Unmeasured("InvalidSelector", "selector is required")] * len(metrics)
     else:
-        for metric in metrics:
+        for number, metric in enumerate(metrics):
             try:
                 proposals.append(propose(metric, target.wanted, cluster))
+                shown[number] = proposals[-1].status
             except Unmeasured as failure:
                 failures.append(failure)
     best = max(proposals, key=lambda p: p.replicas, default=None)
     if best is None or (failures and best.replicas < target.wanted):
-        return _unmeasured(observed, status, failures, len(metrics), memory)
+        return _unmeasured(observed, {**status, "currentMetrics": shown}, failures, len(metrics), memory)
     text = f"the HPA was able to successfully calculate a replica count from {best.name}"
     status = _with(observed, status, ("ScalingActive", "True", "ValidMetricFound", text))
-    status["currentMetrics"] = [proposal.status for proposal in proposals]
+    status["currentMetrics"] = shown
     limited = limit(observed.autoscaler, target.wanted, best.replicas, memory, observed.now)
     status = _with(
         observed, status, ("AbleToScale", "True", *limited.able), ("ScalingLimited", *limited.limited)
@@ -126,7 +131,8 @@ def _unmeasured(
     first = failures[0]
     text = f"the HPA was unable to compute the replica count: {first}"
     status = _with(observed, status, ("ScalingActive", "False", first.reason, text))
-    whole = f"invalid metrics ({len(failures)} invalid out of {metrics}), first error is: {first}"
+    cause = f"failed to get {first.of} metric value: {first}" if first.of else str(first)
+    whole = f"invalid metrics ({len(failures)} invalid out of {metrics}), first error is: {cause}"
     events = [Event("Warning", failure.reason, str(failure)) for failure in failures]
     events.append(Event("Warning", "FailedComputeMetricsReplicas", whole))
     return ScalingPlan(status=status, events=tuple(events), memory=memory)

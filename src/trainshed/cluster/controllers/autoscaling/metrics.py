@@ -31,11 +31,15 @@ class Use(msgspec.Struct, frozen=True):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """The pods that are scaled: all that the selector finds, what they use by name, and the time of the observation."""
+    """The pods that are scaled: all that the selector finds, what they use by name, and the time of the observation.
+
+    `refused`: why nobody says what pods use.
+    """
 
     pods: Sequence[Object]
     uses: Mapping[str, Use]
     now: float
+    refused: str = ""
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -47,11 +51,12 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Unmeasured(Exception):
-    """A metric says nothing: `reason` is that of the condition, the text its message."""
+    """A metric says nothing: `reason` is that of the condition, the text its message. `of` says which metric it is."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, of: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+        self.of = of
 
 
 def propose(metric: Object, replicas: int, cluster: Cluster) -> Proposal:
@@ -70,6 +75,7 @@ def propose(metric: Object, replicas: int, cluster: Cluster) -> Proposal:
         f"FailedGet{kind}Metric",
         f"unable to get metric {name}: unable to fetch metrics from {sort} metrics API: no {sort} metrics API"
         f" ({api}) registered",
+        f"{name} external" if kind == "External" else kind.lower(),
     )
 
 
@@ -99,7 +105,8 @@ def _of_resource(kind: str, metric: Object, replicas: int, cluster: Cluster) -> 
             name = word
     except _NoUse as error:
         what = "utilization" if target.get("averageUtilization") is not None else "usage"
-        raise Unmeasured(reason, f"failed to get {resource} {what}: {error}") from error
+        of = f"{resource} {'container' if container else 'resource'}"
+        raise Unmeasured(reason, f"failed to get {resource} {what}: {error}", of) from error
     return Proposal(count, name, {"type": kind, field: entry})
 
 
@@ -116,9 +123,10 @@ def _spelled(resource: str, amount: Decimal) -> str:
 def _used(resource: str, container: str | None, cluster: Cluster) -> dict[str, Decimal]:
     """Return what each pod uses of the resource, by its name."""
     if not cluster.uses:
-        raise _NoUse(
-            f"unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
-        )
+        why = "no metrics returned from resource metrics API"
+        if cluster.refused:
+            why = f"unable to fetch metrics from resource metrics API: {cluster.refused}"
+        raise _NoUse(f"unable to get metrics for resource {resource}: {why}")
     out: dict[str, Decimal] = {}
     for name, use in cluster.uses.items():
         found = {n: amounts[resource] for n, amounts in use.containers.items() if resource in amounts}
