@@ -288,6 +288,15 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines("history", "other")[0].split() == ["CREATED", "CREATED", "BY", "SIZE", "COMMENT"]
     assert "no image nope in the store" in lines("inspect", "nope", code=1)[0]
     assert "invalid reference format" in lines("tag", "other", "Not:A:Name", code=1)[0]
+    gone, nowhere = str(tmp_path / "no.tar"), str(tmp_path / "no" / "x.tar")
+    assert lines("load", "-i", gone, code=1) == [f"error: {gone}: No such file or directory"]
+    assert lines("save", "other", "-o", nowhere, code=1) == [f"error: {nowhere}: No such file or directory"]
+    assert lines("save", "other", "-o", str(tmp_path), code=1) == [f"error: {tmp_path}: Is a directory"]
+    monkeypatch.delenv("COLUMNS")
+    store.tag("other", f"registry.example.com/{'long/' * 12}name:1")
+    assert f"registry.example.com/{'long/' * 12}name " in "".join(lines("ls")), "whole, in a pipe"
+    lines("rm", f"registry.example.com/{'long/' * 12}name:1")
+    monkeypatch.setenv("COLUMNS", "200")
     assert "is no platform" in lines("load", "-i", str(file), "--platform", "odd", code=1)[0]
     pulled(store, "old", Archive().file("old", b"old").bytes())
     aged(store, old=NOW - 10)

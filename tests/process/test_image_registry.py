@@ -191,6 +191,23 @@ def test_credentials_of_a_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert of_user(parse("nobody.io/a"), environ) is None
     with pytest.raises(CredentialsError, match=r"docker-credential-not-there.*is not installed"):
         of_user(parse("odd.io/a"), environ)
+    (tmp_path / "config.json").write_text(
+        json.dumps({"auths": {"other.io": {"auth": auth}, "reg.io": {"auth": auth}}})
+    )
+    conf = tmp_path / "registries.conf"
+    environ["CONTAINERS_REGISTRIES_CONF"] = str(conf)
+    assert of_user(parse("reg.io/a"), environ) == Credentials("file", "pw"), "nobody else is named"
+    conf.write_text('credential-helpers = ["not-there", "test", "containers-auth.json"]')
+    assert of_user(parse("reg.io/a"), environ) == Credentials("u", "p"), "in the order of registries.conf"
+    assert of_user(parse("other.io/a"), environ) == Credentials("file", "pw")
+    with pytest.raises(CredentialsError, match=r"docker-credential-not-there.*is not installed"):
+        of_user(parse("nobody.io/a"), environ)
+    conf.write_text('credential-helpers = ["test"]')
+    assert of_user(parse("other.io/a"), environ) is None, "files are not named"
+    conf.write_text("[")
+    with pytest.raises(CredentialsError, match="cannot be read"):
+        of_user(parse("reg.io/a"), environ)
+    conf.unlink()
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(CredentialsError, match="cannot be read"):
         of_user(parse("reg.io/a"), environ)

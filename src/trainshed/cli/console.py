@@ -6,16 +6,22 @@ Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 refused or
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 from rich.markup import escape
 
 from trainshed.cli.terminal import guarded
 from trainshed.sdk.errors import Explanation, explain
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_WIDE = 10_000
 
 out = guarded(highlight=False, soft_wrap=True, emoji=False)
 err = guarded(stderr=True, highlight=False, soft_wrap=True, emoji=False)
@@ -47,6 +53,11 @@ def user_errors() -> Iterator[None]:
         if explanation is None:
             raise
         fail(explanation)
+
+
+def show(table: Table) -> None:
+    """Print a table, on a terminal as wide as that; who reads a pipe gets every word."""
+    out.print(table, width=None if out.is_terminal or "COLUMNS" in os.environ else _WIDE)
 
 
 def note(text: str) -> None:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from trainshed.cli import imagebuild, imagestore, imagetransfer
-from trainshed.cli.console import note, out, user_errors
+from trainshed.cli.console import note, out, show, user_errors
 from trainshed.cluster.images.directories import Image, ImageProblem, ImageRegistry
 from trainshed.cluster.paths import StatePaths
 from trainshed.cluster.sandbox.model import Layer
@@ -100,7 +100,7 @@ def list_images(
         for name, image in sorted(images.items()):
             layers = "\n".join(f"{each.source} → {each.path}" for each in image.layers)
             table.add_row(escape(name), escape(layers), escape(shlex.join(image.entrypoint)))
-        out.print(table)
+        show(table)
 
 
 def _layer(text: str) -> Layer:

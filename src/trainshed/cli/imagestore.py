@@ -6,7 +6,8 @@ import json
 import shutil
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -17,7 +18,7 @@ from rich.table import Table
 
 from trainshed.cli import imagespace
 from trainshed.cli.completion import complete_image
-from trainshed.cli.console import is_interactive, note, out, user_errors
+from trainshed.cli.console import is_interactive, note, out, show, user_errors
 from trainshed.cli.options import TextOrJson
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import InvalidReference, Reference, parse
@@ -75,7 +76,7 @@ def ls(output: TextOrJson = "text") -> None:
                 f"{elapsed(time.time() - item.used_at)} ago" if item else "-",
                 item.kept if item else "",
             )
-        out.print(table)
+        show(table)
         if (use := image_use(paths)) is not None and rows:
             note(imagespace.use_text(use))
 
@@ -119,7 +120,7 @@ def history(name: Name, output: TextOrJson = "text") -> None:
             table.add_row(
                 _age(step.created), escape(step.created_by), imagespace.size_text(size), escape(step.comment)
             )
-        out.print(table)
+        show(table)
 
 
 def tag(
@@ -227,9 +228,9 @@ def save(
         file = Path(output)
         partial = file.with_name(f".{file.name}.partial")
         try:
-            with partial.open("wb") as target:
+            with _about(output), partial.open("wb") as target:
                 archive.save(store, list(images.values()), target)
-            partial.replace(file)
+                partial.replace(file)
         finally:
             partial.unlink(missing_ok=True)
         note(f"saved to {escape(output)}, {imagespace.size_text(file.stat().st_size)}")
@@ -263,11 +264,21 @@ def load(
                 )
 
 
+@contextmanager
+def _about(file: str) -> Iterator[None]:
+    """Say of which file it is what the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror or error}") from error
+
+
 def _opened(file: str) -> IO[bytes]:
     import tempfile
 
     if file != "-":
-        return Path(file).open("rb")
+        with _about(file):
+            return Path(file).open("rb")
     if sys.stdin.isatty():
         raise UserError("no archive was given", "add -i FILE")
     spool = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it

@@ -3,6 +3,7 @@
     $DOCKER_CONFIG/config.json, ~/.docker/config.json                      docker login
     $REGISTRY_AUTH_FILE, $XDG_RUNTIME_DIR/containers/auth.json,
     ~/.config/containers/auth.json                                         podman login
+    `credential-helpers` of registries.conf                                in that order; the files count as one
     Secrets of type kubernetes.io/dockerconfigjson and dockercfg           imagePullSecrets
 
 The first that knows the registry counts. A file names a registry by host, by host and a beginning of the path (the
@@ -24,8 +25,12 @@ from typing import Any
 import msgspec
 
 from trainshed.cluster.images.reference import DEFAULT_DOMAIN, Reference
+from trainshed.cluster.images.registry.errors import RegistryError
+from trainshed.cluster.images.registry.mirrors import settings_of_machine
 
 _HELPER_SECONDS = 30
+_FILES = "containers-auth.json"
+"""The name by which registries.conf means files of credentials."""
 _TOKEN_USER = "<token>"  # noqa: S105 - a word of the protocol
 """The user name by which a helper says that its secret is an identity token."""
 
@@ -49,7 +54,33 @@ class Credentials(msgspec.Struct, frozen=True):
 
 def of_user(name: Reference, environ: Mapping[str, str] | None = None) -> Credentials | None:
     """Return the user's own credentials for an image. Raises CredentialsError."""
-    for file in files_of_user(os.environ if environ is None else environ):
+    environ = os.environ if environ is None else environ
+    failed: CredentialsError | None = None
+    for helper in _helpers(environ):
+        try:
+            found = _of_files(name, environ) if helper == _FILES else _ask(helper, name.domain)
+        except CredentialsError as error:
+            failed = failed or error  # another may know the registry
+        else:
+            if found is not None:
+                return found
+    if failed is not None:
+        raise failed
+    return None
+
+
+def _helpers(environ: Mapping[str, str]) -> list[str]:
+    """Return whom to ask, as containers-registries.conf(5) has it: the files alone where it names nobody."""
+    try:
+        named = settings_of_machine(environ).get("credential-helpers")
+    except RegistryError as error:
+        raise CredentialsError(str(error)) from error
+    helpers = [each for each in named or () if isinstance(each, str) and re.fullmatch(r"[\w.-]+", each)]
+    return helpers or [_FILES]
+
+
+def _of_files(name: Reference, environ: Mapping[str, str]) -> Credentials | None:
+    for file in files_of_user(environ):
         try:
             document = json.loads(file.read_text())
         except FileNotFoundError:
@@ -132,8 +163,12 @@ def _from_helper(document: Any, name: Reference) -> Credentials | None:
         chosen = next((h for key, h in helpers.items() if _place(str(key)) == name.domain), chosen)
     if not isinstance(chosen, str) or not re.fullmatch(r"[\w.-]+", chosen):
         return None
-    server = "https://index.docker.io/v1/" if name.domain == DEFAULT_DOMAIN else name.domain
-    program = f"docker-credential-{chosen}"
+    return _ask(chosen, "https://index.docker.io/v1/" if name.domain == DEFAULT_DOMAIN else name.domain)
+
+
+def _ask(helper: str, server: str) -> Credentials | None:
+    """Return what a credential helper has for a registry. Raises CredentialsError."""
+    program = f"docker-credential-{helper}"
     try:
         done = subprocess.run(
             [program, "get"],
@@ -148,7 +183,9 @@ def _from_helper(document: Any, name: Reference) -> Credentials | None:
         answer = json.loads(done.stdout)
         user, secret = str(answer["Username"]), str(answer["Secret"])
     except FileNotFoundError:
-        raise CredentialsError(f"{program}, which docker's config.json names, is not installed") from None
+        raise CredentialsError(
+            f"{program}, which docker's config.json or registries.conf names, is not installed"
+        ) from None
     except (subprocess.TimeoutExpired, OSError, ValueError, KeyError, TypeError) as error:
         raise CredentialsError(f"{program} does not answer as it should: {error}") from error
     return Credentials(identity_token=secret) if user == _TOKEN_USER else Credentials(user, secret)

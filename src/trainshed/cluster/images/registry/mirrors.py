@@ -56,21 +56,23 @@ def endpoints(
 
 def of_machine(name: Reference, environ: Mapping[str, str] | None = None) -> tuple[Endpoint, ...]:
     """Return where this machine fetches an image. Raises RegistryError where the settings cannot be read."""
-    environ = os.environ if environ is None else environ
-    home = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or "~").expanduser() / ".config")
-    chosen = environ.get("CONTAINERS_REGISTRIES_CONF")
-    files = [Path(chosen)] if chosen else [home / _CONF, Path("/etc") / _CONF]
-    settings: dict[str, Any] = {}
-    for file in files:
-        if (text := _text(file)) is not None:
-            settings = _decoded(file, text, tomllib.loads)
-            break
+    settings = settings_of_machine(os.environ if environ is None else environ)
     text = _text(_DOCKER)
     docker = _decoded(_DOCKER, text, json.loads) if text is not None else {}
     try:
         return endpoints(name, settings, docker.get("registry-mirrors") or ())
     except (AttributeError, TypeError) as error:
         raise RegistryError(f"the settings of registries are malformed: {error}") from error
+
+
+def settings_of_machine(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the `registries.conf` that counts, empty without one. Raises RegistryError where it cannot be read."""
+    home = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or "~").expanduser() / ".config")
+    chosen = environ.get("CONTAINERS_REGISTRIES_CONF")
+    for file in [Path(chosen)] if chosen else [home / _CONF, Path("/etc") / _CONF]:
+        if (text := _text(file)) is not None:
+            return _decoded(file, text, tomllib.loads)
+    return {}
 
 
 def _registry_of(name: Reference, settings: Mapping[str, Any]) -> Mapping[str, Any]:
