@@ -321,7 +321,8 @@ def test_a_metric_that_fails_keeps_from_fewer_not_from_more() -> None:
     assert more.actions[0].replicas == 4 and conditions(more)["ScalingActive"] == ("True", "ValidMetricFound")
     fewer = decide(observed(held, 2, {"a": use("0.01"), "b": use("0.01")}))
     assert not fewer.actions and conditions(fewer)["ScalingActive"] == ("False", "FailedGetPodsMetric")
-    assert fewer.events[-1].message.startswith("invalid metrics (1 invalid out of 2), first error is: failed to get pods metric")
+    words = "invalid metrics (1 invalid out of 2), first error is: failed to get pods metric value: unable"
+    assert fewer.events[-1].message.startswith(words)
 
 
 def test_times_of_conditions_tell_changes() -> None:
