@@ -79,3 +79,10 @@ def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch: pytest
     assert "TRAINSHED_HOME" in told.value.hint
     assert StatePaths.default({"TRAINSHED_HOME": "/x"}).root == Path("/x")
     assert local_capabilities() == Capabilities(user_mapping=False), "nor does that take a name"
+
+
+def test_a_path_that_is_too_long_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    root = tmp_path.joinpath(*["d" * 100] * 4)
+    with pytest.raises(StateError, match="is too long"):
+        StatePaths(root).prepare()
+    assert list(tmp_path.iterdir()) == []

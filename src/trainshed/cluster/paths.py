@@ -17,6 +17,8 @@ import msgspec
 
 HOME_VARIABLE = "TRAINSHED_HOME"
 DEFAULT_HOME = "~/.local/state/trainshed"
+LONGEST_ROOT = 400
+"""Bytes: SQLite takes paths of 512, and what overlayfs is told of one directory's layers has to fit in a page."""
 
 
 class StateError(Exception):
@@ -175,6 +177,11 @@ class StatePaths(msgspec.Struct, frozen=True):
         Raises:
             StateError: the directory belongs to somebody else, others may enter it, or it cannot be made.
         """
+        if (length := len(os.fsencode(self.root))) > LONGEST_ROOT:
+            raise StateError(
+                f"the path of the state directory is too long: {length} bytes, of {LONGEST_ROOT}",
+                f"set {HOME_VARIABLE} to a shorter one",
+            )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_private(self.root)
