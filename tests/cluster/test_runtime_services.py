@@ -15,6 +15,19 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.sandboxes import Sandboxes, until
+from tests.cluster.service_programs import (
+    CLIENT,
+    CROWD,
+    FLOOD,
+    HOG,
+    LASTING,
+    SEGMENT,
+    SERVER,
+    SINK,
+    TELLER,
+    THROUGH,
+    UDP_CLIENT,
+)
 from tests.processes import resident_bytes
 from trainshed.cluster.sandbox import wire
 from trainshed.cluster.sandbox.addresses import MACHINE
@@ -26,45 +39,6 @@ from trainshed.cluster.sandbox.linux.netlink import NETLINK_NETFILTER
 from trainshed.cluster.sandbox.model import Group
 
 WEB = "10.96.7.7"
-SERVER = """
-import socket, socketserver, sys, threading
-class Tcp(socketserver.BaseRequestHandler):
-    def handle(self):
-        size = 0
-        while data := self.request.recv(1 << 20):
-            size += len(data)
-        self.request.sendall(f"{sys.argv[1]} {size}".encode())
-class Udp(socketserver.BaseRequestHandler):
-    def handle(self):
-        data, sock = self.request
-        sock.sendto(sys.argv[1].encode() + b" " + data, self.client_address)
-class Server(socketserver.ThreadingTCPServer):
-    request_queue_size = 100
-threading.Thread(target=socketserver.UDPServer(("", 5353), Udp).serve_forever, daemon=True).start()
-server = Server(("", 8080), Tcp)
-print("up", flush=True)
-server.serve_forever()
-"""
-CLIENT = """
-import socket, sys
-for _ in range(int(sys.argv[3])):
-    try:
-        with socket.create_connection((sys.argv[1], int(sys.argv[2])), 10) as sock:
-            sock.sendall(bytes(int(sys.argv[4])))
-            sock.shutdown(socket.SHUT_WR)
-            print(sock.recv(99).decode())
-    except OSError as error:
-        print(type(error).__name__)
-"""
-UDP_CLIENT = """
-import socket, sys
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-    sock.settimeout(10)
-    sock.connect((sys.argv[1], int(sys.argv[2])))
-    for word in (b"one", b"two"):
-        sock.send(word)
-        print(sock.recv(99).decode())
-"""
 
 
 def ways() -> list[str]:
@@ -161,21 +135,6 @@ async def test_datagrams(boxes: Sandboxes) -> None:
         assert (code, output.decode().split("\n")) == (0, [f"{uid} one", f"{uid} two", ""])
 
 
-TELLER = """
-import socket, sys, time
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-    sock.settimeout(0.2)
-    sock.connect((sys.argv[1], 53))
-    while True:
-        try:
-            sock.send(b"x")
-            print(sock.recv(99).decode(), flush=True)
-        except OSError:
-            pass
-        time.sleep(0.05)
-"""
-
-
 async def test_one_socket_of_a_client_is_led_anew_when_its_endpoint_has_gone_or_there_was_none(
     boxes: Sandboxes,
 ) -> None:
@@ -209,17 +168,6 @@ async def test_a_client_is_led_elsewhere_once_it_has_stayed_away_for_longer_than
     await until("another endpoint", is_elsewhere)
 
 
-THROUGH = """
-import socket, sys
-with socket.create_connection(("10.88.0.1", 3128), 10) as sock:
-    sock.sendall(f"CONNECT {sys.argv[1]}:80 HTTP/1.1\\r\\n\\r\\n".encode())
-    print(sock.recv(999).split(b"\\r")[0])
-    sock.sendall(b"four")
-    sock.shutdown(socket.SHUT_WR)
-    print(sock.recv(99))
-"""
-
-
 async def test_processes_in_the_network_of_the_cluster_are_led_on_too(boxes: Sandboxes) -> None:
     ip = await addresses(boxes)
     await boxes.runtime.set_routes([tcp(ip["b"])])
@@ -241,17 +189,6 @@ async def test_an_endpoint_that_refuses_is_a_refusal_and_one_outside_goes_by_the
     assert processes(boxes, "daemon.serviceproxy") == []
     assert (await visits(boxes), await visits(boxes, 81)) == (["a 3"], ["b 3"])
     assert len(processes(boxes, "daemon.serviceproxy")) == 1
-
-
-LASTING = """
-import socket, sys, time
-with socket.create_connection((sys.argv[1], 80), 10) as sock:
-    print("joined", flush=True)
-    while sys.stdin.readline():
-        sock.sendall(bytes(1000))
-    sock.shutdown(socket.SHUT_WR)
-    print(sock.recv(99).decode(), flush=True)
-"""
 
 
 @by("kernel")
@@ -282,22 +219,6 @@ async def test_connections_and_routes_outlive_netd_and_its_successor_goes_on(box
     await session.close()
 
 
-CROWD = """
-import socket, sys, time
-held, refused = [], 0
-for _ in range(1100):
-    sock = socket.socket()
-    try:
-        sock.settimeout(20)
-        sock.connect((sys.argv[1], 443))
-        held.append(sock)
-    except ConnectionRefusedError:
-        refused += 1
-print(len(held), refused, flush=True)
-time.sleep(1000)
-"""
-
-
 @by("kernel")
 async def test_a_pod_has_no_more_connections_than_its_share_and_others_theirs(boxes: Sandboxes) -> None:
     for uid in ("crowd", "sink"):
@@ -310,14 +231,6 @@ async def test_a_pod_has_no_more_connections_than_its_share_and_others_theirs(bo
     await until("many connections", lambda: says(boxes, "crowd", "1024 76\n"))
     assert await visits(boxes, times=5) == ["b 3"] * 5
     await boxes.runtime.stop_sandbox("crowd")
-
-
-FLOOD = """
-import socket
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-    for number in range(5000):
-        sock.sendto(b"x", (f"10.96.8.{number % 250}", 1000 + number))
-"""
 
 
 def tracked(boxes: Sandboxes) -> int:
@@ -474,30 +387,6 @@ async def test_the_process_is_there_from_the_first_connection_on(boxes: Sandboxe
     assert len(processes(boxes, "daemon.serviceproxy")) == 1
 
 
-SINK = """
-import socket, time
-server = socket.create_server(("", 8080), backlog=4000)
-print("up", flush=True)
-time.sleep(1000)
-"""
-HOG = """
-import socket, sys, time
-held = []
-for _ in range(1200):
-    sock = socket.socket()
-    held.append(sock)
-    try:
-        sock.settimeout(20)
-        sock.connect((sys.argv[1], 443))
-        sock.setblocking(False)
-        sock.send(bytes(50_000))
-    except OSError:
-        pass  # one too many: reset, maybe before it is known to be there
-print(len(held), flush=True)
-time.sleep(1000)
-"""
-
-
 @by("process")
 async def test_a_pod_that_opens_connections_without_end_uses_up_its_own_share(boxes: Sandboxes) -> None:
     """Nobody takes what it sends; the process that forwards keeps none of it."""
@@ -526,21 +415,6 @@ async def test_a_pod_that_opens_connections_without_end_uses_up_its_own_share(bo
 
 async def says(boxes: Sandboxes, uid: str, text: str) -> bool:
     return boxes.output(uid) == text
-
-
-SEGMENT = """
-import socket, struct
-with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
-    name = struct.pack("=HH", 9, 3) + b"eth0" + bytes(4)
-    sock.send(struct.pack("=IHHIIBxHiII", 32 + len(name), 18, 1, 1, 0, 0, 0, 0, 0, 0) + name)
-    data = sock.recv(65536)
-at = 32
-while at + 4 <= len(data):
-    length, kind = struct.unpack_from("=HH", data, at)
-    if kind == 63:
-        print(struct.unpack_from("=I", data, at + 4)[0])
-    at += max(4, (length + 3) & ~3)
-"""
 
 
 @by("process")
