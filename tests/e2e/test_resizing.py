@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(120)
 
 Object = dict[str, Any]
 SMALL: Object = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}
-MORE: Object = {"requests": {"cpu": "200m", "memory": "48Mi"}, "limits": {"cpu": "5000", "memory": "96Mi"}}
+MORE: Object = {"requests": {"cpu": "200m", "memory": "48Mi"}, "limits": {"cpu": "5k", "memory": "96Mi"}}
 LESS: Object = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "48Mi"}}
 RESTARTS = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
 
@@ -65,7 +65,7 @@ def test_a_pod_that_runs_gets_more_and_one_that_asks_for_it_starts_anew_for_less
     cpu = {
         **MORE,
         "requests": {**MORE["requests"], "memory": "32Mi"},
-        "limits": {"cpu": "5000", "memory": "64Mi"},
+        "limits": {"cpu": "5k", "memory": "64Mi"},
     }
     resize(kube, "grows", cpu)
     status = until_has(kube, "grows", cpu)
@@ -83,7 +83,7 @@ def test_what_the_node_does_not_have_is_told_and_a_quota_counts_what_is_held(kub
     resize(
         kube,
         "wants",
-        {**SMALL, "requests": {"cpu": "5000", "memory": "32Mi"}, "limits": {"cpu": "5000", "memory": "64Mi"}},
+        {**SMALL, "requests": {"cpu": "5k", "memory": "32Mi"}, "limits": {"cpu": "5k", "memory": "64Mi"}},
     )
 
     def is_told() -> bool:
