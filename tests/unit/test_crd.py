@@ -15,6 +15,7 @@ from trainshed.kube.schema.crd import crd_defaults, validate_crd
 from trainshed.kube.schema.crd_schema import schema_causes
 from trainshed.kube.schema.crd_serving import established, infos, is_established
 from trainshed.kube.schema.crdconversion import review
+from trainshed.kube.schema.keywords import Misfit, read_schema
 from trainshed.kube.schema.metadata import validate_metadata
 from trainshed.kube.schema.nodes import from_crd
 from trainshed.kube.schema.soundness import unsound
@@ -114,7 +115,7 @@ METADATA_IS_IMPLIED = (
             f"{ROOT}.properties[spec].additionalProperties.type: Required value: must not be empty for",
         ),
         (
-            inside(type="object", additionalProperties=True, properties={"a": {"type": "string"}}),
+            inside(type="object", additionalProperties=False, properties={"a": {"type": "string"}}),
             f"{ROOT}.properties[spec].additionalProperties: Forbidden: additionalProperties and properties are mutual",
         ),
         ({"type": "object", "$ref": "#/x"}, f"{ROOT}.$ref: Forbidden: $ref is not supported"),
@@ -218,7 +219,8 @@ def test_a_null_default_is_none():
 )
 def test_selectable_fields_are_simple_fields_of_the_schema(path, text):
     size, wrong = {"jsonPath": ".spec.size"}, {"jsonPath": path}
-    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "metadata": {"type": "object"}}}
+    named = {"type": "object", "properties": {"name": {"type": "string"}}}
+    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "metadata": named}}
     (found,) = texts(build(schema, version={"selectableFields": [size, wrong]}))
     assert found.startswith(f"spec.selectableFields[1].{text}")
     assert texts(build(schema, version={"selectableFields": [size]})) == []
@@ -250,7 +252,7 @@ def test_selectable_fields_are_simple_fields_of_the_schema(path, text):
         ),
         ({"conversion": {"strategy": "Magic"}}, 'spec.conversion.strategy: Unsupported value: "Magic"'),
         ({"version": {"schema": None}}, "spec.versions[0].schema.openAPIV3Schema: Required value"),
-        ({"version": {"name": "V1"}}, 'spec.versions[0].name: Invalid value: "V1"'),
+        ({"version": {"name": "V1"}}, 'spec.version: Invalid value: "V1"'),
         (
             {
                 "version": {
@@ -449,15 +451,38 @@ NONSENSE = st.recursive(
 @given(NONSENSE)
 def test_any_json_is_a_schema_or_refused(schema):
     """Never a crash: what is accepted can also be compiled, defaulted and validated against."""
-    if not list(schema_causes(schema, "x")):
-        node = from_crd(schema)
+    try:
+        read = read_schema(schema, "x", [], "x")
+    except Misfit:
+        return
+    if not list(schema_causes(read, "x")):
+        node = from_crd(read)
         obj = apply_defaults({"spec": {"a": [1]}, "type": None}, node)
         validate(obj, node)
 
 
-def test_keywords_of_a_wrong_type():
-    (text,) = texts(build({"type": "object", "properties": []}))
-    assert text == f"{ROOT}.properties: Invalid value: []: must be object"
+@pytest.mark.parametrize("listed", [{"minLength": 1}, None])
+def test_a_schema_that_cannot_be_structural_is_told_once(listed):
+    schema = inside(type="array", items=[{"type": "string", **(listed or {})}])
+    assert texts(build(schema)) == [
+        f"{ROOT}.properties[spec].items: Forbidden: items must be a schema object and not an array"
+    ]
+    schema = inside(type="object", **{"$schema": "x"})
+    assert texts(build(schema)) == [f"{ROOT}: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported"]
+
+
+def test_only_some_fields_stand_at_the_root_where_there_is_a_status():
+    version = {"subresources": {"status": {}}}
+    (told,) = texts(build({"type": "object", "maxProperties": 0}, version=version))
+    assert told.startswith(
+        f"{ROOT}: Invalid value: apiextensions.JSONSchemaProps{{}}: only [Description Type Format"
+    )
+    assert texts(build({"type": "object", "maxProperties": 0})) == []
+    assert texts(build({"type": "object", "title": "t"}, version=version)) == []
+    (told, *_) = texts(build({"type": "array", "items": {"type": "string"}}, version=version))
+    assert told.startswith(
+        f'{ROOT}.type: Invalid value: "array": only "object" is allowed as the type at the root'
+    )
 
 
 @pytest.mark.parametrize(

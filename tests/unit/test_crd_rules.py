@@ -93,7 +93,7 @@ def test_rules_that_fit_their_schema(rule: str) -> None:
         ("self.port", "cel expression must evaluate to a bool"),
         (
             "'%d'.format(['a']) == '1'",
-            "compilation failed: ERROR: <input>:1:12: error during formatting: decimal",
+            "compilation failed: ERROR: <input>:1:14: error during formatting: decimal",
         ),
         ("self.a +", "compilation failed: ERROR: <input>:1:9: Syntax error: "),
         (
@@ -243,7 +243,10 @@ def test_messages() -> None:
     ("rule", "wrong"),
     [
         ({"rule": " "}, "rule: Required value: rule is not specified"),
-        ({"rule": "true", "message": " "}, 'message: Invalid value: " ": must be non-empty if specified'),
+        (
+            {"rule": "true", "message": " "},
+            'message: Invalid value: " ": message must be non-empty if specified',
+        ),
         (
             {"rule": "true", "message": "a\nb"},
             'message: Invalid value: "a\\nb": message must not contain line breaks',

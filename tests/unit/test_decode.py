@@ -271,12 +271,15 @@ def definition(schema):
         ({"type": "object", "propertis": {}}, "propertis", {"type": "object"}),
         (
             {"properties": {"a": {"typ": "x", "type": "string"}}},
-            "properties[a].typ",
+            "properties.a.typ",
             {"properties": {"a": {"type": "string"}}},
         ),
-        ({"items": {"min": 1}}, "items.min", {"items": {}}),
         ({"allOf": [{}, {"min": 1, "not": {}}]}, "allOf[1].min", {"allOf": [{}, {"not": {}}]}),
-        ({"additionalProperties": {"x": 1}}, "additionalProperties.x", {"additionalProperties": {}}),
+        (
+            {"x-kubernetes-validations": [{"rule": "true", "x": 1}]},
+            "x-kubernetes-validations[0].x",
+            {"x-kubernetes-validations": [{"rule": "true"}]},
+        ),
         ({"deprecated": True, "title": "t"}, "deprecated", {"title": "t"}),
     ],
 )
@@ -294,13 +297,20 @@ def test_unknown_keywords_of_schemas(schema, unknown, kept):
     [
         {"properties": {"propertis": {"type": "string"}}, "default": {"typ": 1}, "example": {"x": 1}},
         {"additionalProperties": True, "enum": [{"typ": 1}], "x-kubernetes-validations": [{"rule": "true"}]},
-        {"properties": [], "allOf": {}, "items": 3},
+        {"items": {"type": "string"}, "additionalItems": {"type": "string"}},
     ],
 )
 def test_what_is_no_keyword_but_a_name_or_a_value(schema):
     out, warnings = conform(definition(schema), CRD, mode="warn", what="", builtin=True)
     assert warnings == []
     assert out["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == schema
+
+
+@pytest.mark.parametrize("key", ["items", "additionalProperties"])
+def test_unknown_keywords_of_what_is_decoded_by_itself_are_nobodys(key):
+    out, warnings = conform(definition({key: {"min": 1}}), CRD, mode="warn", what="", builtin=True)
+    assert warnings == []
+    assert out["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == {key: {}}
 
 
 def test_only_what_is_not_shared_with_a_whole_object_is_looked_at() -> None:

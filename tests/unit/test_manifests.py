@@ -12,7 +12,7 @@ import yaml
 from trainshed.api.registry import KINDS
 from trainshed.jobs.registry import needed
 from trainshed.kube.schema import soundness
-from trainshed.kube.schema.crd import validate_crd
+from trainshed.kube.schema.crd import crd_defaults, validate_crd
 from trainshed.operator import install, manifests, objects
 from trainshed.operator.flags import parse
 
@@ -40,6 +40,7 @@ def test_the_schemas_that_are_vouched_for_are_sound(monkeypatch: pytest.MonkeyPa
     assert len(definitions) == len(KINDS)
     monkeypatch.setattr(soundness, "_known", {})
     for definition in definitions:
+        crd_defaults(definition)
         assert validate_crd(definition, None) == [], definition["metadata"]["name"]
     assert len(soundness._known) == len(definitions)
 

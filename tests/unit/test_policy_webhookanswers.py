@@ -146,8 +146,8 @@ DOCUMENT = {"data": {"a": "1"}, "list": [1]}
             "error in remove for path: '/data/b': Unable to remove nonexistent key: b: missing value",
         ),
         (
-            '[{"op":"replace","path":"/data/b","value":1}]',
-            "replace operation does not apply: doc is missing key: /data/b: missing value",
+            '[{"op":"replace","path":"/x/b","value":1}]',
+            "replace operation does not apply: doc is missing path: /x/b: missing value",
         ),
         (
             '[{"op":"replace","path":"","value":1}]',

@@ -37,7 +37,19 @@ def decode(schema: Object) -> Object:
             f"bool {_WANTED} ValidationRule.{_AT}.properties.x-kubernetes-validations.message of type string",
         ),
         ({"type": False}, f"bool {_WANTED} JSONSchemaProps.{_AT}.type of type string"),
-        ({"items": {"maxLength": "5"}}, f"string {_WANTED} JSONSchemaProps.{_AT}.items.maxLength of type int64"),
+        ({"items": {"maxLength": "5"}}, f"string {_WANTED} JSONSchemaProps.{_AT}.items of type int64"),
+        ({"maxLength": 1.5}, f"number 1.5 {_WANTED} JSONSchemaProps.{_AT}.maxLength of type int64"),
+        ({"properties": []}, f"array {_WANTED} JSONSchemaProps.{_AT}.properties of type map[string]v1.JSONSchemaProps"),
+        ({"properties": {"a": 1}}, f"number {_WANTED} JSONSchemaProps.{_AT}.properties of type v1.JSONSchemaProps"),
+        ({"allOf": {}}, f"object {_WANTED} JSONSchemaProps.{_AT}.allOf of type []v1.JSONSchemaProps"),
+        ({"enum": "a"}, f"string {_WANTED} JSONSchemaProps.{_AT}.enum of type []v1.JSON"),
+        ({"required": [1]}, f"number {_WANTED} JSONSchemaProps.{_AT}.required of type string"),
+        ({"externalDocs": {"url": 1}}, f"number {_WANTED} ExternalDocumentation.{_AT}.externalDocs.url of type string"),
+        ({"dependencies": {"a": [1]}}, f"number {_WANTED} JSONSchemaProps.{_AT}.dependencies of type string"),
+        (
+            {"x-kubernetes-validations": {}},
+            f"object {_WANTED} JSONSchemaProps.{_AT}.x-kubernetes-validations of type v1.ValidationRules",
+        ),
         ({"allOf": [{"nullable": 1}]}, f"number {_WANTED} JSONSchemaProps.{_AT}.allOf.nullable of type bool"),
         ({"required": "a"}, f"string {_WANTED} JSONSchemaProps.{_AT}.required of type []string"),
     ],
@@ -49,8 +61,27 @@ def test_a_keyword_of_another_type_is_refused(schema: Object, text: str) -> None
     assert caught.value.message.endswith(f"json: cannot unmarshal {text}")
 
 
+def test_what_may_be_a_schema_or_something_else() -> None:
+    with pytest.raises(ApiError, match="boolean or JSON schema expected"):
+        decode({"additionalProperties": "x"})
+    assert stored({"additionalProperties": False, "dependencies": {"a": ["b"]}}) == {
+        "additionalProperties": False,
+        "dependencies": {"a": ["b"]},
+    }
+
+
+def stored(schema: Object) -> Any:
+    return decode(schema)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
 @pytest.mark.parametrize(
-    "value", [{"type": None}, {"default": False, "enum": [1, "a"]}, {"minimum": 1, "maximum": 1.5}]
+    "value", [{"default": False, "enum": [1, "a", None]}, {"minimum": 0, "maximum": 1.5}]
 )
-def test_null_and_values_of_any_type_are_taken(value: Any) -> None:
-    assert decode(value)["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == value
+def test_values_of_any_type_are_taken(value: Any) -> None:
+    assert stored(value) == value
+
+
+def test_what_is_empty_is_left_out_as_go_does() -> None:
+    given = {"type": None, "nullable": False, "required": [], "properties": {}, "title": "", "items": "x"}
+    kept = {"x-kubernetes-preserve-unknown-fields": False, "x-kubernetes-list-type": "", "maxLength": 0}
+    assert stored({**given, **kept, "allOf": [None, {"enum": []}]}) == {**kept, "allOf": [{}, {}]}

@@ -47,7 +47,7 @@ def _owner(value: Any, place: Place) -> Any:
     return value
 
 
-def _changeable(obj: Object) -> list[Place]:
+def changeable(obj: Object) -> list[Place]:
     fixed = (("apiVersion",), ("kind",), ("metadata",), ("metadata", "name"))
     return [place for place in _places(obj) if place not in fixed]
 
@@ -55,12 +55,12 @@ def _changeable(obj: Object) -> list[Place]:
 def _mutated(chance: random.Random, specimen: Object) -> Object:
     obj = copy.deepcopy(specimen)
     for _ in range(chance.choice((1, 1, 1, 1, 2, 2, 3))):
-        if places := _changeable(obj):
-            _mutate(chance, obj, places)
+        if places := changeable(obj):
+            mutate(chance, obj, places)
     return obj
 
 
-def _mutate(chance: random.Random, obj: Object, places: list[Place]) -> None:
+def mutate(chance: random.Random, obj: Object, places: list[Place]) -> None:
     place = chance.choice(places)
     owner, key = _owner(obj, place), place[-1]
     value, way = owner[key], chance.choice(_WAYS)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tests.conformance.recorded.admitting import ADMITTING
 from tests.conformance.recorded.applies import APPLIES
+from tests.conformance.recorded.definitionmutations import DEFINITION_MUTATIONS
 from tests.conformance.recorded.hooking import HOOKING
 from tests.conformance.recorded.identities import IDENTIFYING
 from tests.conformance.recorded.kinds import KINDS
+from tests.conformance.recorded.lenientpatches import LENIENT_PATCHES
 from tests.conformance.recorded.mutations import MUTATIONS
 from tests.conformance.recorded.naming import NAMING
 from tests.conformance.recorded.policies import POLICING
@@ -135,6 +137,8 @@ SEQUENCES: dict[str, list[Step]] = {
     **POLICING,
     **TYPED_RULES,
     **MUTATIONS,
+    **DEFINITION_MUTATIONS,
+    **LENIENT_PATCHES,
     "objects": [
         post(f"{NS}/configmaps", config_map("a", {"k": "v"}, labels={"app": "x"})),
         post(f"{NS}/configmaps", config_map("a")),

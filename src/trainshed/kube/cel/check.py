@@ -42,6 +42,7 @@ from trainshed.kube.cel.library import MEMBERS as MEMBER_FUNCTIONS
 from trainshed.kube.cel.library.textformat import format_fault
 from trainshed.kube.cel.macros import MACROS as _MACROS
 from trainshed.kube.cel.operatortypes import (
+    Misread,
     Wrong,
     arithmetic,
     comparison,
@@ -63,7 +64,7 @@ from trainshed.kube.cel.syntax import (
     Select,
     parse,
 )
-from trainshed.kube.cel.types import DYN, Type, agree
+from trainshed.kube.cel.types import DYN, ERROR, Type, agree
 
 
 class Checked(NamedTuple):
@@ -86,8 +87,14 @@ def check(expression: str, variables: Mapping[str, Type]) -> Checked:
     checker = _Checker(variables)
     try:
         found, cost = checker.visit(tree)
-    except Wrong as wrong:
-        raise ValueError(_placed(expression, wrong.at, wrong.text)) from wrong
+        faults = checker.faults or checker.unreadable
+    except Misread as misread:
+        found, cost, faults = ERROR, 0, [misread]
+    if faults:
+        told = [
+            _placed(expression, fault.at, fault.text) for fault in sorted(faults, key=lambda each: each.at)
+        ]
+        raise ValueError("\n".join(told))
     return Checked(found, cost, frozenset(checker.names))
 
 
@@ -109,10 +116,22 @@ class _Checker:
     def __init__(self, variables: Mapping[str, Type]) -> None:
         self._variables = dict(variables)
         self.names: set[str] = set()
+        self.faults: list[Wrong] = []
+        self.unreadable: list[Wrong] = []
+        """Constants that can never be read, which is told of what has no other faults."""
         self._mixed = False
         """Whether lists and maps may hold what they like, as what is formatted does."""
 
     def visit(self, expr: Expr) -> tuple[Type, int]:
+        try:
+            return self._visit(expr)
+        except Misread:
+            raise
+        except Wrong as wrong:
+            self.faults.append(wrong)
+            return ERROR, 0
+
+    def _visit(self, expr: Expr) -> tuple[Type, int]:
         match expr:
             case Literal(kind=kind, text=text):
                 return Type(kind, len(text) if kind in ("string", "bytes") else 1), 0
@@ -195,10 +214,13 @@ class _Checker:
             case "_&&_" | "_||_" | "!_":
                 if name == "!_":
                     want(expr, types, agree(types[0], BOOL))
-                for part, each in zip(expr.arguments, types, strict=True):
-                    if not agree(each, BOOL):
-                        raise Wrong(part.at, f"expected type 'bool' but found '{each}'")
-                return BOOL, cost + (name == "!_")
+                odd = [
+                    Wrong(part.at, f"expected type 'bool' but found '{each}'")
+                    for part, each in zip(expr.arguments, types, strict=True)
+                    if not agree(each, BOOL)
+                ]
+                self.faults += odd
+                return (ERROR if odd else BOOL), cost + (name == "!_")
             case "_?_:_":
                 return conditional(expr, found)
             case "_==_" | "_!=_":
@@ -225,7 +247,9 @@ class _Checker:
 
     def _function(self, expr: Call, name: str, types: list[Type], cost: int) -> tuple[Type, int]:
         if name == "has":
-            raise Wrong(expr.at, "invalid argument to has() macro")
+            raise Misread(
+                expr.arguments[0].at if expr.arguments else expr.at, "invalid argument to has() macro"
+            )
         optional = name in ("optional.of", "optional.ofNonZeroValue")
         result = optional_of(types[0]) if optional and types else GLOBALS.get(name)
         if result is None:
@@ -255,7 +279,7 @@ class _Checker:
         """Refuse constants that a function can never read."""
         said = expr.arguments[-1] if expr.arguments else None
         if isinstance(said, Literal) and is_unreadable(name, said):
-            raise Wrong(said.at, f"invalid {name} argument")
+            self.unreadable.append(Wrong(said.at, f"invalid {name} argument"))
 
     def _member(self, expr: Call) -> tuple[Type, int]:
         target = expr.target
@@ -280,6 +304,9 @@ class _Checker:
         fits = accepts(MEMBER_FUNCTIONS[expr.function], [held, *types])
         if held.kind not in (*kinds, "dyn") or not fits or not has_order(expr.function, held):
             raise Wrong(expr.at, _no_overload(expr.function, held, types))
+        searched = held.kind == "list" and expr.function in ("indexOf", "lastIndexOf")
+        if searched and not agree(held.elem or DYN, types[0]):
+            raise Wrong(expr.at, _no_overload(expr.function, held, types))
         self._literals(expr, expr.function)
         self._format(expr)
         if result is None:
@@ -292,11 +319,14 @@ class _Checker:
             return
         if len(expr.arguments) == 1 and isinstance(expr.arguments[0], ListLiteral):
             self._mixed = True
-            kinds = [self.visit(item)[0].kind for item in expr.arguments[0].items]
+            items = expr.arguments[0].items
+            faults = len(self.faults)
+            kinds = [self.visit(item)[0].kind for item in items]
+            del self.faults[faults:]  # they are told already
             self._mixed = False
-            fault = format_fault(expr.target.text, kinds)
+            fault, of = format_fault(expr.target.text, kinds)
             if fault:
-                raise Wrong(expr.at, fault)
+                self.unreadable.append(Wrong(expr.at if of is None else items[of].at, fault))
 
     def _namespaced(self, expr: Call, name: str) -> tuple[Type, int]:
         found_all = [self.visit(argument) for argument in expr.arguments]
@@ -332,7 +362,7 @@ class _Checker:
     def _bound_member(self, expr: Call, held: Type, cost: int) -> tuple[Type, int]:
         name, body = expr.arguments
         if not isinstance(name, Ident):
-            raise Wrong(name.at, f"{expr.function}() variable name must be a simple identifier")
+            raise Misread(name.at, f"{expr.function}() variable name must be a simple identifier")
         with self._bound({name.name: held.elem or DYN}):
             found, inside = self.visit(body)
         optional = found if expr.function == "optFlatMap" else optional_of(found)
@@ -346,22 +376,24 @@ class _Checker:
         count = 2 if pairs else 1
         if held.kind not in ("list", "map", "dyn"):
             text = f"expression of type '{held}' cannot be range of a comprehension (must be list, map, or dynamic)"
-            raise Wrong(expr.target.at if expr.target is not None else expr.at, text)
-        elem = held.elem or DYN
+            self.faults.append(Wrong(expr.target.at if expr.target is not None else expr.at, text))
+            held = ERROR
+        elem = held.elem or (ERROR if held is ERROR else DYN)
         key = Type("string") if held.kind == "map" else INT if held.kind == "list" else DYN
         # What a loop goes through: the keys of a map, the items of a list.
         values = (key, elem) if pairs else (key if held.kind == "map" else elem,)
         names: dict[str, Type] = {}
         for variable, of in zip(arguments[:count], values, strict=True):
             if not isinstance(variable, Ident):
-                raise Wrong(variable.at, "argument is not an identifier")
+                raise Misread(variable.at, "argument is not an identifier")
             names[variable.name] = of
         with self._bound(names):
             parts = [self.visit(part) for part in arguments[count:]]
         filters = parts[:1] if name in PREDICATES or len(parts) == 2 else []
         for found, _ in filters:
             if not agree(found, BOOL):
-                raise Wrong(expr.at, f"expected type 'bool' but found '{found}'")
+                at = arguments[count].at if name in ("all", "exists") else expr.at
+                raise Wrong(at, f"expected type 'bool' but found '{found}'")
         each, once = MACROS[name]
         loop = plus(each, *(one for _, one in parts))
         result = parts[-1][0] if parts else DYN

@@ -31,6 +31,10 @@ class Wrong(Exception):
         self.at, self.text = at, text
 
 
+class Misread(Wrong):
+    """A macro that cannot be understood: nothing else is looked at."""
+
+
 def joined(one: Type, other: Type, expr: Expr) -> Type:
     """Return the type of what may be either, which both must agree on."""
     if not agree(one, other):

@@ -11,9 +11,14 @@ from trainshed.kube.cel.library.urls import URL
 from trainshed.kube.cel.types import Type
 from trainshed.kube.cel.values import Duration, Optional, Timestamp, TypeValue, Uint
 
+
+class _Object:
+    """What has declared fields: no function of maps takes it."""
+
+
 _PYTHON_TYPES: dict[str, type] = {
     "string": str, "int": int, "uint": Uint, "double": float, "bool": bool, "bytes": bytes, "list": list,
-    "map": dict, "object": dict, "null_type": type(None), "type": TypeValue, "timestamp": Timestamp,
+    "map": dict, "object": _Object, "null_type": type(None), "type": TypeValue, "timestamp": Timestamp,
     "duration": Duration, "optional": Optional, "quantity": Quantity, "ip": IP, "cidr": CIDR, "url": URL,
     "format": Format, "authorizer": Authorizer, "pathcheck": PathCheck, "groupcheck": GroupCheck,
     "resourcecheck": ResourceCheck, "decision": Decision,

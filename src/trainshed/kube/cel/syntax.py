@@ -214,7 +214,7 @@ class _Parser:
             at = self._take().at
             arguments = self._list(")", self._expression)
             if token.text == "has" and len(arguments) == 1 and isinstance(arguments[0], Select):
-                return msgspec.structs.replace(arguments[0], test=True)
+                return msgspec.structs.replace(arguments[0], test=True, at=at)
             return Call(token.text, None, arguments, at)
         if token.kind == "sign" and token.text == "(":
             inside = self._expression()

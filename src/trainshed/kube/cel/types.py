@@ -25,8 +25,6 @@ _TEXT_SIZES = {
 
 _SHOWN = {
     "null_type": "null",
-    "timestamp": "google.protobuf.Timestamp",
-    "duration": "google.protobuf.Duration",
     "quantity": "kubernetes.Quantity",
     "url": "kubernetes.URL",
     "format": "kubernetes.NamedFormat",
@@ -54,12 +52,16 @@ class Type(msgspec.Struct, frozen=True):
     """Of objects, spelled as in rules."""
     minimum: int = 1
     """Bytes of the shortest JSON value."""
+    name: str = ""
+    """What messages call it, where that is not its kind."""
 
     def sized(self, size: int) -> Type:
         """Return the type of values of another size."""
         return msgspec.structs.replace(self, size=size)
 
     def __str__(self) -> str:
+        if self.name:
+            return self.name
         match self.kind:
             case "list":
                 return f"list({self.elem})"
@@ -71,6 +73,8 @@ class Type(msgspec.Struct, frozen=True):
 
 
 DYN = Type("dyn", UNBOUNDED)
+ERROR = Type("dyn", UNBOUNDED, name="!error!")
+"""The type of what is wrong: it goes with any other, so that nothing is told twice."""
 _OWN_TEXT = Type("string", MAX_REQUEST_BYTES - 2, minimum=2)
 
 
@@ -109,6 +113,18 @@ def declared(schema: Mapping[str, Any], *, root: bool = False) -> Type | None:
         case "object":
             return _object(schema, root=root)
     return _object({}, root=True) if root else None
+
+
+def named(held: Type, name: str) -> Type:
+    """Return a declared type whose objects have names, by where they are: `object.parts.@idx`."""
+    if held.fields is not None:
+        fields = {key: named(each, f"{name}.{key}") for key, each in held.fields.items()}
+        return msgspec.structs.replace(held, fields=fields, name=name)
+    if held.elem is None:
+        return held
+    return msgspec.structs.replace(
+        held, elem=named(held.elem, f"{name}.{'@idx' if held.kind == 'list' else '@elem'}")
+    )
 
 
 def escape(name: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 from trainshed.kube.cel.syntax import parse
 
 _SAID = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
+_EXPECTED = re.compile(r"expecting \{<EOF>, [^\n]*\}$", re.MULTILINE)
 _OF_THE_MODULE = "Incomplete `"
 """How the module says once more what the parser said already."""
 
@@ -40,6 +41,7 @@ def wording(expression: str) -> str:
     if "unsupported syntax" in said:
         # It does not know the optional syntax; what else is wrong, it says of the expression without.
         said = _complaints(expression.replace(".?", ". ").replace("[?", "[ "))
+    said = _EXPECTED.sub("expecting <EOF>", said)  # which is all that the other parser tells
     lines = expression.split("\n")
     return "\n".join(
         f"ERROR: <input>:{line}:{column}: {what}\n | {lines[int(line) - 1]}\n | {'.' * (int(column) - 1)}^"

@@ -64,7 +64,8 @@ def not_found(path: str, value: Any) -> Cause:
 
 def too_long(path: str, most: int) -> Cause:
     """Return the cause `Too long: may not be more than <most> bytes`."""
-    return Cause("FieldValueTooLong", f"Too long: may not be more than {most} bytes", path)
+    text = f"may not be more than {most} bytes" if most >= 0 else "value is too long"
+    return Cause("FieldValueTooLong", f"Too long: {text}", path)
 
 
 def too_many(path: str, count: int, most: int) -> Cause:

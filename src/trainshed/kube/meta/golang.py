@@ -106,7 +106,7 @@ def label_selector(selector: Object | None) -> str:
         f" Values:{text_list(each.get('values'))}}}"
         for each in requirements or ()
     )
-    listed = f"{{{shown}}}" if requirements else "(nil)"
+    listed = "(nil)" if requirements is None else f"{{{shown}}}"
     matched = strings(section(selector, "matchLabels"))
     return (
         f"v1.LabelSelector{{MatchLabels:{matched}, MatchExpressions:[]v1.LabelSelectorRequirement{listed}}}"

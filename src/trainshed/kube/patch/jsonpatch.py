@@ -138,6 +138,10 @@ def _apply(document: Any, operation: Any) -> Any:
     if name in ("move", "copy"):
         source = _pointer(operation.get("from"))
         value = _get(document, source)
+        if value is _MISSING and name == "copy" and source:
+            if not isinstance(_get(document, source[:-1]), dict | list):
+                raise _NoContainer
+            value = None  # as upstream's library has it, unlike RFC 6902
         if value is _MISSING or (name == "move" and source != path and path[: len(source)] == source):
             raise _NoKey(source[-1] if source else "")
         if name == "move":
@@ -237,9 +241,10 @@ def _remove(container: Any, key: str, value: Any) -> Any:
 
 def _replace(container: Any, key: str, value: Any) -> Any:
     if isinstance(container, dict):
-        if key not in container:
-            raise _NoKey(key)
-        return {**container, key: value}
+        return {
+            **container,
+            key: value,
+        }  # also where there is none, unlike RFC 6902: upstream's library adds it
     if isinstance(container, list):
         index = _position(key, len(container))
         return [*container[:index], value, *container[index + 1 :]]

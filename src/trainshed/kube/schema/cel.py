@@ -99,6 +99,8 @@ class _Run:
                 self._stop(_invalid(path, node, OUT_OF_BUDGET))
                 return
             text = rule.get("rule", "")
+            if not text.strip():
+                continue
             transition = _OLD_SELF.search(text) is not None
             optional = bool(rule.get("optionalOldSelf"))
             if transition and old is UNSET and not optional:

@@ -10,10 +10,12 @@ from typing import Any
 
 from trainshed.kube.cel.check import Checked, check
 from trainshed.kube.cel.constants import NotInstantiable
-from trainshed.kube.cel.types import MAX_REQUEST_BYTES, UNBOUNDED, Type, declared
+from trainshed.kube.cel.types import MAX_REQUEST_BYTES, UNBOUNDED, Type, declared, named
 from trainshed.kube.cel.wording import syntax_error
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import Cause
+from trainshed.kube.schema.crd_structural import cannot_be
+from trainshed.kube.schema.fieldpaths import field_schema
 
 MAX_COST = 10_000_000
 """Of one rule for all values that it may have to look at in one object."""
@@ -32,7 +34,7 @@ def wording_causes(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         if not text:
             yield causes.required(f"{at}.rule", "rule is not specified")
         elif message and not message.strip():
-            yield causes.invalid(f"{at}.message", message, "must be non-empty if specified")
+            yield causes.invalid(f"{at}.message", message, "message must be non-empty if specified")
         elif _has_line_breaks(message.strip()):
             yield causes.invalid(f"{at}.message", message, "message must not contain line breaks")
         elif _has_line_breaks(text) and not message:
@@ -45,7 +47,9 @@ def wording_causes(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         if rule.get("reason") is not None and rule["reason"] not in _REASONS:
             yield causes.unsupported(f"{at}.reason", rule["reason"], _REASONS)
         if field and not field.strip():
-            yield causes.invalid(f"{at}.fieldPath", field, "must be non-empty if specified")
+            yield causes.invalid(f"{at}.fieldPath", field, "fieldPath must be non-empty if specified")
+        if _has_line_breaks(field):
+            yield causes.invalid(f"{at}.fieldPath", field, "fieldPath must not contain line breaks")
         if field and not _is_field(schema, field):
             yield causes.invalid(f"{at}.fieldPath", field, "fieldPath must be a valid path")
 
@@ -55,36 +59,16 @@ def _has_line_breaks(text: str) -> bool:
 
 
 def _is_field(schema: Mapping[str, Any], path: str) -> bool:
-    """Return whether a path such as `.a.b` or `.a['b']` leads to a declared field."""
-    rest: str = path
-    place: Any = schema
-    while rest:
-        if rest.startswith("['"):
-            name, closed, rest = rest[2:].partition("']")
-            if not closed:
-                return False
-        elif rest.startswith("."):
-            end = min((at for at in (rest.find(".", 1), rest.find("[", 1)) if at > 0), default=len(rest))
-            name, rest = rest[1:end], rest[end:]
-        else:
-            return False
-        additional = place.get("additionalProperties")
-        place = (place.get("properties") or {}).get(name) or (
-            additional if isinstance(additional, Mapping) else None
-        )
-        if place is None:
-            return False
+    if cannot_be(schema):  # of which the schema is told
+        return True
+    try:
+        field_schema(path, schema)
+    except ValueError:
+        return False
     return True
 
 
-def rule_causes(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the expressions of a schema that is structural."""
-    costs = _Costs()
-    yield from _place(schema, path, _Context(costs, root=True, count=1, uncorrelated=""))
-    yield from costs.causes(path)
-
-
-class _Costs:
+class Costs:
     """What the rules of a schema cost together, and which cost most."""
 
     def __init__(self) -> None:
@@ -106,68 +90,99 @@ class _Costs:
         yield causes.forbidden(path, _too_dear(what, self._total, MAX_TOTAL_COST))
 
 
-class _Context:
-    """Where a place is: how often it can be there in an object, and what cannot be told from its old state."""
+class RuleContext:
+    """Where a place is, for the costs of its rules: how often it can be there in an object."""
 
-    def __init__(self, costs: _Costs, *, root: bool, count: int | None, uncorrelated: str) -> None:
-        self.costs, self.root, self.count, self.uncorrelated = costs, root, count, uncorrelated
+    def __init__(self, costs: Costs, *, root: bool, count: int | None) -> None:
+        self.costs, self._root, self.count = costs, root, count
 
-    def below(self, schema: Mapping[str, Any], child: Mapping[str, Any], uncorrelated: str) -> _Context:
+    @classmethod
+    def root(cls) -> RuleContext:
+        """Return that of a whole schema."""
+        return cls(Costs(), root=True, count=1)
+
+    def below(self, schema: Mapping[str, Any], child: Mapping[str, Any]) -> RuleContext:
+        """Return that of a part of a schema."""
         most: int | None = 1
         if schema.get("type") == "array":
             most = schema.get("maxItems")
         elif schema.get("additionalProperties") is not None:
             most = schema.get("maxProperties")
         count = None if self.count is None or most is None else self.count * max(most, 0)
-        return _Context(
-            self.costs,
-            root=bool(child.get("x-kubernetes-embedded-resource")),
-            count=count,
-            uncorrelated=self.uncorrelated or uncorrelated,
+        return RuleContext(self.costs, root=bool(child.get("x-kubernetes-embedded-resource")), count=count)
+
+    def type_of(self, schema: Mapping[str, Any]) -> Type | None:
+        """Return what rules of a place see; None where it cannot be told."""
+        own = declared(schema, root=self._root)
+        return None if own is None else named(own, "object")
+
+
+def place_causes(
+    schema: Mapping[str, Any], path: str, context: RuleContext, uncorrelated: str
+) -> Iterator[Cause]:
+    """Yield what is wrong with the expressions of one place of a structural schema.
+
+    `uncorrelated` is the path of the first place above that cannot be told from its old state.
+    """
+    own = context.type_of(schema)
+    if own is None:
+        text = (
+            "Internal error: internal error: failed to construct type information for x-kubernetes-validations "
+            "rules: unable to convert structural schema to CEL declarations"
         )
+        yield Cause("InternalError", text, f"{path}.x-kubernetes-validations")
+        return
+    for index, rule in enumerate(schema["x-kubernetes-validations"]):
+        yield from _rule(rule, own, f"{path}.x-kubernetes-validations[{index}]", context, uncorrelated)
 
 
-def _place(schema: Mapping[str, Any], path: str, context: _Context) -> Iterator[Cause]:
+def uncompiled(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Yield the rules that have something wrong with their expressions, where a value has them be evaluated."""
     rules = schema.get("x-kubernetes-validations") or ()
-    if rules:
-        own = declared(schema, root=context.root)
+    own = declared(schema, root=False) if rules and value is not None else None
+    for rule in rules:
         if own is None:
-            text = (
-                "Internal error: internal error: failed to construct type information for x-kubernetes-validations "
-                "rules: unable to convert structural schema to CEL declarations"
-            )
-            yield Cause("InternalError", text, f"{path}.x-kubernetes-validations")
-        else:
-            for index, rule in enumerate(rules):
-                yield from _rule(rule, own, f"{path}.x-kubernetes-validations[{index}]", context)
-    apart = path if schema.get("x-kubernetes-map-type") == "atomic" else ""
-    for name, child in (schema.get("properties") or {}).items():
-        yield from _place(child, f"{path}.properties[{name}]", context.below(schema, child, apart))
-    additional, items = schema.get("additionalProperties"), schema.get("items")
-    if isinstance(additional, Mapping):
-        below = context.below(schema, additional, "")
-        yield from _place(additional, f"{path}.additionalProperties", below)
-    if isinstance(items, Mapping):
-        apart = "" if schema.get("x-kubernetes-list-type") == "map" else path
-        yield from _place(items, f"{path}.items", context.below(schema, items, apart))
+            break
+        _, why = _compiled(rule, named(own, "object")) if rule["rule"].strip() else (None, "")
+        if why:
+            yield causes.invalid(path, schema.get("type"), f"rule compile error: {why}")
+    if isinstance(value, Mapping):
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name, item in value.items():
+            if name in properties:
+                yield from uncompiled(item, properties[name], f"{path}.{name}")
+            elif isinstance(additional, Mapping):
+                yield from uncompiled(item, additional, f"{path}[{name}]")
+    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        for index, item in enumerate(value):
+            yield from uncompiled(item, schema["items"], f"{path}[{index}]")
 
 
-def _rule(rule: Mapping[str, Any], own: Type, at: str, context: _Context) -> Iterator[Cause]:
-    text = rule["rule"]
-    old = Type("optional", own.size, own) if rule.get("optionalOldSelf") else own
-    variables = {"self": own, "oldSelf": old}
+def _variables(rule: Mapping[str, Any], own: Type) -> dict[str, Type]:
+    return {"self": own, "oldSelf": Type("optional", own.size, own) if rule.get("optionalOldSelf") else own}
+
+
+def _compiled(rule: Mapping[str, Any], own: Type) -> tuple[Checked | None, str]:
+    """Return what a rule comes to and what is wrong with it; neither where it cannot be told."""
     try:
-        found = _checked(text, variables)
+        found = _checked(rule["rule"], _variables(rule, own))
     except NotInstantiable as error:
-        yield causes.invalid_shown(f"{at}.rule", _shown(rule), str(error))
-        return
+        return None, str(error)
     except ValueError as error:
-        yield causes.invalid_shown(f"{at}.rule", _shown(rule), f"compilation failed: {error}")
-        return
-    if found is None:
-        return
-    if found.type.kind != "bool":
-        yield causes.invalid_shown(f"{at}.rule", _shown(rule), "cel expression must evaluate to a bool")
+        return None, f"compilation failed: {error}"
+    if found is not None and found.type.kind != "bool":
+        return found, "cel expression must evaluate to a bool"
+    return found, ""
+
+
+def _rule(
+    rule: Mapping[str, Any], own: Type, at: str, context: RuleContext, uncorrelated: str
+) -> Iterator[Cause]:
+    found, why = _compiled(rule, own)
+    if why:
+        yield causes.invalid_shown(f"{at}.rule", _shown(rule), why)
+        yield from _no_old_self(rule, at)
+    if why or found is None:
         return
     count = MAX_REQUEST_BYTES // (own.minimum + 1) if context.count is None else context.count
     cost = min(found.cost * count, UNBOUNDED)
@@ -175,28 +190,35 @@ def _rule(rule: Mapping[str, Any], own: Type, at: str, context: _Context) -> Ite
         yield causes.forbidden(f"{at}.rule", _too_dear("estimated rule cost", cost, MAX_COST))
     context.costs.add(cost, f"{at}.rule")
     if rule.get("messageExpression"):
-        yield from _message(rule, variables, f"{at}.messageExpression", context)
-    if "oldSelf" in found.names:
-        if context.uncorrelated:
-            why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {context.uncorrelated}"
-            yield causes.invalid(f"{at}.rule", text, why)
-    elif rule.get("optionalOldSelf") is not None:
+        yield from _message(rule, _variables(rule, own), f"{at}.messageExpression", context)
+    if "oldSelf" not in found.names:
+        yield from _no_old_self(rule, at)
+    elif uncorrelated:
+        why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
+        yield causes.invalid(f"{at}.rule", rule["rule"], why)
+
+
+def _no_old_self(rule: Mapping[str, Any], at: str) -> Iterator[Cause]:
+    if rule.get("optionalOldSelf") is not None:
         why = "may not be set if oldSelf is not used in rule"
         yield causes.invalid(f"{at}.optionalOldSelf", rule["optionalOldSelf"], why)
 
 
 def _shown(rule: Mapping[str, Any]) -> str:
-    """Return a rule as Go prints it; pointers, of which only the address would be seen, as if there were none."""
+    """Return a rule as Go prints it; of what it points to, Go would show where that is."""
     names = {"Rule": "rule", "Message": "message", "MessageExpression": "messageExpression"}
     texts = ", ".join(f"{name}:{golang.text(rule.get(field))}" for name, field in names.items())
+    reason, optional = (
+        "nil" if rule.get(key) is None else "0xc000000000" for key in ("reason", "optionalOldSelf")
+    )
     return (
-        f"apiextensions.ValidationRule{{{texts}, Reason:(*apiextensions.FieldValueErrorReason)(nil),"
-        f" FieldPath:{golang.text(rule.get('fieldPath'))}, OptionalOldSelf:(*bool)(nil)}}"
+        f"apiextensions.ValidationRule{{{texts}, Reason:(*apiextensions.FieldValueErrorReason)({reason}),"
+        f" FieldPath:{golang.text(rule.get('fieldPath'))}, OptionalOldSelf:(*bool)({optional})}}"
     )
 
 
 def _message(
-    rule: Mapping[str, Any], variables: Mapping[str, Type], at: str, context: _Context
+    rule: Mapping[str, Any], variables: Mapping[str, Type], at: str, context: RuleContext
 ) -> Iterator[Cause]:
     expression = rule["messageExpression"]
     try:

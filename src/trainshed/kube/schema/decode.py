@@ -18,7 +18,8 @@ from trainshed.kube.meta.base64text import illegal_byte
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.quantity import canonical
 from trainshed.kube.meta.times import canonical_time, time_fault
-from trainshed.kube.schema.keywords import misfits, without_unknown
+from trainshed.kube.schema.keywords import Misfit, read_schema
+from trainshed.kube.schema.namedtypes import named_type, of_item
 from trainshed.kube.schema.nodes import JSON_SCHEMA_PROPS, SchemaNode
 from trainshed.kube.schema.structural import apply_defaults, validate
 from trainshed.kube.wire.body import decode_body, json_kind
@@ -150,10 +151,7 @@ class _Walk:
         if node.int_or_string:
             return value if type(value) is str else self.integer(value, "int32", path)
         if node.name == JSON_SCHEMA_PROPS:
-            for struct, place, misfit, wanted in misfits(value, path):
-                self.struct = struct
-                raise self.mismatch(misfit, wanted, place)
-            return without_unknown(value, path, self.unknown)
+            return self.json_schema(value, path)
         if not kind or node.preserve_unknown:
             return value
         if kind == "object":
@@ -192,6 +190,10 @@ class _Walk:
     def mismatch(self, value: Any, wanted: str, path: str) -> errors.ApiError:
         struct = self.struct.rpartition(".")[2] or self.what.partition(" ")[0]
         field = _KEYS.sub("", path)
+        named = named_type(self.struct, field.rpartition(".")[2])
+        if named is not None:
+            inside = path.endswith("]")
+            wanted = of_item(named) if inside else named
         kind = json_kind(value)
         if kind == "number" and wanted in _INT_RANGE:
             kind = f"number {value}"
@@ -199,6 +201,15 @@ class _Walk:
             f"{self.what}: json: cannot unmarshal {kind} into Go struct field "
             f"{struct}.{field} of type {wanted}"
         )
+
+    def json_schema(self, value: Any, path: str) -> Any:
+        try:
+            return read_schema(value, path, self.unknown, _KEYS.sub("", path))
+        except Misfit as misfit:
+            if not misfit.wanted:
+                raise errors.bad_request(f"{self.what}: {misfit}") from None
+            self.struct = misfit.struct or self.struct
+            raise self.mismatch(misfit.value, misfit.wanted, misfit.field) from None
 
     def integer(self, value: Any, size: str, path: str) -> int:
         if type(value) is float and value.is_integer():
@@ -252,7 +263,7 @@ class _Walk:
         return value
 
     def structural_object(self, value: dict[str, Any], node: SchemaNode, path: str) -> dict[str, Any]:
-        if node.keeps_all or node.type not in ("object", ""):
+        if node.keeps_all:
             return value
         properties, additional = node.properties, node.additional
         out: dict[str, Any] = {}

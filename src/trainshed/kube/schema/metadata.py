@@ -181,3 +181,6 @@ def selector_causes(selector: Mapping[str, Any] | None, path: str) -> Iterator[C
     for index, term in enumerate((selector or {}).get("matchExpressions") or ()):
         at = f"{path}.matchExpressions[{index}]"
         yield from requirement_causes(term, at)
+        for number, value in enumerate(term.get("values") or ()):
+            for why in names.label_value(value):
+                yield causes.invalid(f"{at}.values[{number}]", value, why)

@@ -41,7 +41,6 @@ _ARBITRARY = frozenset(
         _APIEXTENSIONS + "JSONSchemaPropsOrArray",
         _APIEXTENSIONS + "JSONSchemaPropsOrBool",
         _APIEXTENSIONS + "JSONSchemaPropsOrStringArray",
-        _APIEXTENSIONS + "CustomResourceSubresourceStatus",
     }
 )
 

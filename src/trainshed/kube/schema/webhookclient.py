@@ -5,6 +5,7 @@ Source: `apiserver/pkg/util/webhook/validation.go`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -12,6 +13,8 @@ from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, section
 
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2}).{0,2}")
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
 _FORM = "desired format: https://host[/path]"
 
 
@@ -26,7 +29,21 @@ def client_causes(config: Object, at: str) -> Iterator[Cause]:
         yield from _service(section(config, "service"), f"{at}.service")
 
 
+def _unparsed(url: str) -> str:
+    """Return why Go does not take a text for a URL; empty where it does, or says the same as Python."""
+    if escape := _BAD_ESCAPE.search(url):
+        return f'parse "{url}": invalid URL escape "{escape[0]}"'
+    if url.startswith(":"):
+        return f'parse "{url}": missing protocol scheme'
+    if not _SCHEME.match(url) and ":" in url.partition("/")[0]:
+        return f'parse "{url}": first path segment in URL cannot contain colon'
+    return ""
+
+
 def _url(url: str, at: str) -> Iterator[Cause]:
+    if why := _unparsed(url):
+        yield causes.required(at, f"url must be a valid URL: {why}; {_FORM}")
+        return
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -46,9 +63,9 @@ def _url(url: str, at: str) -> Iterator[Cause]:
 
 
 def _service(service: Object, at: str) -> Iterator[Cause]:
-    for field in ("name", "namespace"):
+    for field, told in (("name", "namespace"), ("namespace", "name")):  # upstream takes one for the other
         if not service.get(field):
-            yield causes.required(f"{at}.{field}", f"service {field} is required")
+            yield causes.required(f"{at}.{told}", f"service {told} is required")
     port = service.get("port")
     if port is not None and not 1 <= port <= 65535:
         text = "port is not valid: must be between 1 and 65535, inclusive"

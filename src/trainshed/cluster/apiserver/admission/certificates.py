@@ -38,7 +38,8 @@ async def admit(core: Core, call: Call, obj: Object) -> Object:
         try:
             asked = read(base64.b64decode(encoded))
         except (ValueError, binascii.Error) as error:
-            cause = causes.invalid("spec.request", encoded, str(error))
+            held = ", ".join(f"{byte:#x}" for byte in base64.b64decode(encoded))
+            cause = causes.invalid_shown("spec.request", f"[]byte{{{held}}}", str(error))
             raise invalid(REQUESTS.kind, REQUESTS.group, obj["metadata"].get("name", ""), [cause]) from error
         if spec.get("signerName") == CLIENT_SIGNER and MASTERS in asked.organizations:
             why = f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"

@@ -229,7 +229,10 @@ async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, sub
 async def _apply_new(core: Core, call: Call, obj: Object, options: PatchOptions) -> Answer:
     fields = obj["metadata"].get("managedFields")
     prepared = await prepare_create(core, call, obj, options)
-    prepared["metadata"]["managedFields"] = fields
+    if fields is None:
+        prepared["metadata"].pop("managedFields", None)
+    else:
+        prepared["metadata"]["managedFields"] = fields
     written = await writing.store_new(core, call, prepared, options)
     return written.answer(call.kind)
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.builtin.parts.webhookrules import condition_list_causes, rule_causes
-from trainshed.kube.builtin.parts.webhooks import match_causes, match_defaults
+from trainshed.kube.builtin.parts.webhookrules import condition_list_causes
+from trainshed.kube.builtin.parts.webhooks import choice_causes, match_defaults, match_resources_causes
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.names import qualified_name
+from trainshed.kube.meta.names import dns_1035_label, dns_subdomain, qualified_name
 from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 from trainshed.kube.meta.resources import VALIDATINGADMISSIONPOLICIES
 
@@ -29,7 +29,7 @@ _REASONS = ("Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge")
 
 def _defaults(obj: Object) -> None:
     spec = setdefault(obj, "spec", {})
-    setdefault(spec, "failurePolicy", "Fail")
+    spec.setdefault("failurePolicy", "Fail")
     match_defaults(spec.get("matchConstraints"))
     obj.setdefault("status", {})
 
@@ -47,23 +47,40 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.required("spec.validations", text)
         yield causes.required("spec.auditAnnotations", text)
     match = section(spec, "matchConstraints")
-    for field in ("resourceRules", "excludeResourceRules"):
-        yield from rule_causes(objects(match, field), f"spec.matchConstraints.{field}")
-    yield from match_causes(match, "spec.matchConstraints")
-    yield from causes.one_of(spec, "spec", "failurePolicy", ("Fail", "Ignore"))
-    kind = spec.get("paramKind")
-    if kind is not None:
-        for field in ("apiVersion", "kind"):
-            if not kind.get(field):
-                yield causes.required(f"spec.paramKind.{field}")
+    yield from match_resources_causes(match, "spec.matchConstraints")
+    yield from choice_causes(spec, "spec", "failurePolicy", ("Fail", "Ignore"))
+    if spec.get("paramKind") is not None:
+        yield from _param_kind(spec["paramKind"])
     yield from _expressions(obj, spec)
+
+
+def _param_kind(given: Object) -> Iterator[Cause]:
+    version, kind = given.get("apiVersion") or "", given.get("kind") or ""
+    at = "spec.paramKind.apiVersion"
+    if not version:
+        yield causes.required(at)
+    elif version.count("/") > 1:
+        yield causes.invalid(at, version, f"unexpected GroupVersion string: {version}")
+    else:
+        group, _, last = version.rpartition("/") if version != "/" else ("", "", "")
+        if group and (why := dns_subdomain(group)):
+            yield causes.invalid(at, group, ",".join(why))
+        if not last:
+            yield causes.invalid(at, version, "version must be specified")
+        elif why := dns_1035_label(last):
+            yield causes.invalid(at, last, ",".join(why))
+    if not kind:
+        yield causes.required("spec.paramKind.kind")
+    elif why := dns_1035_label(kind.lower()):
+        text = f"may have mixed case, but should otherwise match: {','.join(why)}"
+        yield causes.invalid("spec.paramKind.kind", kind, text)
 
 
 def _expressions(obj: Object, spec: Object) -> Iterator[Cause]:
     from trainshed.kube.cel.admission import CONDITION  # the language is loaded with the first expression
     from trainshed.kube.cel.types import DYN, Type
 
-    params = {"params": DYN} if spec.get("paramKind") else {}
+    params = {"params": DYN} if spec.get("paramKind") is not None else {}
     yield from condition_list_causes(spec, "spec.matchConditions", {**CONDITION, **params})
     found: dict[str, Type] = {}
     composed = {"variables": Type("object", fields=found)} if spec.get("variables") else {}

@@ -7,11 +7,10 @@ from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define
-from trainshed.kube.builtin.parts.webhookrules import rule_causes
-from trainshed.kube.builtin.parts.webhooks import match_causes, match_defaults
-from trainshed.kube.meta import causes, golang
+from trainshed.kube.builtin.parts.webhooks import match_defaults, match_resources_causes
+from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
+from trainshed.kube.meta.objects import Object, name_of, section, spec_of
 from trainshed.kube.meta.resources import VALIDATINGADMISSIONPOLICYBINDINGS
 from trainshed.kube.schema.metadata import selector_causes
 
@@ -26,6 +25,12 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     spec = spec_of(obj)
     if not spec.get("policyName"):
         yield causes.required("spec.policyName")
+    else:
+        for why in names.dns_subdomain(spec["policyName"]):
+            yield causes.invalid("spec.policyName", spec["policyName"], why)
+    if spec.get("paramRef") is not None:
+        yield from _reference(spec["paramRef"])
+    yield from match_resources_causes(section(spec, "matchResources"), "spec.matchResources")
     actions = spec.get("validationActions") or []
     if not actions:
         yield causes.required("spec.validationActions", "at least one validation action is required")
@@ -38,14 +43,12 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.invalid_shown(
             "spec.validationActions", shown, f"{text} response and headers serves no purpose)"
         )
-    match = section(spec, "matchResources")
-    for field in ("resourceRules", "excludeResourceRules"):
-        yield from rule_causes(objects(match, field), f"spec.matchResources.{field}")
-    yield from match_causes(match, "spec.matchResources")
-    reference = section(spec, "paramRef")
+
+
+def _reference(reference: Object) -> Iterator[Cause]:
     yield from selector_causes(reference.get("selector"), "spec.paramRef.selector")
-    if not reference:
-        return
+    for why in names.path_segment(reference.get("name") or ""):
+        yield causes.invalid("spec.paramRef.name", reference["name"], why)
     named, selects = bool(reference.get("name")), reference.get("selector") is not None
     if named and selects:
         for field in ("name", "selector"):
@@ -54,7 +57,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.required("spec.paramRef", "one of name or selector must be specified")
     if not reference.get("parameterNotFoundAction"):
         yield causes.required("spec.paramRef.parameterNotFoundAction")
-    yield from causes.one_of(reference, "spec.paramRef", "parameterNotFoundAction", ("Allow", "Deny"))
+    yield from causes.one_of(reference, "spec.paramRef", "parameterNotFoundAction", ("Deny", "Allow"))
 
 
 def _row(obj: Object, now: float) -> list[Any]:

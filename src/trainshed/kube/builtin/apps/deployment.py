@@ -22,7 +22,7 @@ from trainshed.kube.builtin.parts.workload import (
     replicated_causes,
     template_defaults,
 )
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
@@ -77,8 +77,11 @@ def _rolling(rolling: Object, path: str) -> Iterator[Cause]:
         if value is None:
             continue
         if isinstance(value, str) and not re.fullmatch(r"[0-9]+%", value):
-            text = "a valid percent string must be a numeric string followed by an ending '%'"
-            yield causes.invalid(f"{path}.{field}", value, text)
+            text = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
+            shown = f"intstr.IntOrString{{Type:1, IntVal:0, StrVal:{golang.text(value)}}}"
+            yield causes.invalid_shown(
+                f"{path}.{field}", shown, f"{text} regex used for validation is '[0-9]+%')"
+            )
         elif isinstance(value, int) and value < 0:
             yield causes.invalid(f"{path}.{field}", value, "must be greater than or equal to 0")
         zero += value in (0, "0%")

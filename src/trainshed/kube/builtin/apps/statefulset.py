@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import ALL, SCALE, STATUS, Builtin, row
-from trainshed.kube.builtin.parts.claims import claim_defaults, claim_spec_causes
+from trainshed.kube.builtin.parts.claims import claim_defaults
 from trainshed.kube.builtin.parts.columns import Columns, age, containers, define, template_spec
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.workload import ready_of_desired, replicated_causes, template_defaults
-from trainshed.kube.meta import causes
-from trainshed.kube.meta.causes import non_negative, one_of
+from trainshed.kube.meta import causes, golang, names
+from trainshed.kube.meta.causes import non_negative
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of
 from trainshed.kube.meta.resources import STATEFULSETS
@@ -54,14 +54,28 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     if subresource == "status":
         return
     spec = spec_of(obj)
-    yield from replicated_causes(_with_claims(spec), "statefulset")
-    yield from non_negative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit")
-    yield from one_of(spec, "spec", "podManagementPolicy", ("OrderedReady", "Parallel"))
-    yield from one_of(
-        section(spec, "updateStrategy"), "spec.updateStrategy", "type", ("OnDelete", "RollingUpdate")
-    )
-    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-        yield from claim_spec_causes(spec_of(claim), f"spec.volumeClaimTemplates[{index}].spec")
+    # Kubernetes says nothing of containers and claims until there is a pod of them.
+    yield from replicated_causes(spec, "statefulset", judged=False)
+    yield from non_negative(spec, "spec", "replicas", "minReadySeconds")
+    yield from non_negative(section(spec, "ordinals"), "spec.ordinals", "start")
+    policy, strategy = spec.get("podManagementPolicy"), section(spec, "updateStrategy")
+    if policy not in ("OrderedReady", "Parallel"):
+        yield causes.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+    if strategy.get("type") not in ("OnDelete", "RollingUpdate"):
+        shown = (
+            f"apps.StatefulSetUpdateStrategy{{Type:{golang.text(strategy.get('type'))},"
+            " RollingUpdate:(*apps.RollingUpdateStatefulSetStrategy)"
+            f"({'nil' if strategy.get('rollingUpdate') is None else '0xc000000000'})}}"
+        )
+        yield causes.invalid_shown("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'")
+    retention = section(spec, "persistentVolumeClaimRetentionPolicy")
+    for field in ("whenDeleted", "whenScaled"):
+        if retention.get(field) not in ("Retain", "Delete"):
+            at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
+            yield causes.unsupported(at, retention.get(field) or "", ("Retain", "Delete"))
+    if old is None and spec.get("serviceName"):
+        for why in names.dns_label(spec["serviceName"]):
+            yield causes.invalid("spec.serviceName", spec["serviceName"], why)
     if old is not None:
         before = spec_of(old)
         changed = [k for k in {*spec, *before} - set(_MUTABLE) if spec.get(k) != before.get(k)]
@@ -71,18 +85,6 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
                 "spec",
                 f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden",
             )
-
-
-def _with_claims(spec: Object) -> Object:
-    """Return the spec with a volume in its template for each claim template, as its pods will have."""
-    names = [name_of(claim) for claim in spec.get("volumeClaimTemplates") or ()]
-    template = spec.get("template")
-    if not names or not isinstance(template, dict):
-        return spec
-    pod = spec_of(template)
-    volumes = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names]
-    volumes += [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
-    return {**spec, "template": {**template, "spec": {**pod, "volumes": volumes}}}
 
 
 def _row(obj: Object, now: float) -> list[Any]:

@@ -50,6 +50,10 @@ _USAGES = frozenset(
 )
 
 
+def _defaults(obj: Object) -> None:
+    obj.setdefault("status", {})
+
+
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     spec = spec_of(obj)
     if old is None:
@@ -76,14 +80,15 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
 
 def _spec(spec: Object) -> Iterator[Cause]:
     if not spec.get("request"):
-        yield causes.required("spec.request")
+        text = "PEM block type must be CERTIFICATE REQUEST"
+        yield causes.invalid_shown("spec.request", "[]byte(nil)", text)
     usages = spec.get("usages") or []
     if not usages:
         yield causes.required("spec.usages")
     for index, usage in enumerate(usages):
         if usage not in _USAGES:
             yield causes.unsupported(f"spec.usages[{index}]", usage, sorted(_USAGES))
-        elif usage in usages[:index]:
+        if usage in usages[:index]:
             yield causes.duplicate(f"spec.usages[{index}]", usage)
     signer = spec.get("signerName") or ""
     if signer == "kubernetes.io/legacy-unknown":
@@ -164,6 +169,7 @@ KIND = Builtin(
     does="approved ones are signed for clients and nodes (`kubernetes.io/kube-apiserver-client`, "
     "`-client-kubelet`, `kubelet-serving`); cleaned up later",
     lacks="nothing is approved by itself, nodes' requests neither",
+    defaults=_defaults,
     check=_check,
     columns=Columns(define("Name, Age, SignerName, Requestor, RequestedDuration, Condition"), _row),
     fields=paths("spec.signerName"),

@@ -38,7 +38,17 @@ def rule_causes(rules: Sequence[Object], at: str) -> Iterator[Cause]:
             if field == "apiVersions":
                 yield from _blank(values, f"{path}.{field}")
         yield from _resources(list(rule.get("resources") or ()), f"{path}.resources")
-        yield from causes.one_of(rule, path, "scope", _SCOPES)
+        if rule.get("scope") is not None and rule["scope"] not in _SCOPES:
+            yield causes.unsupported(f"{path}.scope", rule["scope"], _SCOPES)
+        yield from _names(list(rule.get("resourceNames") or ()), f"{path}.resourceNames")
+
+
+def _names(given: list[str], at: str) -> Iterator[Cause]:
+    for number, name in enumerate(given):
+        for why in names.path_segment(name):
+            yield causes.invalid(f"{at}[{number}]", name, why)
+        if name in given[:number]:
+            yield causes.duplicate(f"{at}[{number}]", name)
 
 
 def _some(values: list[str], at: str) -> Iterator[Cause]:

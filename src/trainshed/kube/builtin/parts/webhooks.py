@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainshed.kube.builtin.parts.columns import Columns, age, define
-from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.webhookrules import condition_list_causes, rule_causes
 from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
@@ -22,13 +21,13 @@ def webhook_defaults(obj: Object) -> None:
     """Fill in the webhooks of a configuration."""
     for hook in obj.get("webhooks") or ():
         for key, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent")):
-            setdefault(hook, key, value)
+            hook.setdefault(key, value)
         if hook.get("timeoutSeconds") is None:
             hook["timeoutSeconds"] = 10
         hook.setdefault("namespaceSelector", {})
         hook.setdefault("objectSelector", {})
         for rule in hook.get("rules") or ():
-            setdefault(rule, "scope", "*")
+            rule.setdefault("scope", "*")
         service = section(hook, "clientConfig").get("service")
         if service is not None:
             service.setdefault("port", 443)
@@ -38,12 +37,12 @@ def match_defaults(match: Object | None) -> None:
     """Fill in what a policy or its binding says of the requests that it is for."""
     if match is None:
         return
-    setdefault(match, "matchPolicy", "Equivalent")
+    match.setdefault("matchPolicy", "Equivalent")
     match.setdefault("namespaceSelector", {})
     match.setdefault("objectSelector", {})
     for field in ("resourceRules", "excludeResourceRules"):
         for rule in match.get(field) or ():
-            setdefault(rule, "scope", "*")
+            rule.setdefault("scope", "*")
 
 
 def match_causes(match: Object, at: str) -> Iterator[Cause]:
@@ -52,18 +51,30 @@ def match_causes(match: Object, at: str) -> Iterator[Cause]:
         yield from selector_causes(match.get(field), f"{at}.{field}")
 
 
+def match_resources_causes(match: Object, at: str) -> Iterator[Cause]:
+    """Yield what is wrong with what a policy or its binding says of the requests that it is for."""
+    yield from choice_causes(match, at, "matchPolicy", ("Equivalent", "Exact"))
+    yield from match_causes(match, at)
+    for field in ("resourceRules", "excludeResourceRules"):
+        yield from rule_causes(objects(match, field), f"{at}.{field}")
+
+
+def choice_causes(owner: Object, at: str, field: str, supported: tuple[str, ...]) -> Iterator[Cause]:
+    """Yield a cause where a field that is a pointer in Go has none of the supported values; empty is a value."""
+    if owner.get(field) is not None and owner[field] not in supported:
+        yield causes.unsupported(f"{at}.{field}", owner[field], supported)
+
+
 def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     """Yield what is wrong with a configuration that has its defaults."""
     seen: set[str] = set()
     for index, hook in enumerate(objects(obj, "webhooks")):
         at, name = f"webhooks[{index}]", str(hook.get("name") or "")
-        if len([part for part in name.split(".") if part]) < 3:
-            text = "should be a domain with at least three segments separated by dots"
-            yield causes.invalid(f"{at}.name", name, text)
+        yield from _qualified(name, f"{at}.name")
         yield from rule_causes(objects(hook, "rules"), f"{at}.rules")
-        yield from causes.one_of(hook, at, "failurePolicy", ("Fail", "Ignore"))
-        yield from causes.one_of(hook, at, "matchPolicy", ("Equivalent", "Exact"))
-        yield from causes.one_of(hook, at, "reinvocationPolicy", ("IfNeeded", "Never"))
+        yield from choice_causes(hook, at, "failurePolicy", ("Fail", "Ignore"))
+        yield from choice_causes(hook, at, "matchPolicy", ("Equivalent", "Exact"))
+        yield from choice_causes(hook, at, "reinvocationPolicy", ("IfNeeded", "Never"))
         yield from _side_effects(hook, at)
         seconds = hook.get("timeoutSeconds")
         if seconds is not None and not 1 <= seconds <= 30:
@@ -78,6 +89,15 @@ def webhook_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
         if name in seen:
             yield causes.duplicate(f"{at}.name", name)
         seen.add(name)
+
+
+def _qualified(name: str, at: str) -> Iterator[Cause]:
+    if not name:
+        yield causes.required(at)
+    elif why := names.dns_subdomain(name):
+        yield causes.invalid(at, name, ",".join(why))
+    elif len(name.split(".")) < 3:
+        yield causes.invalid(at, name, "should be a domain with at least three segments separated by dots")
 
 
 def _conditions_see() -> Mapping[str, Type]:

@@ -15,7 +15,7 @@ from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import ApiError, Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
 from trainshed.kube.meta.selectors import LabelSelector
-from trainshed.kube.schema.metadata import selector_causes
+from trainshed.kube.schema.metadata import annotations_causes, labels_causes, selector_causes
 
 IMMUTABLE = "field is immutable"
 COUNTS = "Name, Desired#, Current#, Ready#, Age, Containers*, Images*, Selector*"
@@ -29,27 +29,36 @@ def template_defaults(spec: Object) -> None:
         pod_spec_defaults(setdefault(template, "spec", {}))
 
 
-def replicated_causes(spec: Object, kind: str) -> Iterator[Cause]:
-    """Yield what is wrong with a selector, its template and the two together; pods always restart."""
+def replicated_causes(spec: Object, kind: str, *, judged: bool = True) -> Iterator[Cause]:
+    """Yield what is wrong with a selector, its template and the two together; pods always restart.
+
+    Of a template that is not `judged` only the labels and annotations are looked at.
+    """
     selector, template = spec.get("selector"), spec.get("template")
     yield from selector_causes(selector, "spec.selector")
     empty = selector is not None and not any(selector.get(k) for k in ("matchLabels", "matchExpressions"))
-    if selector is None:
+    if selector is None and kind != "daemonset":
         yield causes.required("spec.selector")
-    elif empty:
+    if empty:
         shown, called = golang.label_selector(selector), "deployment" if kind == "replicaset" else kind
         yield causes.invalid_shown("spec.selector", shown, f"empty selector is invalid for {called}")
     if template is None:
         yield causes.required("spec.template")
         return
     labels = section(template, "metadata", "labels")
-    if selector and not empty and not selects(selector, labels):
+    if not empty and not (selector and selects(selector, labels)):
         yield causes.invalid_shown(
             "spec.template.metadata.labels",
             golang.strings(labels),
             "`selector` does not match template `labels`",
         )
-    yield from template_causes(template, "spec.template")
+    if judged:
+        yield from template_causes(template, "spec.template")
+    else:
+        yield from labels_causes(labels, "spec.template.labels")
+        yield from annotations_causes(
+            section(template, "metadata", "annotations"), "spec.template.annotations"
+        )
     pod = spec_of(template)
     policy = pod.get("restartPolicy")
     if policy and policy != "Always":

@@ -48,26 +48,29 @@ def _format(pattern: str, arguments: list[Any]) -> str:
 _MISSING = object()
 
 
-def format_fault(pattern: str, kinds: list[str]) -> str:
-    """Return what is wrong with a constant format, given the kinds of its arguments; empty where nothing is."""
+def format_fault(pattern: str, kinds: list[str]) -> tuple[str, int | None]:
+    """Return what is wrong with a constant format, given the kinds of its arguments, and of which argument.
+
+    The text is empty where nothing is, and there is no argument where it is of the format itself.
+    """
     used = 0
     for match in _CLAUSE.finditer(pattern):
         if match[1]:
             continue
         if not match[3]:
-            return "unexpected end of string"
+            return "unexpected end of string", None
         if match[3] not in _CLAUSES:
-            return f'could not parse formatting clause: unrecognized formatting clause "{match[3]}"'
+            return f'could not parse formatting clause: unrecognized formatting clause "{match[3]}"', None
         if used >= len(kinds):
-            return f"index {used} out of range"
+            return f"index {used} out of range", None
         clause, shown, taken = _TAKES[match[3].lower()]
         if kinds[used] not in (*taken, "dyn"):
             given = _FULL.get(kinds[used], kinds[used])
-            return f"{_FAILED} {clause} clause can only be used on {shown}, was given {given}"
+            return f"{_FAILED} {clause} clause can only be used on {shown}, was given {given}", used
         used += 1
     if used < len(kinds):
-        return f"too many arguments supplied to string.format (expected {used}, got {len(kinds)})"
-    return ""
+        return f"too many arguments supplied to string.format (expected {used}, got {len(kinds)})", None
+    return "", None
 
 
 def _wrong(clause: str, kinds: str, value: Any) -> EvaluationError:

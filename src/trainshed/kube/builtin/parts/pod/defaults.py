@@ -59,8 +59,8 @@ def pod_spec_defaults(spec: Object) -> None:
 
 
 def image_pull_policy(image: str) -> str:
-    """Return `Always` for a mutable tag (`latest` or none), else `IfNotPresent`."""
-    if "@" in image:
+    """Return `Always` for an image with a mutable tag (`latest` or none), else `IfNotPresent`."""
+    if "@" in image or not image:  # no image has no tag that could be meant to move
         return "IfNotPresent"
     _, colon, tag = image.rpartition(":")
     if not colon or "/" in tag:  # no tag: the colon, if any, belongs to the registry's port
