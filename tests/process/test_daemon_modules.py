@@ -22,14 +22,14 @@ BOTH = """
 SANDBOXD = """
     daemon.accounting daemon.container daemon.crilog daemon.dialling daemon.exec daemon.joining
     daemon.keepers daemon.output daemon.pause daemon.podfiles daemon.podmemory daemon.sandboxd
-    daemon.shim daemon.zygote fresh linux.beneath linux.cgroups linux.credentials linux.imageroot
+    daemon.shim daemon.spare daemon.zygote fresh linux.beneath linux.cgroups linux.credentials linux.imageroot
     linux.limits linux.memory linux.mountinfo linux.process linux.pseudofs linux.rootfs linux.seccomp
     linux.sysctls linux.union linux.userns linux.users measure ownership pids podlock
 """
 """And of every shim, which is a fork of sandboxd."""
 NETD = """
     bootstrap daemon.netd daemon.servicenet daemon.servicepost linux.conntrack linux.nftables net.budget
-    net.dnswire net.inside net.nameserver net.proxy net.translation net.zone
+    net.dnswire net.groups net.inside net.nameserver net.proxy net.translation net.zone
 """
 LEFT = "zlib asyncio contextlib msgspec pathlib platform random typing threading subprocess logging"
 """What the standard library and others would bring."""
