@@ -86,3 +86,40 @@ def test_each_warning_of_a_server_is_logged_once(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.INFO):
         asyncio.run(main())
     assert [vars(record)["warning"] for record in caplog.records] == ["old", f"{BASE}/a", f"{BASE}/b"]
+
+
+def test_a_modification_that_leaves_what_is_regarded_the_same_is_passed_over() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        informer = Informer(Client(api), THINGS)
+        controller = Noting()
+        controller.watch(informer, lambda thing: [key_of(thing)], regards=lambda thing: thing.get("value"))
+        seen: list[str] = []
+        informer.add_handler(lambda change, old, new: seen.append(change))
+        tasks = [asyncio.create_task(informer.run()), asyncio.create_task(controller.run())]
+
+        async def turns_after(*changes: str) -> int:
+            """Return how many turns there were once the controller has had the time for one."""
+            async with asyncio.timeout(60):
+                while tuple(seen) != changes:
+                    await asyncio.sleep(0.001)
+            await asyncio.sleep(1)
+            return len(controller.turns)
+
+        async with asyncio.timeout(60):
+            await informer.wait_synced()
+        await api.put(f"{BASE}/a", value=0, other=0)
+        assert await turns_after("ADDED") == 1
+        await api.put(f"{BASE}/a", value=0, other=1)
+        assert await turns_after("ADDED", "MODIFIED") == 1, "nothing that is regarded has changed"
+        await api.put(f"{BASE}/a", value=1, other=1)
+        assert await turns_after("ADDED", "MODIFIED", "MODIFIED") == 2
+        await api.remove(f"{BASE}/a")
+        assert await turns_after("ADDED", "MODIFIED", "MODIFIED", "DELETED") == 3, (
+            "that it is gone is no modification"
+        )
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(main())
