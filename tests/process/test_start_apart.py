@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from trainshed.cluster.control.apart import run_apart
+from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.paths import StateError
 
 
@@ -27,6 +29,38 @@ def test_what_a_child_raises_is_raised_with_all_that_it_says() -> None:
         run_apart(fail)
     assert (raised.value.message, raised.value.hint) == ("no certificate", "delete it")
     assert "in fail" in raised.value.__notes__[0], "where it happened"
+
+
+def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", tmp_path / "key")
+
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        run_apart(fail)
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "key"))
+
+
+def test_a_system_call_that_is_refused_is_raised_as_what_it_is() -> None:
+    with pytest.raises(FileNotFoundError, match="/no/such/file"):
+        run_apart(lambda: os.open("/no/such/file", os.O_RDONLY))
+
+
+def test_an_advice_of_how_to_start_is_kept() -> None:
+    def fail() -> None:
+        raise CannotStart("no user namespaces", "allow them")
+
+    with pytest.raises(CannotStart, match="no user namespaces") as raised:
+        run_apart(fail)
+    assert raised.value.hint == "allow them"
+
+
+def test_of_any_other_the_text_and_the_place_are_told() -> None:
+    def fail() -> None:
+        raise ValueError("a defect")
+
+    with pytest.raises(RuntimeError, match="ValueError: a defect") as raised:
+        run_apart(fail)
+    assert "in fail" in raised.value.__notes__[0]
 
 
 def test_a_child_that_is_killed_is_no_success() -> None:

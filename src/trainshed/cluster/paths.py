@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -28,10 +28,6 @@ class StateError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-
-    def __reduce__(self) -> tuple[type[StateError], tuple[str, str], dict[str, Any]]:
-        """Let it be told from one process to another."""
-        return StateError, (self.message, self.hint), self.__dict__
 
 
 class StatePaths(msgspec.Struct, frozen=True):

@@ -5,6 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+import msgspec
+
+from trainshed.cluster.control.errors import CannotStart
+from trainshed.cluster.paths import StateError
+
+
+class _Raised(msgspec.Struct, array_like=True):
+    """An exception, as it is told from one process to another: its type by name, what it is made of, its notes."""
+
+    kind: str
+    arguments: tuple[str | int | None, ...]
+    notes: list[str]
+
+
+_KINDS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (StateError, CannotStart, OSError)}
+"""What somebody waits for. Any other is a defect, of which the text and the place are told."""
+
 
 def run_apart(work: Callable[[], object]) -> None:
     """Run `work` in a fork of this process and return when it is done, with nothing of it left; raise what it raises.
@@ -21,9 +38,7 @@ def run_apart(work: Callable[[], object]) -> None:
         raised = outcome.read()
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if raised:
-        import pickle
-
-        raise pickle.loads(raised)  # noqa: S301 - our own child wrote it
+        raise _exception(msgspec.json.decode(raised, type=_Raised))
     if status != 0:
         raise RuntimeError(f"a process of the start ended with {status}")
 
@@ -34,11 +49,28 @@ def _work(work: Callable[[], object], outcome: int) -> None:
         work()
         status = 0
     except Exception as error:
-        import pickle
         import traceback
 
         error.add_note(traceback.format_exc())
         with open(outcome, "wb") as file:
-            pickle.dump(error, file)
+            file.write(msgspec.json.encode(_told(error)))
     finally:
         os._exit(status)
+
+
+def _told(error: Exception) -> _Raised:
+    kind, arguments = type(error).__name__, (str(error),)
+    if isinstance(error, StateError | CannotStart):
+        return _Raised(kind, (*arguments, error.hint), error.__notes__)
+    if isinstance(error, OSError):
+        where = error.filename if error.filename is None else os.fsdecode(error.filename)
+        return _Raised("OSError", (error.errno, error.strerror, where), error.__notes__)
+    return _Raised(kind, arguments, error.__notes__)
+
+
+def _exception(told: _Raised) -> Exception:
+    kind = _KINDS.get(told.kind)
+    error = RuntimeError(f"{told.kind}: {told.arguments[0]}") if kind is None else kind(*told.arguments)
+    for note in told.notes:
+        error.add_note(note)
+    return error

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
-from trainshed.kube.builtin.parts.addresses import endpoint_ip_causes, ip_causes, number_causes
+from trainshed.kube.builtin.parts.addresses import (
+    app_protocol_causes,
+    endpoint_ip_causes,
+    ip_causes,
+    number_causes,
+    port_name_causes,
+)
 from trainshed.kube.builtin.parts.columns import NONE, Columns, age, define, first_few
 from trainshed.kube.builtin.parts.pod.containers import PROTOCOLS
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
@@ -51,14 +57,11 @@ def _port(port: Object, at: str, *, named: bool) -> Iterator[Cause]:
     if named and not port.get("name"):
         yield causes.required(f"{at}.name")
     elif port.get("name"):
-        for why in names.dns_label(port["name"]):
-            yield causes.invalid(f"{at}.name", port["name"], why)
+        yield from port_name_causes(port["name"], at)
     yield from number_causes(port.get("port"), f"{at}.port")
     if port["protocol"] not in PROTOCOLS:
         yield causes.unsupported(f"{at}.protocol", port["protocol"], PROTOCOLS)
-    if port.get("appProtocol") is not None:
-        for why in names.qualified_name(port["appProtocol"]):
-            yield causes.invalid(f"{at}.appProtocol", port["appProtocol"], why)
+    yield from app_protocol_causes(port, at)
 
 
 _LISTED = 3

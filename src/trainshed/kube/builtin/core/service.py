@@ -7,10 +7,12 @@ from typing import Any
 
 from trainshed.kube.builtin.kind import ALL, STATUS, Builtin, proxy, row
 from trainshed.kube.builtin.parts.addresses import (
+    app_protocol_causes,
     cidr_causes,
     endpoint_ip_causes,
     ip_causes,
     number_causes,
+    port_name_causes,
 )
 from trainshed.kube.builtin.parts.columns import NONE, Columns, age, define, labels
 from trainshed.kube.builtin.parts.pod.containers import PROTOCOLS, port_causes
@@ -160,17 +162,14 @@ def _port(port: Object, at: str, seen: set[str], *, named: bool) -> Iterator[Cau
     if named and not name:
         yield causes.required(f"{at}.name")
     elif name:
-        for why in names.dns_label(name):
-            yield causes.invalid(f"{at}.name", name, why)
+        yield from port_name_causes(name, at)
         if name in seen:
             yield causes.duplicate(f"{at}.name", name)
         seen.add(name)
     yield from number_causes(number, f"{at}.port")
     yield from one_of(port, at, "protocol", PROTOCOLS)
     yield from port_causes(target or 0, f"{at}.targetPort")
-    if port.get("appProtocol") is not None:
-        for why in names.qualified_name(port["appProtocol"]):
-            yield causes.invalid(f"{at}.appProtocol", port["appProtocol"], why)
+    yield from app_protocol_causes(port, at)
     if port.get("nodePort"):
         yield from port_causes(port["nodePort"], f"{at}.nodePort")
 

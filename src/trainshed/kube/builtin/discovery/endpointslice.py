@@ -8,9 +8,11 @@ from typing import Any
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.addresses import (
     address_of,
+    app_protocol_causes,
     endpoint_ip_causes,
     ip_causes,
     number_causes,
+    port_name_causes,
 )
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, age, define, first_few
 from trainshed.kube.builtin.parts.pod.containers import PROTOCOLS
@@ -103,8 +105,7 @@ def _address(address: str, kind: str, at: str) -> Iterator[Cause]:
 def _port(port: Object, at: str, seen: set[str]) -> Iterator[Cause]:
     name = port["name"]
     if name:
-        for why in names.dns_label(name):
-            yield causes.invalid(f"{at}.name", name, why)
+        yield from port_name_causes(name, at)
     if name in seen:
         yield causes.duplicate(f"{at}.name", name)
     seen.add(name)
@@ -112,9 +113,7 @@ def _port(port: Object, at: str, seen: set[str]) -> Iterator[Cause]:
         yield causes.unsupported(f"{at}.protocol", port["protocol"], PROTOCOLS)
     if port.get("port") is not None:
         yield from number_causes(port["port"], f"{at}.port")
-    if port.get("appProtocol") is not None:
-        for why in names.qualified_name(port["appProtocol"]):
-            yield causes.invalid(f"{at}.appProtocol", port["appProtocol"], why)
+    yield from app_protocol_causes(port, at)
 
 
 def _row(obj: Object, now: float) -> list[Any]:

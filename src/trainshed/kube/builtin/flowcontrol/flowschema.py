@@ -31,14 +31,11 @@ def _defaults(obj: Object) -> None:
     obj.setdefault("status", {})
 
 
-def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+def _check(obj: Object) -> Iterator[Cause]:
     """Yield what is wrong with a FlowSchema.
 
     Source of rules and texts: `pkg/apis/flowcontrol/validation/validation.go` of Kubernetes.
     """
-    if subresource:
-        yield from flowcontrol.condition_causes(status_of(obj))
-        return
     name, spec = name_of(obj), spec_of(obj)
     precedence, path = spec.get("matchingPrecedence") or 0, "spec.matchingPrecedence"
     if precedence <= 0:
@@ -194,7 +191,7 @@ KIND = Builtin(
     info=row(FLOWSCHEMAS, subresources=STATUS, generation=True),
     inert=True,
     defaults=_defaults,
-    check=_check,
+    check=flowcontrol.but_for_status(_check),
     columns=Columns(
         define("Name, PriorityLevel, MatchingPrecedence, DistinguisherMethod, Age, MissingPL"),
         _row,

@@ -12,7 +12,7 @@ from trainshed.kube.builtin.parts.columns import NONE, Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
+from trainshed.kube.meta.objects import Object, name_of, section, spec_of
 from trainshed.kube.meta.resources import PRIORITYLEVELS
 
 _MOST_QUEUES = 10**7
@@ -34,14 +34,11 @@ def _defaults(obj: Object) -> None:
     obj.setdefault("status", {})
 
 
-def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+def _check(obj: Object) -> Iterator[Cause]:
     """Yield what is wrong with a level: only `exempt` is without limits, and stays so.
 
     Source of rules and texts: `pkg/apis/flowcontrol/validation/validation.go` of Kubernetes.
     """
-    if subresource:
-        yield from flowcontrol.condition_causes(status_of(obj))
-        return
     name, spec = name_of(obj), spec_of(obj)
     if _V1BETA3_ZERO in section(obj, "metadata", "annotations"):
         yield causes.forbidden("metadata.annotations", f"annotation '{_V1BETA3_ZERO}' is forbidden")
@@ -147,7 +144,7 @@ KIND = Builtin(
     info=row(PRIORITYLEVELS, subresources=STATUS, generation=True),
     inert=True,
     defaults=_defaults,
-    check=_check,
+    check=flowcontrol.but_for_status(_check),
     columns=Columns(
         define("Name, Type, NominalConcurrencyShares, Queues, HandSize, QueueLengthLimit, Age"), _row
     ),

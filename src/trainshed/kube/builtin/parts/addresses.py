@@ -9,8 +9,9 @@ import ipaddress
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
+from trainshed.kube.meta.objects import Object
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MULTICAST = {4: ipaddress.ip_network("224.0.0.0/24"), 6: ipaddress.ip_network("ff02::/16")}
@@ -81,3 +82,16 @@ def _plain(text: str) -> str:
     if len(parts) == 4 and all(part.isascii() and part.isdigit() for part in parts):
         return ".".join(str(int(part)) for part in parts)
     return text
+
+
+def port_name_causes(name: str, at: str) -> Iterator[Cause]:
+    """Yield what is wrong with the name of a port of a Service, or of what it leads to."""
+    for why in names.dns_label(name):
+        yield causes.invalid(f"{at}.name", name, why)
+
+
+def app_protocol_causes(port: Object, at: str) -> Iterator[Cause]:
+    """Yield what is wrong with the application protocol of such a port."""
+    if port.get("appProtocol") is not None:
+        for why in names.qualified_name(port["appProtocol"]):
+            yield causes.invalid(f"{at}.appProtocol", port["appProtocol"], why)

@@ -5,11 +5,11 @@ Source: `pkg/apis/flowcontrol/bootstrap/default.go` of apiserver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, status_of
 
 EXEMPT = "exempt"
 CATCH_ALL = "catch-all"
@@ -129,7 +129,18 @@ def changed_spec(name: str, spec: Object, fixed: Mapping[str, Object]) -> Iterat
         yield causes.invalid("spec", spec, f"spec of '{name}' must equal the fixed value")
 
 
-def condition_causes(status: Object) -> Iterator[Cause]:
+def but_for_status(
+    check: Callable[[Object], Iterator[Cause]],
+) -> Callable[[Object, Object | None, str], Iterator[Cause]]:
+    """Return a kind's check, where `check` yields what is wrong with all but a status."""
+
+    def checked(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+        return _condition_causes(status_of(obj)) if subresource else check(obj)
+
+    return checked
+
+
+def _condition_causes(status: Object) -> Iterator[Cause]:
     """Yield what is wrong with the conditions of a status."""
     seen: set[str] = set()
     for index, condition in enumerate(status.get("conditions") or ()):
