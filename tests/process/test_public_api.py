@@ -82,10 +82,11 @@ def test_what_runs_all_day_loads_nothing_that_it_may_never_need(module: str, unu
     script = (
         "import sys\n"
         "from trainshed.operator.install import embedded_objects\n"
-        "from trainshed.kube.schema.crd import validate_crd\n"
+        "from trainshed.kube.schema.crd import crd_defaults, validate_crd\n"
         f"import {module}\n"
         "for obj in embedded_objects():\n"
         "    if obj['kind'] == 'CustomResourceDefinition':\n"
+        "        crd_defaults(obj)\n"
         "        assert not validate_crd(obj, None)\n"
         f"print([m for m in {unused!r} if m in sys.modules])"
     )

@@ -12,7 +12,7 @@ from trainshed.api.crd import crd
 from trainshed.api.registry import KINDS
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.kube.schema.cel import evaluate_rules
-from trainshed.kube.schema.crd import validate_crd
+from trainshed.kube.schema.crd import crd_defaults, validate_crd
 from trainshed.kube.schema.decode import conform
 from trainshed.kube.schema.nodes import from_crd
 from trainshed.kube.schema.structural import apply_defaults, validate
@@ -27,7 +27,9 @@ def schema(kind: str = PYTORCHJOB.name) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_definition_is_accepted(kind: str) -> None:
-    assert validate_crd(crd(KINDS[kind]), None) == []
+    definition = crd(KINDS[kind])
+    crd_defaults(definition)
+    assert validate_crd(definition, None) == []
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job['kind']}-{job['metadata']['name']}")

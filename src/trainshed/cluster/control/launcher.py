@@ -189,7 +189,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def absent(paths: StatePaths) -> Iterator[bool]:
-    """Tell whether no control plane runs on this state directory, and let none start meanwhile."""
+    """Let no control plane start on this state directory meanwhile. Yields whether none runs."""
     descriptor = os.open(paths.run / "controlplane.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
