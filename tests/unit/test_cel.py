@@ -159,7 +159,8 @@ def test_names_and_types_of_values():
         },
     }
     rule = (
-        "self.__namespace__ == 'x' && self.a__dash__b == 'y' && self.when > timestamp('2020-01-01T00:00:00Z')"
+        "self.__namespace__ == 'x' && self.namespace == 'x' && self.a__dash__b == 'y'"
+        " && self.when > timestamp('2020-01-01T00:00:00Z')"
         " && self.wait > duration('30m') && self.n / 2.0 == 0.5 && self.map['a-b'] == 'z'"
     )
     spec = {

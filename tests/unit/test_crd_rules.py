@@ -85,6 +85,20 @@ def test_rules_that_fit_their_schema(rule: str) -> None:
     assert causes(OBJECT, rule) == [] or "exceeds budget" in causes(OBJECT, rule)[0].message
 
 
+GRAMMAR = ("true", "false", "null", "in")
+RESERVED = (
+    "as break const continue else for function if import let loop package namespace return var void while"
+)
+
+
+@pytest.mark.parametrize("word", [*GRAMMAR, *RESERVED.split()])
+def test_words_that_are_reserved_name_fields_as_they_are_unless_the_grammar_has_them(word: str) -> None:
+    """As in JobSet's definition: `has(t.metadata.namespace)`."""
+    schema = {"type": "object", "properties": {word: {"type": "string", "maxLength": 9}}}
+    assert causes(schema, f"has(self.__{word}__) && self.__{word}__ == 'a'") == []
+    assert (causes(schema, f"has(self.{word})") == []) == (word not in GRAMMAR)
+
+
 @pytest.mark.parametrize(
     ("rule", "wrong"),
     [

@@ -139,12 +139,22 @@ def escape(name: str) -> str:
     return name
 
 
+def spellings(name: str) -> tuple[str, ...]:
+    """Return what rules may call a field: its escaped name, and a word that CEL only reserves as it is, too.
+
+    Source: kube-apiserver 1.33, asked with every word.
+    """
+    escaped = escape(name)
+    return (escaped, name) if name in _KEYWORDS and name not in _OF_THE_GRAMMAR else (escaped,)
+
+
 # fmt: off
 _KEYWORDS = frozenset({
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if",
     "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
 })
 # fmt: on
+_OF_THE_GRAMMAR = ("true", "false", "null", "in")
 _ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
 
@@ -193,7 +203,7 @@ def _object(schema: Mapping[str, Any], *, root: bool) -> Type | None:
         found = declared(part, root=bool(part.get("x-kubernetes-embedded-resource")))
         if found is None:
             continue
-        fields[escape(name)] = found
+        fields |= dict.fromkeys(spellings(name), found)
         if name in required and part.get("default") is None:
             minimum += len(name) + found.minimum + 4
     if root:

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import UNSET
 
 from trainshed.kube.cel.program import BUDGET, CALL_LIMIT, OUT_OF_BUDGET, CostExceeded, compiled
-from trainshed.kube.cel.types import escape
+from trainshed.kube.cel.types import escape, spellings
 from trainshed.kube.cel.values import (
     NONE,
     EvaluationError,
@@ -192,7 +192,9 @@ def cel_value(value: Any, node: SchemaNode) -> Any:
         for key, item in value.items():
             child = node.properties.get(key)
             if child is not None:
-                out[escape(key)] = cel_value(item, child)
+                seen = cel_value(item, child)
+                for spelled in spellings(key):
+                    out[spelled] = seen
             elif node.additional is not None:
                 out[key] = cel_value(item, node.additional)
             else:

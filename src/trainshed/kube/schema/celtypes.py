@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trainshed.kube.cel.types import DYN, UNBOUNDED, Type, escape
+from trainshed.kube.cel.types import DYN, UNBOUNDED, Type, spellings
 from trainshed.kube.schema.nodes import SchemaNode
 
 _SCALARS = {"integer": "int", "number": "double", "boolean": "bool", "string": "string"}
@@ -15,7 +15,7 @@ class _Fields(Mapping[str, Type]):
     """The fields of an object, whose types are found when they are asked for: schemas may hold themselves."""
 
     def __init__(self, nodes: Mapping[str, SchemaNode]) -> None:
-        self._nodes = {escape(name): node for name, node in nodes.items()}
+        self._nodes = {spelled: node for name, node in nodes.items() for spelled in spellings(name)}
 
     def __getitem__(self, name: str) -> Type:
         return type_of(self._nodes[name])
