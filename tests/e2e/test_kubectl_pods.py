@@ -391,6 +391,7 @@ def test_delete(kube: Cluster) -> None:
 def test_delete_namespace_with_running_pods(kube: Cluster) -> None:
     namespace = f"{kube.namespace[:50]}-2"
     slow = make_pod("slow", "trap '' TERM; while :; do sleep 0.2; done", grace=2)
+    slow["metadata"]["finalizers"] = ["example.com/not-before-it-was-seen"]
     objects = [{**p, "metadata": {**p["metadata"], "namespace": namespace}} for p in (slow, WEB)]
     kube.kubectl("create", "namespace", namespace).ok()
     kube.kubectl("apply", "-n", namespace, "-f", "-", stdin=as_list(*objects)).ok()
@@ -402,6 +403,8 @@ def test_delete_namespace_with_running_pods(kube: Cluster) -> None:
         )
         refused = kube.kubectl("create", "-n", namespace, "configmap", "late")
         refused.failed("is forbidden", "because it is being terminated")
+        freed = '{"metadata": {"finalizers": null}}'
+        kube.kubectl("patch", "-n", namespace, "pod", "slow", "--type=merge", "-p", freed).ok()
         assert read_rest(deleting) == f'namespace "{namespace}" deleted\n'
     kube.kubectl("get", "ns", namespace).failed("not found")
     assert kube.get("pods", namespace=namespace) == []
