@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[Object, tuple[str, ...]]] = {
     ),
     "a map for a list": (
         changed(lambda o: master(o)["template"]["spec"].update(containers={"a": 1})),
-        (f"{MASTER}.template.spec.containers", "must be of type array"),
+        (f'strict decoding error: unknown field "{MASTER}.template.spec.containers.a"',),
     ),
     "a list for a map": (
         changed(lambda o: o["spec"].update(runPolicy=[])),

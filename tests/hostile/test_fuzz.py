@@ -23,7 +23,7 @@ async def test_no_request_is_answered_wrongly() -> None:
         (Reply(200), ""),
         (Reply(404, {"content-type": "text/plain"}, b"404 page not found"), ""),
         (Reply(500, {"content-type": "text/plain"}, b"Internal Server Error"), "status 500"),
-        (Reply(400, {"content-type": "application/json"}, b"{"), "no JSON"),
+        (Reply(400, {"content-type": "application/json"}, b"{"), "cannot be read"),
         (Reply(400, {"content-type": "application/json"}, b"{}"), "no Status"),
         (Reply(500, {"content-type": "application/json"}, b'{"kind":"Status","code":500}'), "status 500"),
     ],

@@ -57,7 +57,10 @@ def user_errors() -> Iterator[None]:
 
 def show(table: Table) -> None:
     """Print a table, on a terminal as wide as that; who reads a pipe gets every word."""
-    out.print(table, width=None if out.is_terminal or "COLUMNS" in os.environ else _WIDE)
+    if out.is_terminal or "COLUMNS" in os.environ:
+        out.print(table)
+    else:
+        guarded(width=_WIDE, highlight=False, soft_wrap=True, emoji=False).print(table)
 
 
 def note(text: str) -> None:

@@ -72,8 +72,9 @@ def _arguments(words: Iterable[str]) -> Arguments:
     given: dict[str, str | bool | None] = {}
     rest = iter(words)
     for word in rest:
-        name = word.removeprefix("--").replace("-", "_")
-        given[name] = name in _SWITCHES or next(rest, None)
+        flag, is_joined, value = word.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        given[name] = value if is_joined else name in _SWITCHES or next(rest, None)
     return msgspec.convert(given, Arguments, strict=False, dec_hook=lambda kind, value: kind(value))
 
 

@@ -85,7 +85,7 @@ def validate_crd(obj: Object, old: Object | None) -> list[Cause]:
         out.append(causes.invalid("spec.preserveUnknownFields", True, text))
         if any(
             _has_default(section(version, "schema").get("openAPIV3Schema"))
-            for version in spec["versions"] or ()
+            for version in spec.get("versions") or ()
         ):
             text = "must be false in order to use defaults in the schema"
             out.append(causes.invalid("spec.preserveUnknownFields", True, text))
