@@ -187,25 +187,29 @@ async def test_following_survives_rotation(log):
     assert b"".join(blocks) == b"l4\nbefore\nafter\n"
 
 
-async def test_a_reader_that_is_slower_than_the_container_misses_no_file(tmp_path):
-    """Files that are put aside while it reads are read in their order, deleted ones included."""
+@pytest.mark.parametrize("between_reads", [2, 15])
+async def test_a_reader_that_is_slower_than_the_container_misses_no_file(tmp_path, between_reads):
+    """Files that are put aside while it reads, or while its client waits, are read in their order, deleted ones too."""
     path = tmp_path / "0.log"
     log = CriLog(str(path), limit=1000)
     written, number = b"", 0
 
-    def print_lines(files: int) -> None:
+    async def print_files(files: int) -> None:
         nonlocal written, number
-        for _ in range(files * 20):
-            text = b"line %d\n" % number
-            log.write(b"stdout", text, 1_700_000_000_000_000_000)
-            written, number = written + text, number + 1
+        for _ in range(files):
+            for _ in range(20):
+                text = b"line %d\n" % number
+                log.write(b"stdout", text, 1_700_000_000_000_000_000)
+                written, number = written + text, number + 1
+            for _ in range(2):
+                await asyncio.sleep(0)  # a turn of the loop, in which it hears of the new file
 
-    print_lines(3)
+    await print_files(3)
     over = False
     reader = read_logs(path, LogRequest(container="", follow=True), ended=lambda: over)
     seen = await anext(reader)
-    for _ in range(12):
-        print_lines(2)  # two files are put aside between two reads, five are kept
+    for _ in range(6):
+        await print_files(between_reads)  # five are kept
         seen += await anext(reader)
     over = True
     log.close()

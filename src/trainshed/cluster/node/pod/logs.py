@@ -24,8 +24,8 @@ from trainshed.kube.meta.times import parse_time
 CHUNK = 64 * 1024
 FOLLOWED = 256 * 1024
 """How much of a log is rendered at a time: what else this process does waits for it."""
-MAX_BEHIND = 20
-"""How many files a reader keeps that is slower than the container: with more, it misses the oldest."""
+MAX_BEHIND = 100
+"""How many files, 10 MiB each, a reader keeps that is slower than the container: with more, it misses the oldest."""
 MAX_ROTATED = 64
 LOOK_AGAIN_SECONDS = 1.0
 """How long a follower waits when nothing tells it of a change."""
@@ -118,12 +118,13 @@ async def read_logs(
     itself changes for the last time a moment before.
     """
     selection = Selection(options)
-    watch = FileWatch(path) if options.follow else None
+    position = _Position(path)
+    # What is put aside while the client takes its time is opened before it is deleted.
+    watch = FileWatch(path, position.look_ahead) if options.follow else None
     told = listeners if listeners is not None else set()
     try:
         if watch is not None:
             told.add(watch.wake)
-        position = _Position(path)
         for block in _existing(position, selection, options.tail_lines):
             yield block
             await asyncio.sleep(0)
@@ -199,7 +200,7 @@ class _Position:
 
     def _new_lines(self) -> Iterator[list[bytes]]:
         while True:
-            self._look_ahead()
+            self.look_ahead()
             if not self._files:
                 return
             data = os.read(self._files[0], FOLLOWED)
@@ -213,7 +214,7 @@ class _Position:
             else:
                 return
 
-    def _look_ahead(self) -> None:
+    def look_ahead(self) -> None:
         """Open the files that have followed the newest one that is open."""
         while True:
             newest = os.fstat(self._files[-1]).st_ino if self._files else None
