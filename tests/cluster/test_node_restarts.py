@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.cluster.node_world import NODE, World
-from tests.unit.node_builders import make_pod
+from tests.unit.node_builders import make_container, make_pod
 from trainshed.cluster.node.registration import KILLED
 
 
@@ -95,6 +95,7 @@ async def test_a_lost_sandbox_is_made_again(world):
     world.runtime.sandboxes["u1"] = msgspec.structs.replace(world.runtime.sandboxes["u1"], alive=False, pid=0)
     async with world.node():
         await world.until(lambda: ("u1", "main", 1) in world.runtime.specs, "a second attempt")
+        await world.until(lambda: "SandboxChanged" in world.api.reasons(), "the event")
 
         def restarted():
             (container,) = world.api.status("web")["containerStatuses"]
@@ -102,6 +103,26 @@ async def test_a_lost_sandbox_is_made_again(world):
 
         await world.until(restarted, "the restart is written")
         assert restarted()["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+
+
+async def test_init_containers_run_again_in_the_sandbox_that_replaces_a_lost_one(world):
+    """What they made for the others may be gone; a restart of the agent alone makes nobody run again."""
+    async with world.node():
+        await world.api.apply_pod(make_pod(init=(make_container("i"),)))
+        await world.until(lambda: ("u1", "i", 0) in world.runtime.specs, "the init container")
+        world.runtime.end("u1", "i", 0)
+        await world.until_phase("web", "Running")
+    async with world.node():
+        await world.until(lambda: world.api.status("web")["phase"] == "Running", "the pod adopted")
+    assert set(world.runtime.specs) == {("u1", "i", 0), ("u1", "main", 0)}
+    world.runtime.sandboxes["u1"] = msgspec.structs.replace(world.runtime.sandboxes["u1"], alive=False, pid=0)
+    async with world.node():
+        await world.until(lambda: ("u1", "i", 1) in world.runtime.specs, "the init container again")
+        await world.until_phase("web", "Pending")
+        assert ("u1", "main", 1) not in world.runtime.specs
+        world.runtime.end("u1", "i", 0)
+        await world.until(lambda: ("u1", "main", 1) in world.runtime.specs, "the main container again")
+        await world.until_phase("web", "Running")
 
 
 async def test_a_node_that_is_killed_ends_silently_and_comes_back_as_after_a_reboot(world):

@@ -164,11 +164,12 @@ async def test_a_killed_shim_takes_its_containers_along_and_says_so(boxes: Sandb
 
     await until("the container to die with its shim", is_dead)
     again = await boxes.pod("lost")  # the pod can be made again, and knows what was before
-    assert (again.alive, again.containers) == (True, found.containers)
+    assert (again.alive, again.containers, again.containers[0].past) == (True, found.containers, True)
     assert await boxes.start("lost", "sleep", "60") == found.containers[0]
     second = await boxes.start("lost", "sleep", "60", attempt=1)
     (renewed,) = await boxes.runtime.list()
     assert renewed.containers == (second, found.containers[0])
+    assert not second.past
 
 
 async def test_an_end_before_the_shim_was_asked_for_ends_is_told(

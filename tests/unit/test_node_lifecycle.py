@@ -84,6 +84,26 @@ def test_a_failed_init_container_is_tried_again_unless_never():
     assert actions(never, seen(i1=ended(1))) == (StopSandbox(),)
 
 
+def test_init_containers_run_again_in_a_new_sandbox():
+    """As those of a kubelet after a reboot: what they made may be gone with the old one."""
+    init = (make_container("i1"), make_container("i2"))
+    pod = make_pod(init=init)
+    lost = {"i1": ended(past=True), "i2": ended(past=True), "main": ended(137, past=True)}
+    plan = next_steps(pod, seen(None, **lost), NOW)
+    assert plan.actions == (CreateSandbox(),)
+    assert [event.reason for event in plan.events] == ["SandboxChanged"]
+    assert actions(pod, seen(**lost)) == (StartContainer("i1", 1),)
+    lost["i1"] = (ended(past=True), ended(number=1))
+    assert actions(pod, seen(**lost)) == (StartContainer("i2", 1),)
+    lost["i2"] = (ended(past=True), ended(1, number=1, end=NOW, earlier=True))
+    assert actions(pod, seen(**lost)) == (StartContainer("i2", 2),), "tried again"
+    lost["i2"] = (ended(past=True), ended(number=1))
+    assert actions(pod, seen(**lost)) == (StartContainer("main", 1),)
+    never = make_pod(init=init, restartPolicy="Never")
+    begun = {"i1": ended(past=True)}
+    assert actions(never, seen(**begun)) == (StartContainer("i2", 0),), "what ended there has ended"
+
+
 def test_a_sidecar_holds_the_others_until_it_has_started():
     pod = make_pod(init=(SIDECAR, make_container("i2")))
     waiting = SeenContainer((running(),), Health(started=False))
@@ -293,7 +313,7 @@ class World:
     """A runtime and an API that obey actions; containers end when the test says so."""
 
     def __init__(self, pod):
-        self.pod, self.now = pod, NOW
+        self.pod, self.now, self.policy = pod, NOW, pod["spec"]["restartPolicy"]
         self.state = SeenPod(first_seen=NOW)
         self.started: list[tuple[str, int]] = []
         self.removed = False
@@ -308,6 +328,18 @@ class World:
         last = msgspec.structs.replace(known.attempts[-1], finished_at=self.now, exit_code=code)
         self.set(name, attempts=(*known.attempts[:-1], last), stopping=None)
 
+    def lose_sandbox(self):
+        for name, known in self.state.containers.items():
+            if known.running:
+                self.end(name, 137)
+            past = tuple(msgspec.structs.replace(a, past=True) for a in self.state.container(name).attempts)
+            self.set(name, attempts=past)
+        self.state = msgspec.structs.replace(self.state, ip=None)
+
+    def is_initialized(self):
+        newest = self.state.container("i1").newest
+        return newest is not None and newest.exit_code == 0 and not newest.past
+
     def obey(self, action):
         match action:
             case CreateSandbox():
@@ -317,6 +349,7 @@ class World:
                 known = self.state.container(name)
                 assert not known.running and (name, attempt) not in self.started
                 assert self.state.ip is not None and not self.state.stopped
+                assert name in ("i1", "side") or self.is_initialized() or self.policy == "Never"
                 self.started.append((name, attempt))
                 self.set(
                     name, attempts=(*known.attempts, Attempt(attempt, self.now)), health=Health(True, True)
@@ -353,14 +386,16 @@ class World:
 
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(["i1", "side", "a", "b"]), st.sampled_from([0, 1, 137]), st.floats(0, 700)),
+    st.tuples(
+        st.sampled_from(["i1", "side", "a", "b", "sandbox"]), st.sampled_from([0, 1, 137]), st.floats(0, 700)
+    ),
     max_size=25,
 )
 
 
 @given(EVENTS, st.sampled_from(["Always", "OnFailure", "Never"]), st.booleans(), st.randoms())
 def test_any_history_of_exits_converges_to_a_removed_pod(events, policy, forced, order):
-    """Whatever ends in whatever order: no attempt runs twice, init containers come first, and a deleted
+    """Whatever ends in whatever order: no attempt runs twice, init containers come first in each sandbox, and a deleted
     pod ends with nothing running and everything removed."""
     pod = make_pod(
         make_container("a"), make_container("b"), init=(make_container("i1"), SIDECAR), restartPolicy=policy
@@ -369,12 +404,14 @@ def test_any_history_of_exits_converges_to_a_removed_pod(events, policy, forced,
     for name, code, pause in events:
         world.settle(order)
         world.now += pause
-        if world.state.container(name).running:
+        if name == "sandbox":
+            world.lose_sandbox()
+        elif world.state.container(name).running:
             world.end(name, code)
         for main in ("a", "b"):
             if world.state.container(main).attempts:
                 first = world.state.container("i1").attempts
-                assert first and not first[-1].running and first[-1].exit_code == 0
+                assert any(attempt.exit_code == 0 for attempt in first)
     world.settle(order)
     if forced:
         world.state = msgspec.structs.replace(world.state, gone=True)

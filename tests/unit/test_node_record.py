@@ -62,6 +62,22 @@ def test_a_container_of_which_nothing_is_left_was_lost():
     assert (attempt.number, attempt.exit_code, attempt.reason) == (2, 137, "ContainerStatusUnknown")
 
 
+def test_what_ran_in_a_sandbox_that_is_gone_is_told_apart():
+    record = PodRecord(NOW)
+    record.recall(written(seen(main=(ended(),))))
+    record.lose_sandbox(NOW)
+    record.take_container(ContainerState("main", 1, 7, NOW))
+    record.take_container(ContainerState("main", 0, None, NOW - 5, NOW - 1, 0))
+    assert [attempt.past for attempt in record.seen().container("main").attempts] == [True, False]
+    adopted = PodRecord(NOW)
+    states = (
+        ContainerState("main", 0, None, NOW - 5, NOW - 1, 0, past=True),
+        ContainerState("main", 1, 7, NOW),
+    )
+    adopted.take_sandbox(SandboxState("u1", "default", "web", "10.88.0.9", 7, states), "10.88.0.1", NOW)
+    assert [attempt.past for attempt in adopted.seen().container("main").attempts] == [True, False]
+
+
 def test_host_network_has_the_hosts_address():
     record = PodRecord(NOW)
     record.take_sandbox(SandboxState("u1", "default", "web", "", 7), "10.88.0.1", NOW)

@@ -147,6 +147,17 @@ def test_init_containers_and_initialized():
     assert status(never, seen(i1=ended(1)))["phase"] == "Failed"
 
 
+def test_a_pod_whose_init_containers_run_again_is_pending_and_was_initialized():
+    """In a new sandbox (pkg/kubelet/kubelet_pods.go, `getPhase`)."""
+    pod = make_pod(init=(make_container("i1"),))
+    again = (ended(past=True), running(1))
+    written = status(pod, seen(i1=again, main=ended(137, past=True)))
+    assert (written["phase"], condition(written, "Initialized")["status"]) == ("Pending", "True")
+    over = (ended(past=True), ended(number=1))
+    written = status(pod, seen(i1=over, main=ended(137, past=True)))
+    assert written["phase"] == "Running"
+
+
 def test_a_sidecar_does_not_decide_the_phase():
     pod = make_pod(init=(SIDECAR,), restartPolicy="Never")
     assert status(pod, seen(side=running(), main=running()))["phase"] == "Running"

@@ -179,6 +179,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     first process sees; empty where it has not become the command.
     `amounts` are those in force, None where its shim is of a version that does not say.
     `message` is the content of the termination message file (at most 4096 bytes), or why it did not start.
+    `past`: it ran in an earlier sandbox of the pod.
     """
 
     name: str
@@ -192,6 +193,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     held_bytes: int = 0
     user: tuple[int, ...] = ()
     amounts: Amounts | None = None
+    past: bool = False
 
 
 class SandboxState(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """What to do next for one pod: a pure function of the pod, of what the node sees, and of the time.
 
     no sandbox ── CreateSandbox ──▶ init containers, in order ──▶ containers, together
-                                  (ephemeral containers: once, at any time)
+  (again when it was lost: init containers, too)  (ephemeral containers: once, at any time)
                                                                      │
        deleted, gone, past its deadline, or every container done ────┤
                                                                      ▼
@@ -47,6 +47,7 @@ from trainshed.kube.meta.pods import (
 from trainshed.kube.meta.times import parse_time
 
 DEADLINE = Verdict("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+SANDBOX_CHANGED = Event("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 DEFAULT_GRACE_SECONDS = 30.0
 FORCED_GRACE_SECONDS = 1.0
 """A pod whose object is gone gets this long between SIGTERM and SIGKILL, as from the kubelet."""
@@ -253,6 +254,8 @@ def _bring_up(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: floa
             draft.wake(seen.problem.retry_at)
         else:
             draft.actions.append(CreateSandbox())
+            if any(known.attempts for known in seen.containers.values()):
+                draft.events.append(SANDBOX_CHANGED)
         return
     for container in ephemeral_containers(pod):
         _start_ephemeral(draft, seen, container, now)
@@ -276,8 +279,10 @@ def _start_ephemeral(draft: _Draft, seen: SeenPod, container: Object, now: float
 def _start_init(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: float) -> bool:
     """Bring the init containers up in order; return whether the main containers may start."""
     policy = pod["spec"].get("restartPolicy", "Always")
-    # Init containers were done once a main container ran: a restarted node does not run them again.
-    done = any(seen.container(c["name"]).attempts for c in main_containers(pod))
+    # Init containers were done once a main container ran: a restarted node agent does not run them again. In a new
+    # sandbox they run again, for what they made may be gone with the old one (volumes in memory).
+    mains = (seen.container(c["name"]).newest for c in main_containers(pod))
+    done = any(newest is not None and not newest.past for newest in mains)
     for container in init_containers(pod):
         name = container["name"]
         known = seen.container(name)
@@ -287,10 +292,10 @@ def _start_init(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: fl
                 return False
         elif not done:
             newest = known.newest
-            if newest is None or newest.running or newest.failed:
-                _keep_running(
-                    draft, pod, seen, name, "Never" if policy == "Never" else "OnFailure", now, grace
-                )
+            again = newest is not None and newest.past and policy != "Never"
+            if newest is None or newest.running or newest.failed or again:
+                own = "Always" if again else "Never" if policy == "Never" else "OnFailure"
+                _keep_running(draft, pod, seen, name, own, now, grace)
                 return False
     return True
 

@@ -26,7 +26,8 @@ class Attempt(msgspec.Struct, frozen=True):
     when more is known than the exit code tells: `StartError`, `OOMKilled`. `earlier`: it ended before this node
     agent started, perhaps because everything was stopped, and does not count for back-off. `image`: what its container
     asked for, empty where nobody knows. `user`: the numbers of its user, group and further groups, where they
-    are known. `outdated`: it was stopped since its container asks for another image.
+    are known. `outdated`: it was stopped since its container asks for another image. `past`: it ran in a
+    sandbox that is gone.
     """
 
     number: int
@@ -39,6 +40,7 @@ class Attempt(msgspec.Struct, frozen=True):
     image: str = ""
     user: tuple[int, ...] = ()
     outdated: bool = False
+    past: bool = False
 
     @property
     def running(self) -> bool:

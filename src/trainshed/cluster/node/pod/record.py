@@ -141,6 +141,7 @@ class PodRecord:
             image=known.image if known is not None else "",
             user=state.user or (known.user if known is not None else ()),
             outdated=known is not None and known.outdated,
+            past=state.past or (known is not None and known.past),
         )
         record.attempts[state.attempt] = attempt
         return attempt
@@ -162,6 +163,9 @@ class PodRecord:
         """Note that no process of the pod exists any more."""
         self.ip = None
         self._lose(set(self.containers), now)
+        for record in self.containers.values():
+            for number, attempt in record.attempts.items():
+                record.attempts[number] = msgspec.structs.replace(attempt, past=True)
 
     def _lose(self, names: set[str], now: float) -> None:
         for name in names:

@@ -95,7 +95,11 @@ def pod_phase(pod: Object, seen: SeenPod) -> str:
     for container in init_containers(pod):
         state = seen.container(container["name"])
         newest = state.newest
-        if is_sidecar(container) or any(c.attempts for c in known):
+        if is_sidecar(container):
+            continue
+        if any(c.attempts for c in known):
+            if newest is not None and newest.running:
+                return "Pending"  # again, in a new sandbox
             continue
         if newest is not None and newest.failed and policy == "Never":
             return "Pending" if any_running else "Failed"

@@ -27,7 +27,7 @@ def read(paths: RuntimePaths, uid: str) -> SandboxState:
     for path in sorted(pod.glob("containers/*/*/state.json")):
         state = files.read_state(str(path))
         if state is not None:
-            containers.append(msgspec.convert(state, ContainerState))
+            containers.append(msgspec.convert({**state, "past": True}, ContainerState))
     containers.sort(key=lambda one: (one.name, -one.attempt))
     return SandboxState(
         uid=uid,

@@ -146,7 +146,7 @@ class Shim:
             for attempt in os.listdir(f"{containers}/{name}"):
                 state = files.read_state(f"{containers}/{name}/{attempt}/{STATE}")
                 if state is not None:
-                    self._ended[name, int(attempt)] = state
+                    self._ended[name, int(attempt)] = {**state, "past": True}
 
     def _write(self, stopped: bool) -> None:
         state = {key: self._spec[key] for key in ("uid", "namespace", "name", "host_network")}
