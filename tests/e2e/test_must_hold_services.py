@@ -10,6 +10,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from typing import Any
 
 from tests.e2e.cluster_fixture import Cluster, until
@@ -69,6 +70,7 @@ seen["SRV"] = [
 ]
 node = "second.nodes:" + os.environ["NODE_PORT"]
 seen["node"] = [socket.gethostbyname("second.nodes"), get(node), get_directly(node)]
+seen["doors"] = [get_directly(f"10.88.0.1:{port}") for port in os.environ["DOORS"].split()]
 seen["hosts"] = [line.split() for line in open("/etc/hosts") if "aliased" in line]
 print(json.dumps(seen))
 """
@@ -98,12 +100,16 @@ def fetch(port: int) -> str:
         return repr(error)
 
 
-def visitor(cluster: Cluster, name: str, port: int, **spec: Any) -> Object:
+def visitor(cluster: Cluster, name: str, port: int, doors: Sequence[int], **spec: Any) -> Object:
     pod = make_pod(name, "", **spec)
     own = {"fieldRef": {"fieldPath": "metadata.namespace"}}
     pod["spec"]["containers"][0] |= {
         "command": ["python3", "-c", VISITOR],
-        "env": [{"name": "NAMESPACE", "valueFrom": own}, {"name": "NODE_PORT", "value": str(port)}],
+        "env": [
+            {"name": "NAMESPACE", "valueFrom": own},
+            {"name": "NODE_PORT", "value": str(port)},
+            {"name": "DOORS", "value": " ".join(map(str, doors))},
+        ],
     }
     return pod
 
@@ -141,7 +147,12 @@ def test_services_lead_to_pods_from_pods_and_from_this_machine(cluster: Cluster)
         service("web", ports=more, type="NodePort", sessionAffinity="ClientIP"),
         service("peers", clusterIP="None"),
         service("empty", selector={"app": "nobody"}),
-        service("lb", type="LoadBalancer", ports=[{"port": balancer, "targetPort": 8000}]),
+        service(
+            "lb",
+            type="LoadBalancer",
+            externalTrafficPolicy="Local",
+            ports=[{"port": balancer, "targetPort": 8000}],
+        ),
         service("manual", selector=None, ports=[{"port": 80}]),
         service(
             "alias",
@@ -162,7 +173,8 @@ def test_services_lead_to_pods_from_pods_and_from_this_machine(cluster: Cluster)
     cluster.apply(written)
     until(lambda: "8000" in cluster.kubectl("get", "endpointslices").ok().split("manual", 1)[-1], "a slice")
     aliases = [{"ip": "192.0.2.7", "hostnames": ["aliased", "other"]}]
-    cluster.apply(visitor(cluster, "visitor", of_machine, hostAliases=aliases))
+    node_port = cluster.get("services", "web")["spec"]["ports"][0]["nodePort"]
+    cluster.apply(visitor(cluster, "visitor", of_machine, (node_port, host_port), hostAliases=aliases))
     ended = ("Succeeded", "Failed")
     until(lambda: cluster.get("pods", "visitor")["status"]["phase"] in ended, "the visits end")
 
@@ -177,21 +189,23 @@ def test_services_lead_to_pods_from_pods_and_from_this_machine(cluster: Cluster)
         "pods": [f"first.peers.{cluster.namespace}.svc.cluster.local"],
         "SRV": [80, 8000],
         "node": ["10.88.0.1", "on the machine", "on the machine"],
+        "doors": ["first", "first"],
         "hosts": [["192.0.2.7", "aliased", "other"]],
     }
 
-    node_port = cluster.get("services", "web")["spec"]["ports"][0]["nodePort"]
     doors = (node_port, balancer, host_port)
     assert [fetch(port) for port in doors] == ["first"] * 3
     until(lambda: cluster.get("services", "lb")["status"]["loadBalancer"], "the balancer's address")
     status = cluster.get("services", "lb")["status"]["loadBalancer"]
     assert status == {"ingress": [{"ip": "127.0.0.1", "ipMode": "Proxy"}]}
+    health = cluster.get("services", "lb")["spec"]["healthCheckNodePort"]
+    until(lambda: '"localEndpoints": 1' in fetch(health), "the balancer is told of the endpoint")
     cluster.kill_control_plane()
     assert [fetch(port) for port in doors] == ["first"] * 3, "netd and its process are others"
     cluster.up().ok()
     cluster.kubectl("delete", "service", "web", "lb").ok()
     cluster.kubectl("delete", "pod", "web-0", "--wait=false").ok()
-    until(lambda: all("refused" in fetch(port) for port in doors), "the ports are closed")
+    until(lambda: all("refused" in fetch(port) for port in (*doors, health)), "the ports are closed")
 
 
 def test_what_a_pod_asks_for_names(cluster: Cluster) -> None:

@@ -111,13 +111,14 @@ def test_with_a_local_policy_a_pod_is_led_to_its_own_node(affinity: str | None) 
     clients = {"one": ["10.88.0.9", "10.88.0.2"], "two": ["10.88.0.4"], "three": ["10.88.0.8"]}
     local = service(internalTrafficPolicy="Local", sessionAffinity=affinity, type="NodePort")
     local["spec"]["ports"][0]["nodePort"] = 30000
-    inside, outside = routing([local], Backends(pods, ()), clients).routes
+    at_node, inside, outside = routing([local], Backends(pods, ()), clients).routes
     assert inside.groups == (
         Group(clients=("10.88.0.2", "10.88.0.9"), endpoints=(("10.88.0.2", 8080),)),
         Group(clients=("10.88.0.4",), endpoints=(("10.88.0.4", 8080),)),
     )
     assert inside.affinity_seconds == (10_800 if affinity else 0)
     assert outside.host and outside.groups == (), "the machine's loopback stands for all nodes"
+    assert at_node.ip == "10.88.0.1" and at_node.groups == (), "and so does the address that all nodes have"
     everywhere = service(internalTrafficPolicy="Cluster")
     assert routing([everywhere], Backends(pods, ()), clients).routes[0].groups == ()
 
@@ -196,38 +197,57 @@ def test_affinity(spec: dict[str, Any], seconds: int) -> None:
     assert route.affinity_seconds == seconds
 
 
-def machine_places(found: tuple[Route, ...]) -> dict[tuple[str, str, int], int]:
-    return {route.place: route.endpoints[0][1] if route.endpoints else 0 for route in found if route.host}
+def places_outside(found: tuple[Route, ...]) -> dict[tuple[str, str, int], int]:
+    """Return the first endpoint's port of each route from the machine's loopback or the node's address."""
+    those = (route for route in found if route.host or route.ip == NODE)
+    return {route.place: route.endpoints[0][1] if route.endpoints else 0 for route in those}
+
+
+NODE = "10.88.0.1"
 
 
 def test_ports_of_the_machine() -> None:
     ports = [{"port": 80, "targetPort": 8080, "nodePort": 30080}]
+    at_node = ("tcp", NODE, 30080)
     for kind, expected in (
         ("ClusterIP", {}),
-        ("NodePort", {("tcp", "127.0.0.1", 30080): 8080}),
-        ("LoadBalancer", {("tcp", "127.0.0.1", 30080): 8080, ("tcp", "127.0.0.1", 80): 8080}),
+        ("NodePort", {at_node: 8080, ("tcp", "127.0.0.1", 30080): 8080}),
+        (
+            "LoadBalancer",
+            {at_node: 8080, ("tcp", "127.0.0.1", 30080): 8080, ("tcp", "127.0.0.1", 80): 8080},
+        ),
     ):
-        assert machine_places(routes([service(type=kind, ports=ports)], pod("10.88.0.2"))) == expected
+        found = routes([service(type=kind, ports=ports)], pod("10.88.0.2"))
+        assert places_outside(found) == expected
+        assert {route.place for route in found if not route.host} - {("tcp", IP, 80)} == {at_node} & set(
+            expected
+        )
     nobody = routes([service(type="NodePort", ports=ports)])
-    assert machine_places(nobody) == {("tcp", "127.0.0.1", 30080): 0}, "the port stays the Service's"
+    assert places_outside(nobody) == {("tcp", "127.0.0.1", 30080): 0}, "the port stays the Service's"
 
 
 @pytest.mark.parametrize(
-    ("port", "fields", "place"),
+    ("port", "fields", "places"),
     [
-        ({"hostPort": 81}, {}, ("tcp", "127.0.0.1", 81)),
-        ({"hostPort": 81, "protocol": "UDP"}, {}, ("udp", "127.0.0.1", 81)),
-        ({"hostPort": 81, "hostIP": "0.0.0.0"}, {}, ("tcp", "127.0.0.1", 81)),
-        ({"hostPort": 81, "hostIP": "127.0.0.9"}, {}, ("tcp", "127.0.0.9", 81)),
-        ({"hostPort": 81, "hostIP": "192.0.2.1"}, {}, None),
-        ({"hostPort": 81}, {"hostNetwork": True}, None),
-        ({"hostPort": 81}, {"status": {"phase": "Failed"}}, None),
-        ({}, {}, None),
+        ({"hostPort": 81}, {}, [("tcp", "127.0.0.1", 81), ("tcp", NODE, 81)]),
+        ({"hostPort": 81, "protocol": "UDP"}, {}, [("udp", "127.0.0.1", 81), ("udp", NODE, 81)]),
+        ({"hostPort": 81, "hostIP": "0.0.0.0"}, {}, [("tcp", "127.0.0.1", 81), ("tcp", NODE, 81)]),
+        ({"hostPort": 53}, {}, [("tcp", "127.0.0.1", 53)]),
+        ({"hostPort": 81, "hostIP": "127.0.0.9"}, {}, [("tcp", "127.0.0.9", 81)]),
+        ({"hostPort": 81, "hostIP": "192.0.2.1"}, {}, []),
+        ({"hostPort": 81}, {"hostNetwork": True}, []),
+        ({"hostPort": 81}, {"status": {"phase": "Failed"}}, []),
+        ({}, {}, []),
     ],
 )
-def test_host_ports(port: Object, fields: dict[str, Any], place: tuple[str, str, int] | None) -> None:
+def test_host_ports(port: Object, fields: dict[str, Any], places: list[tuple[str, str, int]]) -> None:
     found = routes([], pod("10.88.0.2", ready=False, ports=[{"containerPort": 80, **port}], **fields))
-    assert machine_places(found) == ({place: 80} if place else {})
+    assert places_outside(found) == dict.fromkeys(places, 80)
+
+
+def test_of_two_pods_with_one_host_port_the_same_has_it_on_the_machine_and_for_pods() -> None:
+    pods = [pod(ip, ports=[{"containerPort": 80, "hostPort": 81}]) for ip in ("10.88.0.2", "10.88.0.3")]
+    assert {route.endpoints for route in routes([], *pods)} == {(("10.88.0.2", 80),)}
 
 
 def test_of_two_that_want_a_port_of_the_machine_the_first_has_it() -> None:

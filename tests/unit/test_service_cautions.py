@@ -28,10 +28,7 @@ PORTS = [{"port": 80, "targetPort": 80}]
         ({"type": "ExternalName", "externalName": "a.b"}, []),
         ({"ports": PORTS}, []),
         ({"ports": PORTS, "internalTrafficPolicy": "Local"}, []),
-        (
-            {"type": "NodePort", "ports": PORTS, "externalTrafficPolicy": "Local"},
-            ["spec.externalTrafficPolicy: 127.0.0.1 stands for all nodes"],
-        ),
+        ({"type": "NodePort", "ports": PORTS, "externalTrafficPolicy": "Local"}, []),
         ({"ports": PORTS, "internalTrafficPolicy": "Cluster"}, []),
         (
             {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0/8"]},

@@ -37,6 +37,7 @@ _VARYING = {
     "continue": "<token>",
     "clusterIP": "<address>",
     "nodePort": "<port>",
+    "healthCheckNodePort": "<port>",
     "storageVersionHash": "<hash>",
     "token": "<token>",
     "caBundle": "<bundle>",

@@ -14,6 +14,7 @@ from tests.conformance.recorded.naming import NAMING
 from tests.conformance.recorded.policies import POLICING
 from tests.conformance.recorded.reading import READING
 from tests.conformance.recorded.resizing import RESIZING
+from tests.conformance.recorded.serviceports import SERVICE_PORTS
 from tests.conformance.recorded.steps import (
     A_CRD,
     APPS,
@@ -130,6 +131,7 @@ SEQUENCES: dict[str, list[Step]] = {
     **ADMITTING,
     **KINDS,
     **STORED,
+    **SERVICE_PORTS,
     "resizing": RESIZING,
     **NAMING,
     **IDENTIFYING,

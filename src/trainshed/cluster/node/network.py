@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
@@ -21,9 +22,12 @@ from trainshed.cluster.node.dns_records import Zone
 from trainshed.cluster.node.service_routes import Routing, has_routes, ingress, is_local, routing
 from trainshed.cluster.sandbox.api import DnsRecords, Place, Runtime, RuntimeLost
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, section, status_of
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, section, spec_of, status_of
 from trainshed.kube.meta.pods import is_finished, is_ready
 from trainshed.kube.meta.resources import ENDPOINTSLICES, SERVICES
+
+if TYPE_CHECKING:
+    from trainshed.cluster.node.service_health import HealthPorts
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +43,7 @@ being closed, and is no news."""
 PUBLISH_SECONDS = 2.0
 """A pod's status is not held back longer than this for its name."""
 CONTROLLER_LABEL = "endpointslice.kubernetes.io/managed-by"
+HEALTH_PORT = "healthCheckNodePort"
 CONTROLLER_NAME = "endpointslice-controller.k8s.io"
 
 
@@ -71,6 +76,7 @@ class NetworkController:
         self._refused: dict[Place, str] = {}
         """Ports of the machine that could not be had at the last try."""
         self._routed = False
+        self._health: HealthPorts | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._complete = asyncio.Event()
@@ -185,7 +191,9 @@ class NetworkController:
             if routes.routes != self._routing.routes or not self._routed:
                 await self._route(routes)
             self._routing = routes
+            in_force = True
         except (RuntimeLost, OSError) as error:
+            in_force = False
             log.warning("DNS records or routes not updated", extra={"error": str(error)})
             self._dirty.set()
             await asyncio.sleep(RETRY_SECONDS)
@@ -195,6 +203,7 @@ class NetworkController:
                 if not done.done():
                     done.set_result(None)
         await self._write_balancers(services)
+        await self._tell_healths(services, backends, healthy=in_force)
 
     def _clients_by_node(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -212,7 +221,11 @@ class NetworkController:
         for place, why in self._refused.items():
             if place in before and place in routes.owners:
                 self._tell(routes.owners[place], place, why)
-        if self._refused and self._retry is None:
+        if self._refused:
+            self._try_later()
+
+    def _try_later(self) -> None:
+        if self._retry is None:
             self._retry = asyncio.get_running_loop().call_later(RETRY_PORT_SECONDS, self._try_again)
 
     def _try_again(self) -> None:
@@ -241,6 +254,22 @@ class NetworkController:
             except ApiError as error:
                 if error.code != 404:
                     log.warning("status of a Service not written", extra={"error": str(error)})
+
+    async def _tell_healths(self, services: list[Object], backends: Backends, *, healthy: bool) -> None:
+        """Tell whoever asks at a Service's `healthCheckNodePort` whether it has endpoints."""
+        if self._health is None and not any(HEALTH_PORT in spec_of(service) for service in services):
+            return
+        from trainshed.cluster.node.service_health import HealthPorts, healths  # for few clusters
+
+        if self._health is None:
+            self._health = HealthPorts()
+        failed = await self._health.update(healths(services, backends, healthy=healthy))
+        for service in services if failed else ():
+            why = failed.get((namespace_of(service), name_of(service)))
+            if why is not None:
+                self._recorder.event(service, "Warning", "FailedToStartServiceHealthcheck", why)
+        if self._health.failed:
+            self._try_later()
 
 
 def _pause(seconds: float) -> float:

@@ -4,10 +4,12 @@
     127.0.0.1  : nodePort              NodePort, LoadBalancer
     127.0.0.1  : port                  LoadBalancer: this machine is its balancer
     127.0.0.1 (hostIP) : hostPort      pods
-    10.88.0.1  : containerPort         pods with hostNetwork: their address is the node's
+    10.88.0.1  : nodePort, hostPort    the same for pods: the node's address
+    10.88.0.1  : containerPort         pods with hostNetwork, whose address it is
 
 With `internalTrafficPolicy: Local` a cluster IP leads a pod to endpoints of its own node. The machine's loopback stands
-for all nodes, and so do processes in the cluster's network that are no pods.
+for all nodes, and so do processes in the cluster's network that are no pods. `externalTrafficPolicy: Local` has no
+effect on routes: kube-proxy, too, leads pods, and processes of the node itself, to all endpoints.
 
 Nothing is opened beyond the machine's loopback. Of two that want one port of the machine the first by name has it.
 """
@@ -59,7 +61,7 @@ def routing(
     wanted += [(pod, route) for pod in backends.pods for route in _of_pod(pod)]
     for owner, route in wanted:
         if not route.host:
-            routes[route.place] = route
+            routes.setdefault(route.place, route)
         elif route.place in owners:
             if owners[route.place] is not owner:
                 refused.append((route.place, owner, owners[route.place]))
@@ -139,6 +141,8 @@ def _of_service(
             yield route
         if spec.get("type") in ("NodePort", "LoadBalancer") and port.get("nodePort"):
             yield msgspec.structs.replace(route, ip=LOOPBACK, port=port["nodePort"], host=True)
+            if endpoints:
+                yield msgspec.structs.replace(route, ip=GATEWAY, port=port["nodePort"])
         if spec.get("type") == "LoadBalancer":
             yield msgspec.structs.replace(route, ip=LOOPBACK, host=True)
 
@@ -154,9 +158,12 @@ def _of_pod(pod: Object) -> Iterator[Route]:
         address, protocol = host_ip(port), port.get("protocol") or "TCP"
         if address is not None and protocol in PROTOCOLS:
             endpoints = ((ip, int(port["containerPort"])),)
-            yield Route(
+            route = Route(
                 protocol=protocol.lower(), ip=address, port=port["hostPort"], endpoints=endpoints, host=True
             )
+            yield route
+            if (port.get("hostIP") or "") in EVERYWHERE and route.port not in (DNS_PORT, PROXY_PORT):
+                yield msgspec.structs.replace(route, ip=GATEWAY, host=False)
 
 
 def _of_machine_pod(pod: Object, ip: str) -> Iterator[Route]:

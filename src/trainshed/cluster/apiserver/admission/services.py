@@ -1,4 +1,4 @@
-"""Cluster IPs and node ports of Services.
+"""Cluster IPs of Services; their ports are in `nodeports`.
 
 What is taken is what stored Services and IPAddresses say, plus what was handed out moments ago and is not stored yet.
 """
@@ -9,19 +9,19 @@ import ipaddress
 import random
 from collections.abc import Iterator
 
+from trainshed.cluster.apiserver.admission import nodeports
 from trainshed.cluster.apiserver.admission.addresses import is_taken
-from trainshed.cluster.apiserver.core import Call, Core, Reservation
+from trainshed.cluster.apiserver.admission.reservations import held_by_others, hold
+from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.sandbox.addresses import SERVICE_NETWORK
 from trainshed.cluster.store import keys
+from trainshed.kube.builtin.core.service import is_reached_from_outside
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import Cause, invalid
-from trainshed.kube.meta.objects import Object, name_of, namespace_of, objects, spec_of
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, spec_of
 from trainshed.kube.meta.resources import SERVICES
 
 NETWORK = ipaddress.ip_network(SERVICE_NETWORK)
-NODE_PORTS = range(30000, 32768)
-_WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
-_HELD_SECONDS = 30.0
 _RESERVED_LOW = 256  # left to addresses that manifests name, such as that of default/kubernetes
 
 
@@ -43,9 +43,8 @@ def admit_update(core: Core, call: Call, old: Object, new: Object) -> Object:
         text = "may not change once set"
         cause = causes.invalid_shown("spec.clusterIPs[0]", f'[]string{{"{sent}"}}', text)
         raise invalid("Service", "", new["metadata"].get("name", ""), [cause])
+    nodeports.keep(before, spec)
     _give_up(before, spec)
-    if spec.get("type") in _WITH_NODE_PORTS:
-        spec["ports"] = _with_old_node_ports(spec.get("ports") or [], before.get("ports") or [])
     return _allocated(core, call, {**new, "spec": spec}, own=before)
 
 
@@ -60,24 +59,12 @@ def _give_up(before: Object, spec: Object) -> None:
         fields += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
     if old == "LoadBalancer" and new != "LoadBalancer":
         fields += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
-    if old in _WITH_NODE_PORTS and new not in _WITH_NODE_PORTS:
-        if not spec.get("externalIPs") or new == "ExternalName":
-            fields.append("externalTrafficPolicy")
-        ports = objects(spec, "ports")
-        if [port.get("nodePort") for port in ports] == [p.get("nodePort") for p in objects(before, "ports")]:
-            spec["ports"] = [{k: v for k, v in port.items() if k != "nodePort"} for port in ports]
+    if is_reached_from_outside(before) and not is_reached_from_outside(spec):
+        fields.append("externalTrafficPolicy")
+    nodeports.give_up(before, spec)
     for field in fields:
         if spec.get(field) == before.get(field):
             spec.pop(field, None)
-
-
-def _with_old_node_ports(ports: list[Object], before: list[Object]) -> list[Object]:
-    held = {(p.get("port"), p.get("protocol", "TCP")): p.get("nodePort") for p in before}
-    out = []
-    for port in ports:
-        node_port = held.get((port.get("port"), port.get("protocol", "TCP")))
-        out.append({**port, "nodePort": node_port} if node_port and not port.get("nodePort") else port)
-    return out
 
 
 def _allocated(core: Core, call: Call, obj: Object, own: Object | None = None) -> Object:
@@ -101,8 +88,7 @@ def _allocated(core: Core, call: Call, obj: Object, own: Object | None = None) -
     if wanted:
         spec["clusterIP"] = wanted
         spec["clusterIPs"] = [wanted]
-    if kind in _WITH_NODE_PORTS:
-        spec["ports"] = _node_ports(core, call, spec.get("ports") or [], own or {}, for_whom, found)
+    nodeports.allocate(core, call, spec, own or {}, for_whom, found)
     if found:
         raise invalid("Service", "", obj["metadata"].get("name", ""), found)
     return {**obj, "spec": spec}
@@ -122,7 +108,7 @@ def _families(spec: Object) -> Iterator[Cause]:
 def _address(core: Core, call: Call, wanted: str, owner: tuple[str, str], found: list[Cause]) -> str:
     if wanted == "None":
         return wanted
-    taken = _taken(core, call, "clusterIP", owner)
+    taken = _taken(core, call, owner)
     if wanted:
         try:
             asked = ipaddress.ip_address(wanted)
@@ -141,60 +127,19 @@ def _address(core: Core, call: Call, wanted: str, owner: tuple[str, str], found:
             text = f"failed to allocate IP {wanted}: provided IP is already allocated"
             found.append(causes.invalid_shown(path, golang.text_list([wanted]), text))
         else:
-            _hold(core, call, wanted, owner)
+            hold(core, call, wanted, owner)
         return wanted
     first, last = _RESERVED_LOW, NETWORK.num_addresses - 2
     start = random.randrange(first, last)  # noqa: S311 - spreads, protects nothing
     for offset in range(last - first):
         address = str(NETWORK[first + (start - first + offset) % (last - first)])
         if address not in taken and not is_taken(core, address):
-            _hold(core, call, address, owner)
+            hold(core, call, address, owner)
             return address
     found.append(causes.invalid("spec.clusterIPs", [], "failed to allocate a serviceIP: range is full"))
     return ""
 
 
-def _node_ports(
-    core: Core, call: Call, ports: list[Object], own: Object, owner: tuple[str, str], found: list[Cause]
-) -> list[Object]:
-    taken = _taken(core, call, "nodePort", owner) - {
-        str(port["nodePort"]) for port in own.get("ports") or () if port.get("nodePort")
-    }
-    out = []
-    for index, port in enumerate(ports):
-        number = port.get("nodePort")
-        if number and str(number) in taken:
-            path = f"spec.ports[{index}].nodePort"
-            found.append(causes.invalid(path, number, "provided port is already allocated"))
-        elif not number:
-            free = [n for n in NODE_PORTS if str(n) not in taken]
-            if not free:
-                found.append(causes.invalid("spec.ports", [], "failed to allocate a nodePort: range is full"))
-                return ports
-            number = random.choice(free)  # noqa: S311
-        taken.add(str(number))
-        _hold(core, call, str(number), owner)
-        out.append({**port, "nodePort": number})
-    return out
-
-
-def _taken(core: Core, call: Call, field: str, owner: tuple[str, str]) -> set[str]:
-    out: set[str] = set()
-    for stored in core.store.list(keys.under(SERVICES))[0]:
-        spec = spec_of(stored.obj)
-        if field == "clusterIP":
-            out.add(spec.get("clusterIP", ""))
-        else:
-            out.update(str(port["nodePort"]) for port in spec.get("ports") or () if port.get("nodePort"))
-    for value, held in list(core.reserved.items()):
-        if held.until < call.now:
-            del core.reserved[value]
-        elif (
-            held.owner != owner
-        ):  # the Service itself may be sent again, once what was wrong with it is mended
-            out.add(value)
-    return out
-
-
-def _hold(core: Core, call: Call, value: str, owner: tuple[str, str]) -> None:
-    core.reserved[value] = Reservation(owner, call.now + _HELD_SECONDS)
+def _taken(core: Core, call: Call, owner: tuple[str, str]) -> set[str]:
+    stored = {spec_of(one.obj).get("clusterIP", "") for one in core.store.list(keys.under(SERVICES))[0]}
+    return stored | held_by_others(core, call, owner)

@@ -31,6 +31,17 @@ _LONGEST_AFFINITY = 86400
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
+def is_reached_from_outside(spec: Object) -> bool:
+    """Return whether a Service of this spec has a policy for traffic from outside the cluster."""
+    kind = spec.get("type") or "ClusterIP"
+    return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def needs_health_check(spec: Object) -> bool:
+    """Return whether load balancers are to ask each node for endpoints of its own."""
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
 def _defaults(obj: Object) -> None:
     spec = setdefault(obj, "spec", {})
     kind = setdefault(spec, "type", "ClusterIP")
@@ -80,6 +91,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     yield from _policies(spec, kind)
     if old is not None:
         yield from _cluster_ip(spec, spec_of(old), kind)
+        yield from _health_port(spec, spec_of(old))
 
 
 def _of_type(spec: Object, kind: str, ports: list[Object], *, headless: bool) -> Iterator[Cause]:
@@ -126,11 +138,14 @@ def _policies(spec: Object, kind: str) -> Iterator[Cause]:
             yield causes.forbidden(f"spec.{field}", only)
     yield from one_of(spec, "spec", "internalTrafficPolicy", ("Cluster", "Local"))
     outside = spec.get("externalTrafficPolicy")
-    if kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and spec.get("externalIPs")):
+    if is_reached_from_outside(spec):
         yield from one_of(spec, "spec", "externalTrafficPolicy", ("Cluster", "Local"))
     elif outside:
         text = "may only be set for externally-accessible services"
         yield causes.invalid("spec.externalTrafficPolicy", outside, text)
+    if spec.get("healthCheckNodePort") and not needs_health_check(spec):
+        text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        yield causes.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], text)
     yield from one_of(spec, "spec", "ipFamilyPolicy", _FAMILY_POLICIES)
     spread = spec.get("trafficDistribution")
     if spread is not None and spread != "PreferClose":
@@ -155,6 +170,12 @@ def _port_causes(ports: list[Object], kind: str) -> Iterator[Cause]:
             shown += 'TargetPort:intstr.IntOrString{Type:0, IntVal:0, StrVal:""}, NodePort:0}'
             yield Cause("FieldValueDuplicate", f"Duplicate value: {shown}", f"spec.ports[{index}]")
         numbers.add(key)
+    places: set[tuple[int, str]] = set()
+    for index, port in enumerate(ports):
+        place = (port.get("nodePort") or 0, port.get("protocol") or "TCP")
+        if place[0] and place in places:
+            yield causes.duplicate(f"spec.ports[{index}].nodePort", place[0])
+        places.add(place)
 
 
 def _port(port: Object, at: str, seen: set[str], *, named: bool) -> Iterator[Cause]:
@@ -183,13 +204,17 @@ def _cluster_ip(spec: Object, old: Object, kind: str) -> Iterator[Cause]:
         yield causes.invalid("spec.clusterIPs[0]", shown, "may not change once set")
 
 
+def _health_port(spec: Object, old: Object) -> Iterator[Cause]:
+    port = "healthCheckNodePort"
+    if needs_health_check(old) and needs_health_check(spec) and old.get(port) != spec.get(port):
+        yield causes.forbidden(f"spec.{port}", "field is immutable")
+
+
 def _cautions(obj: Object) -> Iterator[str]:
     """Yield what other clusters do for the Service and this one does not."""
     spec = spec_of(obj)
     if spec.get("externalIPs"):
         yield "spec.externalIPs: addresses of this machine do not lead to services"
-    if spec.get("externalTrafficPolicy") == "Local":
-        yield "spec.externalTrafficPolicy: 127.0.0.1 stands for all nodes; endpoints of all of them are used"
     if spec.get("loadBalancerSourceRanges"):
         yield "spec.loadBalancerSourceRanges: only this machine reaches the load balancer, and all of it does"
     for index, port in enumerate(spec.get("ports") or ()):
@@ -240,7 +265,7 @@ KIND = Builtin(
         create_on_update=True,
     ),
     does="cluster IPs lead to the ready pods, node ports and load balancers from 127.0.0.1; DNS names",
-    lacks="no SCTP, `externalIPs` and `externalTrafficPolicy: Local`",
+    lacks="no SCTP and `externalIPs`",
     name_rule=names.dns_1035_label,
     defaults=_defaults,
     check=_check,
