@@ -118,6 +118,32 @@ async def test_who_holds_more_than_the_limit_is_killed(boxes: Sandboxes, childre
     assert seen.containers[0].held_bytes == state.held_bytes, "it is on disk"
 
 
+IN_FILES = """
+import mmap, sys, time
+with open("/dev/shm/data", "w+b") as file:
+    for _ in range(int(sys.argv[1])):
+        file.write(bytes(1 << 20))
+    file.flush()
+    if sys.argv[2:]:
+        mapped = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED)
+        print(sum(mapped[at] for at in range(0, len(mapped), 4096)), flush=True)
+    time.sleep(1.5)  # so that it is looked at several times
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [(("150",), 137), (("60",), 0), (("60", "mapped"), 0)],
+    ids=["more", "less", "mapped"],
+)
+async def test_what_is_in_shared_memory_counts_once(
+    boxes: Sandboxes, words: tuple[str, ...], exit_code: int
+) -> None:
+    state, _ = await boxes.run("shm", "python3", "-c", IN_FILES, *words, memory_limit=100 << 20)
+    assert state.exit_code == exit_code
+    assert (state.held_bytes > 100 << 20) is (exit_code != 0)
+
+
 async def test_pages_that_forked_processes_share_count_once(boxes: Sandboxes) -> None:
     limit = 200 << 20
     state, output = await boxes.run("share", "python3", "-c", SHARED, "100", "4", memory_limit=limit)

@@ -15,22 +15,23 @@ def pod_usage(roots: list[int], shim: int, idle: set[int]) -> tuple[float, int]:
     descendants that were waited for. Memory is anonymous memory, plus the largest shared mapping set of one process:
     workers share it.
     """
-    return _sum(descendants({*roots, *children(shim)}.difference(idle)) - idle)
+    cpu, anonymous, shared = _sum(descendants({*roots, *children(shim)}.difference(idle)) - idle)
+    return cpu, anonymous + shared
 
 
-def container_usage(roots: list[int]) -> tuple[float, int]:
-    """Return (CPU seconds, bytes) of processes and their descendants, counted as for a pod."""
+def container_usage(roots: list[int]) -> tuple[float, int, int]:
+    """Return (CPU seconds, anonymous bytes, shared bytes) of processes and their descendants, counted as for a pod."""
     return _sum(descendants(set(roots)))
 
 
-def _sum(pids: set[int]) -> tuple[float, int]:
+def _sum(pids: set[int]) -> tuple[float, int, int]:
     cpu, anonymous, shared = 0.0, 0, 0
     for pid in pids:
         cpu += _cpu_seconds(pid)
         private, common = _memory(pid)
         anonymous += private
         shared = max(shared, common)
-    return cpu, anonymous + shared
+    return cpu, anonymous, shared
 
 
 def network_usage() -> tuple[int, int]:
@@ -45,20 +46,22 @@ def network_usage() -> tuple[int, int]:
     return received, sent
 
 
-def held_bytes(roots: list[int], limit: int) -> int:
+def held_bytes(roots: list[int], limit: int, in_files: int) -> int:
     """Return the memory that processes and their descendants cannot give back: anonymous and shared.
 
+    `in_files` is what they have in file systems in memory. What they map of that is shared memory, and counts once.
     Workers that were forked share pages. What their kernel counts for each is cheap to read and too much, so it only
     says that they stay below `limit`; above, each page is divided among those that have it. Where one has come or gone
     meanwhile, the shares do not belong together, and all are looked at again, but not for ever.
     """
     pids = descendants(set(roots))
     found = [_memory(pid) for pid in pids]
-    held = sum(private for private, _ in found) + max((common for _, common in found), default=0)
+    held = sum(private for private, _ in found) + max(in_files, *(common for _, common in found), 0)
     for _ in range(_LOOKS):
         if held <= limit:
             break
-        held = sum(map(_share, pids))
+        shares = [_share(pid) for pid in pids]
+        held = sum(private for private, _ in shares) + max(in_files, sum(common for _, common in shares))
         before, pids = pids, descendants(set(roots))
         if pids == before:
             break
@@ -81,17 +84,18 @@ def descendants(pids: set[int], most: float = float("inf")) -> set[int]:
     return found
 
 
-def _share(pid: int) -> int:
-    """Return a process's share of what it maps; all of it where the kernel does not say."""
-    total = 0
+def _share(pid: int) -> tuple[int, int]:
+    """Return a process's share of (anonymous, shared) bytes that it maps; all of them where the kernel does not say."""
+    found = {"Pss_Anon": 0, "Pss_Shmem": 0}
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             for line in file:
-                if line.startswith(("Pss_Anon:", "Pss_Shmem:")):
-                    total += int(line.split()[1]) * 1024
+                name, _, value = line.partition(":")
+                if name in found:
+                    found[name] = int(value.split()[0]) * 1024
     except OSError:
-        return sum(_memory(pid))
-    return total
+        return _memory(pid)
+    return found["Pss_Anon"], found["Pss_Shmem"]
 
 
 def children(pid: int) -> set[int]:

@@ -14,6 +14,7 @@ from trainshed.cluster.sandbox import files, pids, wire
 from trainshed.cluster.sandbox.daemon import accounting
 from trainshed.cluster.sandbox.daemon.joining import clone_beside
 from trainshed.cluster.sandbox.daemon.output import MAX_RETRIES, RETRY_SECONDS, Output
+from trainshed.cluster.sandbox.daemon.podmemory import SHARED_MEMORY
 from trainshed.cluster.sandbox.linux import cgroups, limits, memory, process, syscalls
 from trainshed.cluster.sandbox.loop import READ
 
@@ -275,7 +276,7 @@ class Container:
             self._watched = False
             return
         self._watched = True
-        held = accounting.held_bytes(self.roots, limit) + self._in_volumes()
+        held = accounting.held_bytes(self.roots, limit, self._in_files())
         if held > limit:
             self._held_bytes = held
             self.kill(signal.SIGKILL)
@@ -299,14 +300,21 @@ class Container:
         if by_cgroup:
             cpu, held = cgroups.usage(self.cgroup)
             return {"cpu_seconds": cpu, "memory_bytes": held, "rss_bytes": cgroups.anonymous(self.cgroup)}
-        cpu, held = accounting.container_usage(self.roots)
-        return {"cpu_seconds": cpu, "memory_bytes": held + self._in_volumes(), "rss_bytes": held}
+        cpu, anonymous, shared = accounting.container_usage(self.roots)
+        held = anonymous + max(shared, self._in_files())
+        return {"cpu_seconds": cpu, "memory_bytes": held, "rss_bytes": anonymous + shared}
 
-    def _in_volumes(self) -> int:
-        """Return this container's part of what is in the pod's volumes in memory."""
+    def _in_files(self) -> int:
+        """Return what the container has in memory as files: its part of the pod's volumes there, and its /dev/shm."""
         written = {mount["source"] for mount in self.spec["mounts"] if not mount["read_only"]}
         volumes = [one for one in self.pod["memory_volumes"] if one["path"] in written]
-        return sum(memory.used_bytes(one["path"]) // max(1, one["writers"]) for one in volumes)
+        parts: int = sum(memory.used_bytes(one["path"]) // max(1, one["writers"]) for one in volumes)
+        return parts + (memory.used_bytes(f"/proc/{self.pid}/root{SHARED_MEMORY}") if self._has_shm() else 0)
+
+    def _has_shm(self) -> bool:
+        """Return whether /dev/shm is the container's alone: whose is what in one of several nobody can say."""
+        others = [mount["path"] for mount in (*self.spec["mounts"], *self.pod["files"])]
+        return all(os.path.normpath(path) != SHARED_MEMORY for path in others)
 
     def over(self, reason: str) -> None:
         """Kill the container, and tell why in its message."""

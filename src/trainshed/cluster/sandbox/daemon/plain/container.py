@@ -70,6 +70,9 @@ class PlainContainer(Container):
         self._control.setblocking(False)
         self._loop.watch(self._control.fileno(), READ, self._hear)
 
+    def _has_shm(self) -> bool:
+        return False  # it is the machine's
+
     def spawn(self, request: Message, sync: socket.socket, stdio: list[int]) -> tuple[int, int]:
         """Have the reaper start a process; return its number and a pidfd, 0 and -1 where the container has ended."""
         self._control.setblocking(True)
