@@ -278,6 +278,13 @@ async def test_a_program_that_is_not_there(world):
         assert terminated["message"] == 'exec: "nope": not found'
 
 
+async def test_the_back_off_of_a_program_that_is_not_there_is_told(world):
+    world.runtime.fail_start["main"] = StartError(127, 'exec: "nope": not found')
+    async with world.node():
+        await world.api.apply_pod(make_pod())
+        await world.until(lambda: "BackOff" in world.api.reasons(), "the event")
+
+
 async def test_names_are_answered_before_the_pod_is_seen_running(world):
     service = {"clusterIP": "None", "selector": {"app": "a"}}
     await world.api.put("/api/v1/namespaces/default/services/svc", spec=service)

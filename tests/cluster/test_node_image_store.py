@@ -274,6 +274,7 @@ def test_run_as_non_root(user, stored, own, said):
     image = RunImage(image=Image(), user=user, stored=stored)
     found = check_non_root(make_pod(), make_container(securityContext=own), image)
     assert said in found and bool(found) == bool(said)
+    assert not found or found.endswith(' (pod: "web_default(u1)", container: main)')
 
 
 def _with_image(reference: str, **source: str) -> dict:

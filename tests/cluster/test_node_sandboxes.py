@@ -292,25 +292,35 @@ async def test_volumes_are_handed_to_the_group_of_the_pod(world):
     volumes = [
         {"name": "disk", "emptyDir": {}},
         {"name": "memory", "emptyDir": {"medium": "Memory"}},
-        {"name": "facts", "downwardAPI": {"defaultMode": 0o400, "items": [NAME_OF_POD]}},
+        {"name": "facts", "downwardAPI": {"defaultMode": 0o400, "items": [NAME_OF_POD, NOTE_OF_POD]}},
     ]
     mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
+    mounts.append({"name": "disk", "mountPath": "/sub", "subPath": "a/b"})
     script = (
         "id -G; cd /; stat -c '%a %g' /disk /memory; touch /disk/own /memory/own; stat -c %g /disk/own /memory/own; "
-        "cat /facts/name; stat -L -c ' %a %g' /facts/name; sleep 1000"
+        "cat /facts/name; stat -L -c ' %a %g' /facts/name; mkdir /sub/own && echo sub; "
+        "until grep -q new /facts/note; do sleep 0.1; done; stat -L -c '%a %g' /facts/note; sleep 1000"
     )
     pod = make_pod(
         shell(script, volumeMounts=mounts),
         volumes=volumes,
-        securityContext={"runAsUser": 1234, "runAsGroup": 1235, "fsGroup": 4321, "supplementalGroups": [77]},
+        securityContext={"runAsUser": 1234, "runAsGroup": 1235, "fsGroup": 4321, "supplementalGroups": [77]}
+        | {"fsGroupChangePolicy": "OnRootMismatch"},  # which is for volumes that were there before the pod
     )
     async with world.node() as node:
         await world.api.apply_pod(pod)
         await world.until_phase("web", "Running")
-        async with asyncio.timeout(20):
-            while "440" not in (said := await logs(world, node)):
+        async with asyncio.timeout(60):
+            while "sub" not in (said := await logs(world, node)):
                 await asyncio.sleep(0.05)
-    assert said.splitlines() == ["1235 77 4321", "2777 4321", "2777 4321", "4321", "4321", "web 440 4321"]
+            assert said.splitlines() == [*OWNED, "web 440 4321", "sub"]
+            await world.api.apply_pod(pod | {"metadata": pod["metadata"] | {"annotations": {"note": "new"}}})
+            while said.count("440") < 2:
+                said = await logs(world, node)
+                await asyncio.sleep(0.05)
+    assert said.splitlines()[-1] == "440 4321", "what changes later is the group's, too"
 
 
 NAME_OF_POD = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+NOTE_OF_POD = {"path": "note", "fieldRef": {"fieldPath": "metadata.annotations['note']"}}
+OWNED = ["1235 77 4321", "2777 4321", "2777 4321", "4321", "4321"]

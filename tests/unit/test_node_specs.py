@@ -112,6 +112,25 @@ def test_fields_that_are_not_honoured(container, spec, expected):
     assert paths(make_pod(make_container(**container), **spec)) == ([expected] if expected else [])
 
 
+NOBODY_KNOWS = "securityContext.runAsNonRoot"
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "expected"),
+    [
+        ({"runAsNonRoot": True}, {}, [f"spec.{NOBODY_KNOWS}"]),
+        ({"runAsNonRoot": True, "runAsUser": 5}, {}, []),
+        ({"runAsNonRoot": True}, {"runAsUser": 5}, []),
+        ({"runAsNonRoot": True}, {"runAsUser": 0}, []),  # refused
+        ({"runAsNonRoot": True}, {"runAsNonRoot": False}, []),
+        ({"runAsUser": 5}, {"runAsNonRoot": True}, []),
+        ({}, {"runAsNonRoot": True}, [f"spec.containers[0].{NOBODY_KNOWS}"]),
+    ],
+)
+def test_who_runs_a_container_is_unknown_where_nothing_says_so(shared, own, expected):
+    assert paths(make_pod(make_container(securityContext=own), securityContext=shared)) == expected
+
+
 def test_a_plain_process_sees_those_of_the_machine():
     assert paths(make_pod(hostPID=True), plain=True) == []
 

@@ -176,7 +176,7 @@ def test_claims(tmp_path):
         )
         return claimed_directory("c", references)
 
-    assert resolve(claim()) == Volume(tmp_path / "d")
+    assert resolve(claim()) == Volume(tmp_path / "d", lasting=True)
     for broken, message in (
         (None, "not found"),
         (claim(status={"phase": "Pending"}), "not bound"),
@@ -191,6 +191,7 @@ def test_claims(tmp_path):
 
 def test_sub_paths(tmp_path):
     (tmp_path / "v").mkdir()
+    (tmp_path / "v").chmod(0o1777)
     (tmp_path / "v" / "out").symlink_to("/etc")
     (tmp_path / "v" / "loop").symlink_to("loop")
     (tmp_path / "v" / "nowhere").symlink_to("gone")
@@ -208,6 +209,8 @@ def test_sub_paths(tmp_path):
     )
     (made,) = mounts({"name": "v", "mountPath": "/d", "subPathExpr": "x/$(POD)"})
     assert (made.source, made.sub_path) == (str(tmp_path / "v"), "x/p1") and (tmp_path / "v/x/p1").is_dir()
+    for new in ("v/x", "v/x/p1"):
+        assert stat.S_IMODE((tmp_path / new).stat().st_mode) == 0o777, "who may write to the volume may here"
     for declared, message in (
         ({"subPath": "out"}, "leads out"),
         ({"subPath": "out/deeper"}, "leads out"),
@@ -319,10 +322,17 @@ async def test_a_pods_volumes_and_their_update(tmp_path):
     assert volumes["cm"].read_only and not volumes["tmp"].read_only
     assert manager.refresh_at == 0.0
     changed = References({("configmaps", "cm"): {"metadata": {"name": "cm"}, "data": {"a": "new"}}})
-    await manager.update(pod, changed)
+    handed = []
+
+    async def own(fresh):
+        handed.append(([read(one) for one in fresh], read(volumes["cm"].source)["a"]))
+
+    await manager.update(pod, changed, own)
+    fresh = [{"token": b"token-2", "ca.crt": b"new", "namespace": b"default"}, {"a": b"new"}]
+    assert handed == [(fresh, b"1")], "nobody sees the files before their group may read them"
     assert read(volumes["access"].source)["token"] == b"token-2"
     assert read(volumes["cm"].source) == {"a": b"new"}
-    await manager.update(pod, References({("configmaps", "cm"): None}))
+    await manager.update(pod, References({("configmaps", "cm"): None}), own)
     assert read(volumes["cm"].source) == {"a": b"new"}, "a running pod keeps what it has"
     with pytest.raises(MountError, match='SetUp failed for volume "x" : configmap "x" not found') as caught:
         await manager.prepare(

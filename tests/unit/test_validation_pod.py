@@ -205,6 +205,47 @@ POD = [
 ]
 
 
+_ROOM = "may only be specified when mountPropagation is None or not specified"
+
+
+@pytest.mark.parametrize(
+    ("mount", "text"),
+    [
+        (
+            {"mountPropagation": "Bidirectional"},
+            "mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers",
+        ),
+        (
+            {"mountPropagation": "x"},
+            'mountPropagation: Unsupported value: "x": supported values: "Bidirectional"',
+        ),
+        (
+            {"recursiveReadOnly": "IfPossible"},
+            "recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
+        ),
+        (
+            {"mountPropagation": "HostToContainer", "recursiveReadOnly": "Enabled", "readOnly": True},
+            f"recursiveReadOnly: Forbidden: {_ROOM}",
+        ),
+        (
+            {"recursiveReadOnly": "x"},
+            'recursiveReadOnly: Unsupported value: "x": supported values: "Disabled"',
+        ),
+    ],
+)
+def test_how_a_volume_is_mounted(mount, text):
+    """As a kube-apiserver 1.33 says it, without the mount's number."""
+    mounts = [{"name": "v", "mountPath": "/x", **mount}]
+    (found,) = texts(build({"volumeMounts": mounts}, volumes=[{"name": "v", "emptyDir": {}}]))
+    assert found.startswith(f"{C}.volumeMounts.{text}")
+
+
+def test_a_privileged_container_may_share_its_mounts():
+    mounts = [{"name": "v", "mountPath": "/x", "mountPropagation": "Bidirectional"}]
+    container = {"volumeMounts": mounts, "securityContext": {"privileged": True}}
+    assert texts(build(container, volumes=[{"name": "v", "emptyDir": {}}])) == []
+
+
 @pytest.mark.parametrize(("spec", "text"), POD)
 def test_pod_spec(spec, text):
     found = texts(build(**spec))

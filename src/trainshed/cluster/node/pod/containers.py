@@ -119,7 +119,7 @@ class Supervisor:
         if record.stopping is not None and (resized or is_outdated(container, attempt)):
             record.attempts[state.attempt] = msgspec.structs.replace(attempt, outdated=True)
         record.health = Health()
-        self._report_backoff(state.name)
+        self.report_backoff(state.name)
 
     def begin_stop(self, action: BeginStop) -> None:
         """Note the stop and start its preStop hook; the signal follows as a decision of its own."""
@@ -199,7 +199,8 @@ class Supervisor:
             record.stopping = msgspec.structs.replace(record.stopping, hook="done")
         self._wake()
 
-    def _report_backoff(self, name: str) -> None:
+    def report_backoff(self, name: str) -> None:
+        """Tell that a container that has ended, or could not be started, is not started again at once, if so."""
         pod = self._pod()
         seen = self._record.seen().container(name)
         newest = seen.newest

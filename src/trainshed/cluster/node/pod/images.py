@@ -327,6 +327,13 @@ def _unusable(name: str, error: Exception) -> ImageProblem:
 
 def check_non_root(pod: Object, container: Object, image: RunImage) -> str:
     """Return why a container may not run as its user, empty if it may (kubelet: security_context.go)."""
+    why = _root(pod, container, image)
+    metadata = pod["metadata"]
+    whom = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
+    return f'{why} (pod: "{whom}", container: {container["name"]})' if why else ""
+
+
+def _root(pod: Object, container: Object, image: RunImage) -> str:
     shared, own = section(pod["spec"], "securityContext"), section(container, "securityContext")
     if not own.get("runAsNonRoot", shared.get("runAsNonRoot")):
         return ""

@@ -310,9 +310,13 @@ class PodStarter:
                 references = await read(self._context.client, pod["metadata"]["namespace"], needed(pod))
             else:
                 references = self._prepared.references
-            await self.volumes.update(pod, references)
-            if self._prepared is not None:
-                await self._hand_over(pod, [v for v in self._prepared.volumes.values() if v.read_only])
+            await self.volumes.update(
+                pod,
+                references,
+                lambda fresh: self._hand_over(
+                    pod, [Volume(one, read_only=True, owned=True) for one in fresh]
+                ),
+            )
             if self._prepared is not None:
                 self._prepared = Prepared(references, self._prepared.volumes)
 
@@ -344,12 +348,16 @@ class PodStarter:
     async def _hand_over(self, pod: Object, volumes: Iterable[Volume]) -> None:
         """Hand the files of volumes to the pod's group. Raises SetupError."""
         group = self._group(pod)
-        places = [(str(volume.source), volume.read_only) for volume in volumes if volume.owned]
-        if group is None or not places:
+        if group is None:
             return
         policy = section(pod["spec"], "securityContext").get("fsGroupChangePolicy")
+        sparing = policy == "OnRootMismatch"
+        owned = [volume for volume in volumes if volume.owned]
         try:
-            await self._context.runtime.hand_to_group(places, group, if_differs=policy == "OnRootMismatch")
+            for lasting in (False, True):
+                places = [(str(one.source), one.read_only) for one in owned if one.lasting is lasting]
+                if places:
+                    await self._context.runtime.hand_to_group(places, group, if_differs=lasting and sparing)
         except (RuntimeLost, OSError) as error:
             text = f"applyFSGroup failed for group {group}: {error}"
             raise SetupError("FailedMount", f"MountVolume.SetUp failed : {text}") from error

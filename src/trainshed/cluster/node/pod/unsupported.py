@@ -113,6 +113,7 @@ def unsupported_fields(pod: Object, capabilities: Capabilities) -> list[Finding]
     findings += [
         (f"{refused}[{index}]", f"the node refuses the pod: {why}") for index, why in forbidden_sysctls(pod)
     ]
+    findings += [(path, IMAGE_USER) for path in _users_unknown(spec)]
     for path, container in _containers(spec):
         findings += _container_fields(path, container, capabilities)
         findings += _network_fields(path, container, host_network=bool(spec.get("hostNetwork")))
@@ -144,6 +145,19 @@ def _containers(spec: Object) -> Iterator[tuple[str, Object]]:
     for group in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(group) or ()):
             yield f"spec.{group}[{index}]", container
+
+
+def _users_unknown(spec: Object) -> list[str]:
+    """Return the paths of the fields that forbid a container to run as root, where nothing says as whom it runs."""
+    shared = section(spec, "securityContext")
+    found = []
+    for path, container in _containers(spec):
+        own = section(container, "securityContext")
+        place = path if "runAsNonRoot" in own else "spec"
+        user = own.get("runAsUser", shared.get("runAsUser"))
+        if own.get("runAsNonRoot", shared.get("runAsNonRoot")) and user is None:
+            found.append(f"{place}.securityContext.runAsNonRoot")
+    return list(dict.fromkeys(found))
 
 
 def _annotations(pod: Object) -> Iterator[Finding]:
@@ -219,8 +233,6 @@ def _security(context: Object, path: str, capabilities: Capabilities) -> Iterato
                 yield f"{path}.{field}", NO_USERS
     if context.get("runAsUser") and capabilities.python_of:
         yield f"{path}.runAsUser", OTHERS_PYTHON.format(capabilities.python_of)
-    if context.get("runAsNonRoot") and not context.get("runAsUser"):
-        yield f"{path}.runAsNonRoot", IMAGE_USER
     if section(context, "seccompProfile").get("type") == "Localhost":
         yield f"{path}.seccompProfile", LOCALHOST_PROFILE
     for field in ("appArmorProfile", "seLinuxOptions"):

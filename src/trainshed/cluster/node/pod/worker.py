@@ -338,6 +338,7 @@ class PodWorker:
             self.record.take_container(failed, "StartError")
             self._starter.refresh()
             self._emit("Warning", "Failed", f"Error: {error.message}")
+            self._supervisor.report_backoff(name)
         else:
             record.clear_problem()
             record.actuated = section(container, "resources")

@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from trainshed.cluster.node.volumes.files import File, check_path
 
@@ -24,11 +24,21 @@ DIRECTORY_MODE = 0o755
 
 def write(volume: Path, files: Mapping[str, File]) -> bool:
     """Make `volume` hold exactly `files` (by relative path); return whether anything changed."""
+    fresh = stage(volume, files)
+    if fresh is not None:
+        show(volume, fresh)
+    return fresh is not None
+
+
+def stage(volume: Path, files: Mapping[str, File]) -> Path | None:
+    """Write `files` into a new directory of `volume`, which shows them no sooner than `show` is called with it.
+
+    Return that directory, None if the volume holds exactly these files.
+    """
     volume.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
-    link = volume / DATA
-    current = link.resolve() if link.is_symlink() else None
+    current = _current(volume)
     if current is not None and _same(current, files):
-        return False
+        return None
     fresh = Path(tempfile.mkdtemp(prefix="..", dir=volume))
     fresh.chmod(DIRECTORY_MODE)
     for path, file in files.items():
@@ -37,8 +47,14 @@ def write(volume: Path, files: Mapping[str, File]) -> bool:
         target.parent.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
         target.write_bytes(file.content)
         target.chmod(file.mode)
-    _repoint(link, fresh.name)
-    tops = {PurePosixPath(path).parts[0] for path in files}
+    return fresh
+
+
+def show(volume: Path, fresh: Path) -> None:
+    """Let `volume` show what `stage` has written to `fresh`, all at once, and nothing else."""
+    current = _current(volume)
+    _repoint(volume / DATA, fresh.name)
+    tops = {entry.name for entry in fresh.iterdir()}
     for name in tops:
         visible = volume / name
         if not visible.is_symlink():
@@ -48,7 +64,12 @@ def write(volume: Path, files: Mapping[str, File]) -> bool:
             entry.unlink()
     if current is not None and current.parent == volume.resolve():
         shutil.rmtree(current, ignore_errors=True)
-    return True
+
+
+def _current(volume: Path) -> Path | None:
+    """Return the directory whose files the volume shows, if any."""
+    link = volume / DATA
+    return link.resolve() if link.is_symlink() else None
 
 
 def _repoint(link: Path, target: str) -> None:

@@ -65,7 +65,7 @@ def claimed_directory(name: str, references: References) -> Volume:
     modes = claim["spec"].get("accessModes") or []
     # As with drivers: the node owns what was provisioned and disks of its own, not every path of the machine.
     owned = is_provisioned(volume) or bool(volume["spec"].get("local"))
-    return Volume(backing_path(volume), read_only=modes == ["ReadOnlyMany"], owned=owned)
+    return Volume(backing_path(volume), read_only=modes == ["ReadOnlyMany"], owned=owned, lasting=True)
 
 
 def is_provisioned(volume: Object) -> bool:

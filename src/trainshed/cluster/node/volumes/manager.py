@@ -6,8 +6,10 @@ Runs again whenever a referenced object may have changed: files change atomicall
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.podfields import NodeFacts
@@ -41,6 +43,9 @@ def _in_text(places: Places, content: bytes) -> bytes:
 
 _Tokens = Mapping[TokenRequest, Token]
 _GROUP_READS = 0o440
+
+Own: TypeAlias = Callable[[list[Path]], Awaitable[None]]
+"""Hands directories, and what is in them, to the pod's group."""
 
 
 def _readable(pod: Object, files: Mapping[str, File]) -> Mapping[str, File]:
@@ -119,13 +124,25 @@ class VolumeManager:
                 found.setdefault(mount["mountPath"], str(source / (mount.get("subPath") or "")))
         return found
 
-    async def update(self, pod: Object, references: References) -> None:
-        """Write changed objects into the volumes that show them. Nothing happens to a volume whose object
-        is missing now: a running pod keeps what it has."""
-        tokens = await self._obtain_tokens(pod)
-        await asyncio.to_thread(self._update_all, pod, references, tokens)
+    async def update(self, pod: Object, references: References, own: Own) -> None:
+        """Write changed objects into the volumes that show them, from when `own` has given the pod what is new.
 
-    def _update_all(self, pod: Object, references: References, tokens: _Tokens) -> None:
+        Nothing happens to a volume whose object is missing now: a running pod keeps what it has.
+        """
+        tokens = await self._obtain_tokens(pod)
+        staged = await asyncio.to_thread(self._stage_all, pod, references, tokens)
+        try:
+            await own([fresh for _, fresh in staged])
+        except BaseException:
+            for _, fresh in staged:
+                shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        for volume, fresh in staged:
+            await asyncio.to_thread(atomic.show, volume, fresh)
+
+    def _stage_all(self, pod: Object, references: References, tokens: _Tokens) -> list[tuple[Path, Path]]:
+        """Return the volumes that change, each with the directory that has its new files."""
+        out = []
         for volume in declared(pod):
             if not isinstance(volume.type, FileVolume):
                 continue
@@ -134,7 +151,9 @@ class VolumeManager:
                 files = self._files(pod, volume, setup)
             except MountError:
                 continue
-            atomic.write(setup.disk, files)
+            if (fresh := atomic.stage(setup.disk, files)) is not None:
+                out.append((setup.disk, fresh))
+        return out
 
     def _setup(self, pod: Object, volume: Declared, references: References, tokens: _Tokens) -> Setup:
         return Setup(

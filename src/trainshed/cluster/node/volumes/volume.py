@@ -40,13 +40,15 @@ class Volume(msgspec.Struct, frozen=True):
     """A volume that is ready: the host's directory (or file, of a hostPath).
 
     With `memory_bytes` there is a file system in memory of that size at it, for this pod only. `owned`: its files are
-    handed to the pod's `fsGroup`. `image` is the source of one that is an image, whose directories are found later.
+    handed to the pod's `fsGroup`; where the pod says OnRootMismatch, those of one that is `lasting` only
+    if its root is not. `image` is the source of one that is an image, whose directories are found later.
     """
 
     source: Path
     read_only: bool = False
     memory_bytes: int = 0
     owned: bool = False
+    lasting: bool = False
     image: Source | None = None
 
 

@@ -7,6 +7,7 @@ look at another path than the one that is opened. What is opened is used by its 
 from __future__ import annotations
 
 import os
+import stat
 
 from trainshed.cluster.sandbox.linux import syscalls
 
@@ -31,7 +32,11 @@ def open_beneath(root: int, path: str, *, as_root: bool = False) -> int:
 
 
 def make_beneath(root: int, path: str, *, as_root: bool = False) -> int:
-    """As `open_beneath`; directories that are missing are made."""
+    """As `open_beneath`; directories that are missing are made, with the mode that `root` has.
+
+    With `as_root` they have 0755.
+    """
+    mode = 0o755 if as_root else os.fstat(root).st_mode & (stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO)
     parts = [part for part in path.split("/") if part not in ("", ".")]
     current = os.open(".", _PATH | os.O_DIRECTORY, dir_fd=root)
     for number, part in enumerate(parts, start=1):
@@ -41,7 +46,7 @@ def make_beneath(root: int, path: str, *, as_root: bool = False) -> int:
                 following = open_beneath(root, place, as_root=as_root)
             except FileNotFoundError:
                 try:
-                    os.mkdir(part, 0o755, dir_fd=current)
+                    _make(current, part, mode)
                 except FileExistsError:
                     pass  # made by another pod meanwhile; a link to nowhere is told by the next line
                 following = open_beneath(root, place, as_root=as_root)
@@ -49,3 +54,14 @@ def make_beneath(root: int, path: str, *, as_root: bool = False) -> int:
             os.close(current)
         current = following
     return current
+
+
+def _make(parent: int, name: str, mode: int) -> None:
+    """Make a directory with `mode`, whatever the umask. Raises OSError; FileExistsError where something is there."""
+    os.mkdir(name, 0o755 & mode, dir_fd=parent)
+    made = os.open(name, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        # Of its set-group-ID bit nothing is taken away: it comes from the directory above.
+        os.chmod(f"/proc/self/fd/{made}", os.fstat(made).st_mode & stat.S_ISGID | mode)
+    finally:
+        os.close(made)

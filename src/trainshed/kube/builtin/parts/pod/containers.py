@@ -59,7 +59,8 @@ def container_causes(
     if get("envFrom"):
         yield from _env_from(get("envFrom"), f"{path}.envFrom")
     if get("volumeMounts"):
-        yield from _mounts(get("volumeMounts"), f"{path}.volumeMounts", volumes)
+        privileged = bool((get("securityContext") or {}).get("privileged"))
+        yield from _mounts(get("volumeMounts"), f"{path}.volumeMounts", volumes, privileged=privileged)
     for index, device in enumerate(get("volumeDevices") or ()):
         at = f"{path}.volumeDevices[{index}]"
         if not device.get("devicePath"):
@@ -195,7 +196,8 @@ def _env_from(sources: Any, path: str) -> Iterator[Cause]:
                 yield causes.invalid(f"{at}.prefix", source["prefix"], why)
 
 
-def _mounts(mounts: Any, path: str, volumes: Iterable[str]) -> Iterator[Cause]:
+def _mounts(mounts: Any, path: str, volumes: Iterable[str], *, privileged: bool) -> Iterator[Cause]:
+    """Yield what is wrong with mounts. Of some fields the path lacks the mount's number, as upstream."""
     seen: set[str] = set()
     for index, mount in enumerate(mounts):
         at = f"{path}[{index}]"
@@ -215,10 +217,23 @@ def _mounts(mounts: Any, path: str, volumes: Iterable[str]) -> Iterator[Cause]:
             )
         for field in ("subPath", "subPathExpr"):
             if mount.get(field):
-                yield from local_path_causes(
-                    mount[field], f"{path}.{field}"
-                )  # without its number, as upstream
-        yield from one_of(mount, at, "mountPropagation", ("Bidirectional", "HostToContainer", "None"))
+                yield from local_path_causes(mount[field], f"{path}.{field}")
+        yield from one_of(mount, path, "mountPropagation", ("Bidirectional", "HostToContainer", "None"))
+        if mount.get("mountPropagation") == "Bidirectional" and not privileged:
+            yield causes.forbidden(f"{path}.mountPropagation", _BOTH_WAYS)
+        yield from one_of(mount, path, "recursiveReadOnly", ("Disabled", "Enabled", "IfPossible"))
+        if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
+            yield from _recursive_read_only(mount, f"{path}.recursiveReadOnly")
+
+
+_BOTH_WAYS = "Bidirectional mount propagation is available only to privileged containers"
+
+
+def _recursive_read_only(mount: Object, at: str) -> Iterator[Cause]:
+    if not mount.get("readOnly"):
+        yield causes.forbidden(at, "may only be specified when readOnly is true")
+    if mount.get("mountPropagation", "None") != "None":
+        yield causes.forbidden(at, "may only be specified when mountPropagation is None or not specified")
 
 
 def local_path_causes(text: str, path: str) -> Iterator[Cause]:
