@@ -51,8 +51,10 @@ _PRIORITIES = (
 
 async def bootstrap(client: Client) -> None:
     """Create what is missing. Safe to repeat. `client` must be allowed everything."""
+    # Each object is asked for before it is made, but in a new cluster, where that only takes time.
+    ensure = _ensure if await _exists(client, *namespaces()[0]) else _create
     for together in (namespaces(), objects()):
-        await asyncio.gather(*(_ensure(client, resource, obj) for resource, obj in together))
+        await asyncio.gather(*(ensure(client, resource, obj) for resource, obj in together))
     await mend_addresses(client)
 
 
@@ -140,13 +142,23 @@ def _authentication_reader() -> Object:
 
 
 async def _ensure(client: Client, resource: Resource, obj: Object) -> None:
+    if not await _exists(client, resource, obj):
+        await _create(client, resource, obj)
+
+
+async def _exists(client: Client, resource: Resource, obj: Object) -> bool:
     metadata = obj["metadata"]
     try:
         await client.get(resource, metadata["name"], metadata.get("namespace"))
-        return
     except ApiError as error:
         if error.code != 404:
             raise
+        return False
+    return True
+
+
+async def _create(client: Client, resource: Resource, obj: Object) -> None:
+    """Create the object, unless there is one."""
     try:
         await client.create(resource, obj, field_manager=_MANAGERS.get(resource, ""))
     except ApiError as error:
