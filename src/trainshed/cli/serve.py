@@ -14,7 +14,7 @@ MODULE = "trainshed.cli.serve"
 def main() -> None:
     """Run the control plane of one state directory until it is told to stop."""
     _collector.pause()
-    at_first_use("bz2", "locale", "logging.config", "lzma")
+    at_first_use("ast", "bz2", "configparser", "locale", "logging.config", "lzma")
     with without("typing_extensions"):  # Python has all that it has for msgspec
         import msgspec  # noqa: F401
     from trainshed.cli import controlplane

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +70,8 @@ def settings_of_machine(environ: Mapping[str, str]) -> dict[str, Any]:
     chosen = environ.get("CONTAINERS_REGISTRIES_CONF")
     for file in [Path(chosen)] if chosen else [home / _CONF, Path("/etc") / _CONF]:
         if (text := _text(file)) is not None:
+            import tomllib  # few machines have such a file
+
             return _decoded(file, text, tomllib.loads)
     return {}
 
