@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -40,7 +41,9 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 JSON = {"Content-Type": "application/json"}
 PAUSE_SECONDS = 0.01
 SETTLE_SECONDS = 2.0
-"""How long a crowd takes to be there, and the server to be done with it."""
+"""How long a server takes to be done with a crowd that has gone."""
+There = Callable[[], None]
+"""What a crowd calls when it is there, and again as it likes."""
 
 
 class Server:
@@ -87,7 +90,7 @@ async def asked(server: Server, seconds: float) -> dict[str, list[float]]:
     return took
 
 
-async def large_bodies(server: Server) -> None:
+async def large_bodies(server: Server, there: There) -> None:
     """Send what no right is needed for, without end."""
     junk = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}, "metadata": {"annotations": {}}}
     body = json.dumps(junk)[:-1].encode() + b',"junk":"' + b"x" * 3_145_000 + b'"}'
@@ -96,11 +99,12 @@ async def large_bodies(server: Server) -> None:
         peer = server.peer()
         while True:
             await peer.ask(Case("POST", REVIEWS, JSON, body).encode(server.token), "POST")
+            there()
 
     await asyncio.gather(*(one() for _ in range(16)))
 
 
-async def large_objects(server: Server) -> None:
+async def large_objects(server: Server, there: There) -> None:
     """Write ConfigMaps as large as they may be, with many keys, over and over."""
     data = {f"k{number}": "v" * 100 for number in range(9_000)}
 
@@ -109,16 +113,18 @@ async def large_objects(server: Server) -> None:
         while True:
             obj = {"metadata": {"name": name}, "data": {**data, "k0": str(number)}}
             await peer.ask(Case(method, path, JSON, json.dumps(obj).encode()).encode(server.token), method)
+            there()
             method, path, number = "PUT", f"{CONFIGMAPS}/{name}", number + 1
 
     await asyncio.gather(*(one(f"many-keys-{number}") for number in range(4)))
 
 
-async def slow_senders(server: Server) -> None:
+async def slow_senders(server: Server, there: There) -> None:
     """Begin heads and bodies, and stay."""
     heads = [await server.opened(b"GET /version HTTP/1.1\r\nx: y") for _ in range(400)]
     body = server.head("POST", REVIEWS, 3_000_000) + b'{"spec":"' + b"x" * 500_000
     bodies = [await server.opened(body) for _ in range(64)]
+    there()
     try:
         await asyncio.Event().wait()
     finally:
@@ -126,7 +132,7 @@ async def slow_senders(server: Server) -> None:
             writer.transport.abort()
 
 
-async def silent_readers(server: Server) -> None:
+async def silent_readers(server: Server, there: There) -> None:
     """Ask for watches and lists, read nothing, and change what is watched."""
     peer = server.peer()
     for number in range(20):
@@ -137,6 +143,7 @@ async def silent_readers(server: Server) -> None:
     writers = [await server.opened(head) for head in asked_for]
     for writer in writers:
         writer.transport.pause_reading()  # type: ignore[attr-defined]
+    there()
     try:
         while True:
             await peer.ask(Case("GET", "/version").encode(server.token), "GET")
@@ -146,18 +153,26 @@ async def silent_readers(server: Server) -> None:
             writer.transport.abort()
 
 
-async def idle_watches(server: Server) -> None:
+async def idle_watches(server: Server, there: There) -> None:
     """Ask for watches of what nobody changes, and read."""
-    namespace = "/api/v1/namespaces/kube-public/configmaps?watch=1"
-    writers = [await server.opened(server.head("GET", namespace)) for _ in range(1_000)]
+    head = server.head("GET", "/api/v1/namespaces/kube-public/configmaps?watch=1&labelSelector=no=such")
+    writers = []
     try:
+        for _ in range(1_000):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", server.port, ssl=server.context, limit=1024
+            )
+            writers.append(writer)
+            writer.write(head)
+            await reader.readuntil(b"\r\n\r\n")
+        there()
         await asyncio.Event().wait()
     finally:
         for writer in writers:
             writer.transport.abort()
 
 
-async def creators(server: Server) -> None:
+async def creators(server: Server, there: There) -> None:
     """Create small objects without end."""
     numbers = itertools.count()
 
@@ -167,11 +182,12 @@ async def creators(server: Server) -> None:
             obj = {"metadata": {"name": f"created-{os.getpid()}-{next(numbers)}"}, "data": {"k": "v"}}
             case = Case("POST", CONFIGMAPS, JSON, json.dumps(obj).encode())
             await peer.ask(case.encode(server.token), "POST")
+            there()
 
     await asyncio.gather(*(one() for _ in range(50)))
 
 
-CROWDS: dict[str, Callable[[Server], Coroutine[None, None, None]]] = {
+CROWDS: dict[str, Callable[[Server, There], Coroutine[None, None, None]]] = {
     "16 clients with bodies of 3 MiB": large_bodies,
     "4 clients with ConfigMaps of 1 MB": large_objects,
     "400 heads and 64 bodies without end": slow_senders,
@@ -217,9 +233,10 @@ async def main(seconds: float, rounds: int, names: Sequence[str]) -> None:
             for process in (other, this) * rounds:
                 port, token = process.server.port, process.server.token
                 command = [sys.executable, "-m", "bench.crowd", "--crowd", name, str(port), token]
-                with subprocess.Popen(command) as around:
+                with subprocess.Popen(command, stdout=subprocess.PIPE) as around:
                     try:
-                        await asyncio.sleep(SETTLE_SECONDS)
+                        assert around.stdout is not None
+                        await asyncio.to_thread(around.stdout.readline)
                         for method, took in (await asked(this.server, seconds)).items():
                             at[process].setdefault(method, []).extend(took)
                         held = this.mebibytes() if process is this else held
@@ -265,7 +282,8 @@ if __name__ == "__main__":
     elif arguments.crowd:
         name, port, token = arguments.crowd
         os.nice(10)
-        asyncio.run(CROWDS[name](Server(int(port), token)))
+        told = functools.cache(lambda: print("there", flush=True))
+        asyncio.run(CROWDS[name](Server(int(port), token), told))
     else:
         chosen = [name for name in CROWDS if any(word in name for word in arguments.only)]
         asyncio.run(main(arguments.seconds, arguments.rounds, chosen))

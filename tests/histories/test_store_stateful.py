@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from trainshed.cluster.store import Compacted, KeyExists, KeyMissing, RevisionMismatch, Store, Watch
+from trainshed.cluster.store.writer import LARGE_BYTES
 
 RETAIN = 12
 LIMIT = 5
@@ -107,6 +108,47 @@ class StoreMachine(RuleBasedStateMachine):
         """Many writes before anybody reads."""
         for _ in range(number):
             self.update(key, stale=False) if key in self.state else self.create(key)
+
+    @rule(
+        calls=st.lists(st.tuples(KEYS, st.sampled_from(("write", "large", "delete"))), min_size=2, max_size=6)
+    )
+    def together(self, calls: list[tuple[str, str]]) -> None:
+        """Calls at the same time, each for the version that it sees now; large objects may go after later ones."""
+        started = []
+        for key, what in calls:
+            self.counter += 1
+            value, read = self.counter, self.state.get(key, (0, 0))[0]
+            obj = {"metadata": {}, "value": value, "padding": "x" * (LARGE_BYTES if what == "large" else 0)}
+            size = len(obj["padding"])
+            call = (
+                self.store.delete(key, max(read, 1))
+                if what == "delete"
+                else self.store.update(key, obj, read)
+                if read
+                else self.store.create(key, obj, size)
+            )
+            started.append((call, key, what, value, read))
+
+        async def all_of_them() -> list[Any]:
+            return await asyncio.gather(*(call for call, *_ in started), return_exceptions=True)
+
+        outcomes = list(zip(self.run(all_of_them()), started, strict=True))
+        taken = [(o.revision, o, *call[1:]) for o, call in outcomes if not isinstance(o, Exception)]
+        for revision, stored, key, what, value, read in sorted(taken, key=lambda one: one[0]):
+            current = self.state.get(key)
+            assert read == (current[0] if current else 0), "Serialisable: a write replaces what it has read"
+            if what == "delete":
+                assert current is not None
+                self._record("DELETED", key, current[1], stored)
+                del self.state[key]
+            else:
+                self._record("MODIFIED" if current else "ADDED", key, value, stored)
+                self.state[key] = (revision, value)
+        written = {key for _, _, key, *_ in taken}
+        for outcome, (_, key, what, _, read) in outcomes:
+            if isinstance(outcome, Exception):
+                assert isinstance(outcome, (KeyExists, KeyMissing, RevisionMismatch)), outcome
+                assert key in written or (what == "delete" and not read), "nobody else wrote this key"
 
     @rule()
     def restart(self) -> None:

@@ -29,6 +29,7 @@ from typing import Any
 from trainshed.cluster.store import Compacted, KeyExists, KeyMissing, RevisionMismatch, Store
 from trainshed.cluster.store.log import Log
 from trainshed.cluster.store.watermark import Watermark
+from trainshed.cluster.store.writer import LARGE_BYTES
 
 RETAIN = 40
 KEYS = tuple(f"/core/things/ns/{name}" for name in "abcdefgh")
@@ -85,6 +86,11 @@ def _die_at(boundary: str, countdown: int) -> None:
     Log.append, Log.compact, Watermark.write = appending, compacting, writing  # type: ignore[method-assign]
 
 
+def _padding(chance: random.Random) -> int:
+    """Return how long an object is: now and then such that it is committed by itself."""
+    return chance.choice((0, 500, 5000)) if chance.random() < 0.95 else 2 * LARGE_BYTES
+
+
 async def _live(path: Path, out: int, seed: int) -> None:
     """Write until killed."""
     chance = random.Random(seed)
@@ -99,7 +105,7 @@ async def _live(path: Path, out: int, seed: int) -> None:
             count += 1
             key, value = chance.choice(KEYS), f"{seed}-{number}-{count}"
             current = store.get(key)
-            body = {"metadata": {}, "value": value, "padding": "x" * chance.choice((0, 500, 5000))}
+            body = {"metadata": {}, "value": value, "padding": "x" * _padding(chance)}
             read = current.revision if current else 0
             delete = current is not None and chance.random() < 0.2
             say("intends", key, None if delete else value, read)
