@@ -37,6 +37,8 @@ CONNECTIONS = 8
 PATIENCE_SECONDS = 20.0
 REASONED = ((501, "NotImplemented"), (503, "ServiceUnavailable"), (504, "Timeout"))
 """What a 5xx may say: proxies are not served, there are no nodes here, a resourceVersion may lie in the future."""
+AS_KUBERNETES = "Internal error occurred: the spec replicas field "
+"""How a 500 begins that Kubernetes answers, too: to a GET of the `/scale` of an object that says no number."""
 MEMORY_MIB = 700
 PAUSE_SECONDS = 0.5
 """How much CPU time of the server may pass without a turn of its event loop."""
@@ -140,6 +142,8 @@ def judge(reply: Reply) -> str:
         if status.get("kind") != "Status" or status.get("code") != reply.status:
             return "the error is no Status"
         if (reply.status, status.get("reason")) in REASONED:
+            return ""
+        if reply.status == 500 and str(status.get("message")).startswith(AS_KUBERNETES):
             return ""
     return f"status {reply.status}" if reply.status >= 500 else ""
 

@@ -73,6 +73,12 @@ FAILURE = Failure("3 replicas failed", "worker-1", "train-worker-1", "Error", 7,
             PermissionError(errno.EACCES, "Permission denied", "/x"),
             Explanation("/x: Permission denied", "set TRAINSHED_HOME to a directory that you may write to"),
         ),
+        (
+            OSError(errno.EIO, "Input/output error", "/x"),
+            Explanation(
+                "/x: Input/output error", "the disk does not work: the kernel's messages (dmesg) say more"
+            ),
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -6,6 +6,9 @@ writes cut off; a file of format 1. Left out: pages that SQLite itself refuses (
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trainshed.cli.backups import backup
+from trainshed.cluster.paths import StatePaths
 from trainshed.cluster.store import (
     Compacted,
     Damage,
@@ -21,9 +26,13 @@ from trainshed.cluster.store import (
     KeyMissing,
     Store,
     Stored,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
     read_report,
     watermark,
 )
+from trainshed.cluster.store.log import explain
 from trainshed.cluster.store.rows import DamagedRow, Row, checksum, read
 
 KEY = "/core/things/ns/{}"
@@ -50,6 +59,35 @@ def change(path: Path, revision: int, column: str, value: object) -> None:
         changed = db.execute(f"UPDATE log SET {column} = ? WHERE revision = ?", (value, revision)).rowcount
         assert changed == 1
     db.close()
+
+
+@pytest.mark.parametrize(
+    ("refused", "kind", "told"),
+    [
+        (None, StoreFull, ("disk I/O error", "free some space")),
+        (errno.EROFS, StoreReadOnly, ("Read-only file system", "writable")),
+        (errno.EIO, StoreReadOnly, ("Input/output error", "writable")),
+    ],
+)
+def test_a_disk_that_failed_while_it_was_in_use_is_not_called_full(
+    refused: int | None,
+    kind: type[StoreError],
+    told: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ext4 goes read-only after an error, and access(2) does not tell; SQLite calls it an I/O error."""
+
+    def utime(path: Path) -> None:
+        if refused is not None:
+            raise OSError(refused, os.strerror(refused), str(path))
+
+    monkeypatch.setattr(os, "utime", utime)
+    failed = sqlite3.OperationalError("disk I/O error")
+    failed.sqlite_errorname = "SQLITE_IOERR_WRITE"
+    explained = explain(tmp_path / "s.db", failed)
+    assert type(explained) is kind
+    assert told[0] in explained.message and told[1] in explained.hint
 
 
 def names(store: Store) -> list[str]:
@@ -239,6 +277,18 @@ async def test_a_store_of_format_1_is_taken_over(tmp_path: Path) -> None:
     store = await Store.open(path)
     assert list(store.damaged()) == [KEY.format("a")]
     await store.close()
+
+
+async def test_a_backup_says_what_is_not_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRAINSHED_HOME", str(tmp_path))
+    paths = StatePaths.default().prepare()
+    made = await fill(paths.store, "a", "b")
+    change(paths.store, made["a"].revision, "value", b"{}")
+    await asyncio.to_thread(backup, tmp_path / "b.gz")
+    told = capsys.readouterr().err
+    assert "1 objects written" in told and "warning: not in it: things ns/a cannot be read" in told
 
 
 ROW = Row(1234, KEY.format("some-name"), 1200, 1233, False, b'{"metadata":{"name":"some-name"}}')

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from trainshed.cli.console import note, user_errors
+from trainshed.cli.console import note, user_errors, warn
 from trainshed.cluster.paths import StatePaths
-from trainshed.sdk import backups
+from trainshed.sdk import backups, local
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, e.g. cluster.jsonl.gz.")]
 
@@ -21,8 +21,11 @@ def backup(file: File) -> None:
     The file holds Secrets, so only you may read it. Logs and volumes are not in it: they are files already.
     """
     with user_errors():
-        count = backups.backup(StatePaths.default(), file)
+        paths = StatePaths.default()
+        count = backups.backup(paths, file)
         note(f"{count} objects written to {escape(str(file))}")
+        for text in local.store_damage(paths):
+            warn(f"not in it: {text}")
 
 
 def restore(file: File) -> None:

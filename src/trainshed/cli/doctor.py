@@ -29,7 +29,7 @@ def doctor(output: TextOrJson = "text") -> None:
 
     with user_errors():
         paths = StatePaths.default()
-    machine = diagnose(_existing(paths.root))
+        machine = diagnose(_existing(paths.root))
     can_run = all(check.ok or not check.vital for check in machine)
     is_plain = paths.kept_isolation() == "plain"
     plain = [] if can_run and not is_plain else diagnose_plain()

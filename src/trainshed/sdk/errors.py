@@ -14,7 +14,7 @@
     CredentialsError    credentials for it cannot be read          (cluster.images.registry)
     UnknownImage        the store has no such image                (cluster.images.store)
     TimeoutError        what was waited for did not come
-    OSError             only what no code can mend: no space, no permission
+    OSError             only what no code can mend: no space, no permission, a broken disk
 
 Everything else is our bug and has no explanation: let it be seen with its traceback.
 """
@@ -84,6 +84,7 @@ _OF_THE_MACHINE = {
     errno.EDQUOT: "free some space, then try again",
     errno.EROFS: _HOME_HINT,
     errno.EACCES: _HOME_HINT,
+    errno.EIO: "the disk does not work: the kernel's messages (dmesg) say more",
 }
 """Failures of the file system that no code can mend, and what the user can do."""
 

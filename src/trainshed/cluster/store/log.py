@@ -277,15 +277,24 @@ def _os_hint(path: Path, error: OSError) -> str:
     return f"check {path.parent}, or set TRAINSHED_HOME to another directory"
 
 
+def _refusal(directory: Path) -> str:
+    """Return why no file may be changed in a directory; empty where that is not known to be so.
+
+    access(2) alone does not do: it knows nothing of a file system that has gone read-only after an error.
+    """
+    try:
+        os.utime(directory)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if os.access(directory, os.W_OK) else os.strerror(errno.EROFS)
+
+
 def explain(path: Path, error: sqlite3.Error) -> StoreError:
     """Return `error` as a message with what to do about it."""
     text = str(error)
     code = getattr(error, "sqlite_errorname", "") or ""
-    if "IOERR" in code and not os.access(path.parent, os.W_OK):
-        text, code = (
-            "Read-only file system",
-            "READONLY",
-        )  # SQLite then opens the file for reading, and stumbles later
+    if "IOERR" in code and (refused := _refusal(path.parent)):
+        text, code = refused, "READONLY"  # SQLite says only that something failed
     if "FULL" in code or "IOERR" in code:
         return StoreFull(
             f"cannot write the store {path}: {text}",
