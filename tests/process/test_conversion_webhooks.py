@@ -131,7 +131,12 @@ async def test_every_version_writes_what_the_webhook_makes_of_it(world: World, c
     patched = await world.ok("PATCH", f"{V2}/w1", {"spec": {"sizes": {"first": 6}}}, content_type=MERGE)
     assert patched["spec"]["sizes"]["first"] == 6
     assert (await world.ok("GET", f"{V1}/w1"))["spec"] == {"size": 6}
-    applied = {"apiVersion": "kapi.test/v2", "kind": "Widget", "spec": {"sizes": {"first": 8}}}
+    applied = {
+        "apiVersion": "kapi.test/v2",
+        "kind": "Widget",
+        "metadata": {"name": "s"},
+        "spec": {"sizes": {"first": 8}},
+    }
     await world.ok("PATCH", f"{V2}/s", applied, content_type=APPLY, fieldManager="m")
     assert (await world.ok("GET", f"{V1}/s"))["spec"] == {"size": 8}
     gone = await world.ok("DELETE", f"{V2}/w1")

@@ -1,6 +1,7 @@
 """Request bodies: malformed ones are 400, repeated fields are found where they are."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -95,9 +96,7 @@ def test_yaml_bomb():
         (b"[]", "json"),
         (b'{"a":NaN}', "json"),
         (b'{"a":"\xff"}', "json"),
-        (b"null", "json"),
         (b"a: [", "yaml"),
-        (b"", "yaml"),
         (b"- a\n", "yaml"),
         (b"a: !!python/object:os.system {}\n", "yaml"),
         (b"? [a, b]\n: c\n", "yaml"),
@@ -110,6 +109,28 @@ def test_malformed_bodies(body, kind):
     assert caught.value.message.startswith(
         "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error:"
     )
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(b"null", "json"), (b"null", "yaml"), (b"", "yaml"), (b"# x", "yaml")]
+)
+def test_nothing_is_an_empty_object(body, kind):
+    assert decode_body(body, f"application/{kind}", kind="ConfigMap") == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"kind":7}', "json: cannot unmarshal number into Go struct field .kind of type string"),
+        (
+            b'{"apiVersion":[]}',
+            "json: cannot unmarshal array into Go struct field .apiVersion of type string",
+        ),
+    ],
+)
+def test_types_are_named_by_texts(body, why):
+    with pytest.raises(ApiError, match=re.escape(why)):
+        decode_body(body, kind="ConfigMap")
 
 
 def test_values_need_not_be_objects():

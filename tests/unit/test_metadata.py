@@ -79,7 +79,7 @@ def test_owner_references():
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}
     assert causes(ownerReferences=[owner, {**owner, "controller": True}]) == []
     assert [text.partition(":")[0] for text in causes(ownerReferences=[{}])] == [
-        f"metadata.ownerReferences[0].{key}" for key in ("apiVersion", "kind", "name", "uid")
+        f"metadata.ownerReferences.{key}" for key in ("apiVersion", "kind", "name", "uid")
     ]
     two = causes(ownerReferences=[{**owner, "controller": True}, {**owner, "name": "q", "controller": True}])
     assert (

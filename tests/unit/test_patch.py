@@ -117,11 +117,18 @@ def test_json_patch_operation_that_fails_is_422(operation: Any) -> None:
     assert caught.value.message == "the server rejected our request due to an error in our request"
 
 
-@pytest.mark.parametrize("body", [{}, "x", None, [1], [{}], [{"op": "bogus", "path": "/a"}]])
+@pytest.mark.parametrize("body", [{}, "x", None, [1], [{"op": 7}], [{"op": "add", "path": 7}]])
 def test_json_patch_body_that_is_no_patch_is_400(body: Any) -> None:
     with pytest.raises(ApiError) as caught:
         json_patch({"a": 1}, body)
     assert caught.value.code == 400
+
+
+@pytest.mark.parametrize("body", [[{}], [None], [{"op": "bogus", "path": "/a"}]])
+def test_json_patch_of_no_operations_is_422(body: Any) -> None:
+    with pytest.raises(ApiError) as caught:
+        json_patch({"a": 1}, body)
+    assert caught.value.code == 422
 
 
 @pytest.mark.parametrize("path", ["/b/-", "/b/0"])

@@ -139,16 +139,42 @@ def test_replace_directive() -> None:
     ] == [{"name": "c"}]
     replaced = merged(target, pod_spec(nodeSelector={"$patch": "replace", "z": "3"}))
     assert replaced["spec"]["nodeSelector"] == {"z": "3"}
-    item = merged(target, pod_spec(containers=[{"$patch": "replace", "name": "a", "image": "i"}]))
-    assert item["spec"]["containers"] == [{"name": "a", "image": "i"}, {"name": "b"}]
+    with_a_key = pod_spec(containers=[{"$patch": "replace", "name": "a"}, {"name": "c"}])
+    assert merged(target, with_a_key)["spec"]["containers"] == [{"name": "c"}]
 
 
-def test_delete_and_merge_directives_of_a_map() -> None:
-    target = pod_spec(nodeSelector={"x": "1"})
-    assert merged(target, pod_spec(nodeSelector={"$patch": "delete"})) == pod_spec(nodeSelector={})
-    assert merged(target, pod_spec(nodeSelector={"$patch": "merge", "y": "2"})) == pod_spec(
-        nodeSelector={"x": "1", "y": "2"}
+def test_the_delete_directive_of_a_map() -> None:
+    assert merged(pod_spec(nodeSelector={"x": "1"}), pod_spec(nodeSelector={"$patch": "delete"})) == pod_spec(
+        nodeSelector={}
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "becomes"),
+    [
+        ({"$patch": "delete"}, {}),
+        ({"$patch": "bogus", "y": "2"}, {}),
+        ({"x": None, "y": "2"}, {"nodeSelector": {"y": "2"}}),
+        ({"y": {"$patch": "delete"}, "z": "3"}, {"nodeSelector": {"z": "3"}}),
+        ([{"$patch": "replace"}, {"name": "a"}], {"nodeSelector": [{"name": "a"}]}),
+        ({"$setElementOrder/y": []}, {"nodeSelector": {"$setElementOrder/y": []}}),
+    ],
+)
+def test_a_field_that_is_new_takes_what_is_no_directive(value: Any, becomes: Any) -> None:
+    assert merged({"spec": {}}, pod_spec(nodeSelector=value)) == {"spec": becomes}
+
+
+def test_a_new_item_is_taken_as_it_is() -> None:
+    item = {"name": "b", "env": [{"$patch": "delete", "name": "E"}]}
+    target = pod_spec(containers=[{"name": "a"}])
+    assert merged(target, pod_spec(containers=[item]))["spec"]["containers"] == [item, {"name": "a"}]
+
+
+def test_scalars_that_are_none_are_not_taken_out() -> None:
+    target = {"metadata": {"finalizers": ["a/x"]}}
+    assert merged(target, {"metadata": {"$deleteFromPrimitiveList/finalizers": "a/x"}}) == target
+    assert merged(target, {"metadata": {"$deleteFromPrimitiveList/other": ["a/x"]}}) == target
+    assert merged(target, {"metadata": {"$deleteFromPrimitiveList/finalizers": None}}) == {"metadata": {}}
 
 
 def test_retain_keys_drops_the_other_members_of_a_union() -> None:
@@ -235,18 +261,55 @@ def test_service_ports_merge_by_port() -> None:
     ]
 
 
+_ORDER = "$setElementOrder/containers"
+
+
 @pytest.mark.parametrize(
-    "patch",
+    ("patch", "why"),
     [
-        {"spec": {"$patch": "bogus"}},
-        {"spec": {"containers": [{"image": "x"}]}},
-        {"spec": {"containers": ["x"]}},
-        {"spec": {"$setElementOrder/containers": "x"}},
-        {"spec": {"$retainKeys": "x"}},
-        {"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}},
+        ({"$patch": "bogus"}, "unknown patch type: bogus in map: map[$patch:bogus]"),
+        ({"$patch": 7}, "unknown patch type: %!s(int64=7) in map: map[$patch:7]"),
+        ({"$patch": None}, "unknown patch type: %!s(<nil>) in map: map[$patch:<nil>]"),
+        ({"containers": [{"image": "x"}]}, "map: map[image:x] does not contain declared merge key: name"),
+        (
+            {"containers": [{"$patch": "delete"}]},
+            "map: map[$patch:delete] does not contain declared merge key: name",
+        ),
+        (
+            {"containers": [{"$patch": "merge", "name": "a"}]},
+            "merging lists cannot yet be specified in the patch",
+        ),
+        (
+            {"containers": [{"$patch": "bogus", "name": "a"}]},
+            "unknown patch type: bogus in map: map[$patch:bogus name:a]",
+        ),
+        ({"containers": ["x"]}, "list element types are not identical: [[map[name:a]] [x]]"),
+        ({_ORDER: "x"}, "expected a []interface {}, but received a string"),
+        (
+            {_ORDER: ["a"], "containers": [{"name": "a"}]},
+            "expected a map[string]interface {}, but received a string",
+        ),
+        (
+            {_ORDER: [{"name": "b"}], "containers": [{"name": "a"}]},
+            "The order in patch list:\n[map[name:a]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n",
+        ),
+        (
+            {_ORDER: [{"name": "a"}, {"name": "b"}], "containers": [{"name": "b"}, {"name": "a"}]},
+            "The order in patch list:\n[map[name:b] map[name:a]]\n doesn't match"
+            " $setElementOrder list:\n[map[name:a] map[name:b]]\n",
+        ),
+        ({"$setElementOrder": []}, "invalid patch format of setElementOrder list"),
+        ({"$deleteFromPrimitiveList": []}, "invalid patch format of primitive list"),
+        (
+            {"nodeSelector": {"$setElementOrder/x": []}},
+            "merging an object in json but data type is not struct, instead is: map",
+        ),
+        ({"$retainKeys": "x"}, "invalid patch format of retainKeys"),
+        ({"$retainKeys": ["nodeName"], "hostname": "x"}, "invalid patch format of retainKeys"),
     ],
 )
-def test_malformed_patches_are_400(patch: Any) -> None:
+def test_malformed_patches_are_400(patch: Any, why: str) -> None:
+    target = pod_spec(containers=[{"name": "a"}], nodeSelector={"a": "b"})
     with pytest.raises(ApiError) as caught:
-        strategic_merge(pod_spec(containers=[]), patch, POD)
-    assert caught.value.code == 400
+        strategic_merge(target, {"spec": patch}, POD)
+    assert (caught.value.code, caught.value.message) == (400, why)

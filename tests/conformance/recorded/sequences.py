@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.conformance.recorded.admitting import ADMITTING
 from tests.conformance.recorded.applies import APPLIES
 from tests.conformance.recorded.definitionmutations import DEFINITION_MUTATIONS
+from tests.conformance.recorded.edges import EDGES
 from tests.conformance.recorded.hooking import HOOKING
 from tests.conformance.recorded.identities import IDENTIFYING
 from tests.conformance.recorded.kinds import KINDS
@@ -140,6 +141,7 @@ SEQUENCES: dict[str, list[Step]] = {
     **TYPED_RULES,
     **MUTATIONS,
     **DEFINITION_MUTATIONS,
+    **EDGES,
     **LENIENT_PATCHES,
     "objects": [
         post(f"{NS}/configmaps", config_map("a", {"k": "v"}, labels={"app": "x"})),

@@ -263,13 +263,17 @@ def _annotations(obj: Object) -> Object:
 def _restored(old: Object, new: Object) -> Object:
     """Return new metadata with what the server owns carried over.
 
-    A uid, name or timestamp that the caller did send stays, so that validation can refuse a change.
+    A uid, a name, or the end of what is not being deleted, that the caller did send stays, so that validation can
+    refuse a change.
     """
     out = dict(new)
-    for key in ("name", "namespace", "uid", "creationTimestamp"):
+    for key in ("name", "namespace", "uid"):
         if not out.get(key) and key in old:
             out[key] = old[key]
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"):
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if key in old:
+            out[key] = old[key]
+    for key in ("creationTimestamp", "generation", "resourceVersion"):
         out.pop(key, None)
         if key in old:
             out[key] = old[key]
@@ -289,7 +293,10 @@ def _isolated(kind: ServedKind, old: Object, new: Object, subresource: str) -> O
                 del metadata["managedFields"]
         elif kind.resource == DEPLOYMENTS:
             metadata = _with_field(metadata, "labels", old["metadata"])
-        return _with_field({**old, "metadata": metadata}, "status", new)
+        new = _with_field({**old, "metadata": metadata}, "status", new)
+        if subresource == "status" and kind.builtin is not None and kind.builtin.status is not None:
+            new["status"] = kind.builtin.status(status_of(new), status_of(old))
+        return new
     if subresource == "ephemeralcontainers":
         spec = _with_field(spec_of(old), "ephemeralContainers", spec_of(new))
         return {**old, "metadata": metadata, "spec": spec}

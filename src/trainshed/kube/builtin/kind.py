@@ -47,6 +47,7 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
         name_rule: what is wrong with a name.
         defaults: fills in, in place, what an object leaves out; twice does no more than once.
         defaults_status: whether some of the defaults are of the status; without, writing a status needs none.
+        status: what a status that is written becomes, beside what it was.
         identify: returns a new object with what its uid and name give it.
         check: what is wrong besides metadata with an object that has its defaults.
         cautions: what an object asks for that this cluster does not do: whoever writes it is told.
@@ -66,6 +67,7 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
     name_rule: NameCheck = names.dns_subdomain
     defaults: Callable[[Object], None] | None = None
     defaults_status: bool = True
+    status: Callable[[Object, Object], Object] | None = None
     identify: Callable[[Object], Object] | None = None
     check: Check | None = None
     cautions: Callable[[Object], Iterator[str]] | None = None

@@ -57,6 +57,11 @@ def anything(value: Any) -> str:
     return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
+def time(value: Any) -> str:
+    """Return a time of the API, in UTC, as it is printed: `2020-01-01 00:00:00 +0000 UTC`."""
+    return f"{str(value or '').replace('T', ' ').removesuffix('Z')} +0000 UTC"
+
+
 def printed(value: Any) -> str:
     """Return a value of JSON as `%v` prints it: `map[a:1 b:[x y]]`."""
     if isinstance(value, dict):

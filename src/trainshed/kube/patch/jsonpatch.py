@@ -61,6 +61,16 @@ def json_patch(target: Any, operations: Any) -> Any:
     if not isinstance(operations, list):
         what = f"json: cannot unmarshal {json_kind(operations)} into Go value of type []handlers.jsonPatchOp"
         raise bad_request(f"error decoding patch: {what}")
+    for operation in operations:
+        if not isinstance(operation, dict | None):
+            found = f"{json_kind(operation)} into Go value of type handlers.jsonPatchOp"
+            raise bad_request(f"error decoding patch: json: cannot unmarshal {found}")
+        for field in ("op", "path", "from"):
+            if operation and not isinstance(operation.get(field), str | None):
+                found = (
+                    f"{json_kind(operation[field])} into Go struct field jsonPatchOp.{field} of type string"
+                )
+                raise bad_request(f"error decoding patch: json: cannot unmarshal {found}")
     if len(operations) > MAX_OPERATIONS:
         raise ApiError(
             413,
@@ -123,8 +133,9 @@ def equal(a: Any, b: Any) -> bool:
 
 
 def _apply(document: Any, operation: Any) -> Any:
-    if not isinstance(operation, dict) or not isinstance(operation.get("op"), str):
-        raise bad_request("each operation of a JSON patch must be an object with a string field op")
+    if not isinstance(operation, dict) or operation.get("op") not in OPERATIONS:
+        name = operation.get("op") if isinstance(operation, dict) else None
+        raise Refused(f"Unexpected kind: {name or 'unknown'}")
     name, path = operation["op"], _pointer(operation.get("path"))
     if name == "add":
         return _edit(document, path, _add, _value(operation))
@@ -147,7 +158,7 @@ def _apply(document: Any, operation: Any) -> Any:
         if name == "move":
             document = _edit(document, source, _remove, _MISSING)
         return _edit(document, path, _add, value)
-    raise bad_request(f'unknown JSON patch operation "{name}"')
+    raise AssertionError(name)
 
 
 def _size(value: Any) -> int:

@@ -3,12 +3,15 @@
 Which lists are keyed, and by what, comes from the schema (`patch_merge_key`, `patch_strategy`); a list without
 a `merge` strategy is replaced whole. Directives in the patch:
 
-    $patch: replace | delete | merge     of the map, or of the list item, that it stands in
-    $deleteFromPrimitiveList/<field>     values to take out of a merged list of scalars
+    $patch: replace | delete             of the map that it stands in; of a list's item: of the whole list, of the item
+    $deleteFromPrimitiveList/<field>     values to take out of a list of scalars
     $setElementOrder/<field>             order of the listed items; the server's own items keep their places
     $retainKeys                          the only fields that stay (unions such as a volume's source)
 
-Source: the API conventions' page on strategic merge patch.
+A field that the target does not have takes the patch's value without the maps that are directives; what else begins
+with `$` is in there no directive, but a field that there is none of.
+
+Sources: the API conventions' page on strategic merge patch; what kube-apiserver answers.
 """
 
 from __future__ import annotations
@@ -16,127 +19,228 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainshed.kube.meta.errors import bad_request
+from trainshed.kube.meta import golang
+from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.nodes import SchemaNode
 
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
-_DELETE_FROM = "$deleteFromPrimitiveList/"
-_ORDER = "$setElementOrder/"
+_DELETE_FROM = "$deleteFromPrimitiveList"
+_ORDER = "$setElementOrder"
+_GONE = object()
 
 
 def strategic_merge(target: Object, patch: Object, schema: SchemaNode) -> Object:
     """Return `target` with `patch` applied; arguments are not changed, unchanged parts are shared.
 
     Raises:
-        ApiError: 400 when a directive is malformed or an item of a keyed list lacks its key.
+        ApiError: 400 when a directive is malformed or an item of a keyed list lacks its key. Most of it is a 500 of
+            kube-apiserver's; the words are its own.
     """
     return _merge_map(target, patch, schema)
 
 
 def _merge_map(target: Object, patch: Object, node: SchemaNode | None) -> Object:
-    directive = patch.get(_DIRECTIVE)
-    if directive == "replace":
-        return {key: value for key, value in patch.items() if key != _DIRECTIVE}
-    if directive == "delete":
-        return {}
-    if directive not in (None, "merge"):
-        raise bad_request(f"bad patch type: {directive} in {_DIRECTIVE}")
+    if _DIRECTIVE in patch:
+        match patch[_DIRECTIVE]:
+            case "replace":
+                return {key: value for key, value in patch.items() if key != _DIRECTIVE}
+            case "delete":
+                return {}
+        raise _unknown_directive(patch)
 
-    out = dict(target)
-    _retain(out, patch)
-    orders: dict[str, list[Any]] = {}
-    for key, value in patch.items():
-        if key.startswith(_DELETE_FROM):
-            field = key.removeprefix(_DELETE_FROM)
-            unwanted = _list_directive(key, value)
-            if isinstance(out.get(field), list):
-                out[field] = [item for item in out[field] if item not in unwanted]
-        elif key.startswith(_ORDER):
-            orders[key.removeprefix(_ORDER)] = _list_directive(key, value)
-    for key, value in patch.items():
-        if key[:1] == "$" and (key in (_DIRECTIVE, _RETAIN) or key.startswith((_DELETE_FROM, _ORDER))):
-            continue
-        child = node.child(key) if node is not None else None
-        if value is None:
+    out = _retained(target, patch)
+    rest = {key: value for key, value in patch.items() if key != _RETAIN}
+    for key, order in patch.items():
+        if key.startswith(_ORDER):
+            del rest[key]
+            _merge_ordered(out, _field_of(key, "setElementOrder"), order, rest, node)
+    for key in [key for key in rest if key.startswith(_DELETE_FROM)]:
+        _take_out(out, _field_of(key, "primitive"), rest.pop(key))
+    for key, value in rest.items():
+        merged = _GONE if value is None else _merged_field(out.get(key), value, _child(node, key))
+        if merged is _GONE:
             out.pop(key, None)
-        elif isinstance(value, dict):
-            out[key] = _merged_field(out.get(key), value, child)
-        elif isinstance(value, list) and child is not None and "merge" in child.patch_strategy.split(","):
-            existing = out.get(key)
-            out[key] = _merge_list(existing if isinstance(existing, list) else [], value, child)
         else:
-            out[key] = value
-    for field, order in orders.items():
-        merged, before = out.get(field), target.get(field)
-        if isinstance(merged, list):
-            child = node.child(field) if node is not None else None
-            out[field] = _ordered(
-                merged,
-                order,
-                before if isinstance(before, list) else [],
-                child.patch_merge_key if child else None,
-            )
+            out[key] = merged
     return out
 
 
-def _merged_field(existing: Any, value: Object, child: SchemaNode | None) -> Object:
-    if child is not None and "replace" in child.patch_strategy.split(","):
-        return value
-    return _merge_map(existing if isinstance(existing, dict) else {}, value, child)
+def _merged_field(existing: Any, value: Any, child: SchemaNode | None) -> Any:
+    """Return what a field becomes, `_GONE` when nothing of it is left."""
+    strategies = _strategies(child)
+    if isinstance(value, dict) and isinstance(existing, dict):
+        return value if "replace" in strategies else _merge_map(existing, value, child)
+    if isinstance(value, list) and isinstance(existing, list):
+        return _merge_list(existing, value, child) if "merge" in strategies else value
+    return _new(value)
 
 
-def _retain(out: Object, patch: Object) -> None:
-    kept = patch.get(_RETAIN)
-    if kept is None:
-        return
-    for field in list(out):
-        if field not in _list_directive(_RETAIN, kept):
-            del out[field]
-
-
-def _list_directive(name: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise bad_request(f"invalid patch: {name} must be a list")
+def _new(value: Any) -> Any:
+    """Return the value of a field that is new: without nulls, and without the maps that hold a directive."""
+    if isinstance(value, dict):
+        if value.get(_DIRECTIVE) is not None:
+            return _GONE
+        parts = {key: _new(part) for key, part in value.items() if part is not None}
+        return {key: part for key, part in parts.items() if part is not _GONE}
+    if isinstance(value, list):
+        return [item for item in map(_new, value) if item is not _GONE]
     return value
 
 
-def _merge_list(existing: list[Any], patch: list[Any], node: SchemaNode) -> list[Any]:
-    key = node.patch_merge_key
-    if key is None:
+def _retained(target: Object, patch: Object) -> Object:
+    if _RETAIN not in patch:
+        return dict(target)
+    kept = patch[_RETAIN]
+    given = [
+        key
+        for key, value in patch.items()
+        if value is not None and key != _RETAIN and not key.startswith((_DELETE_FROM, _ORDER))
+    ]
+    if not isinstance(kept, list) or any(key not in kept for key in given):
+        raise bad_request("invalid patch format of retainKeys")
+    return {key: value for key, value in target.items() if key in kept}
+
+
+def _take_out(out: Object, field: str, unwanted: Any) -> None:
+    """Take values out of a list of scalars; from a field that is none nothing is taken."""
+    existing = out.get(field)
+    if unwanted is None:
+        out.pop(field, None)
+    elif isinstance(unwanted, list) and isinstance(existing, list):
+        _check_alike(existing, unwanted)
+        out[field] = [item for item in existing if item not in unwanted]
+
+
+def _merge_list(existing: list[Any], patch: list[Any], node: SchemaNode | None) -> list[Any]:
+    key = node.patch_merge_key if node is not None else None
+    _check_alike(existing, patch)
+    if node is None or key is None or not isinstance(next(iter(existing + patch), None), dict):
         added = [item for i, item in enumerate(patch) if item not in existing and item not in patch[:i]]
         return _ordered(existing + added, patch, existing, None)
-    # An item that holds only `$patch: replace` speaks for the whole list.
-    if any(_replaces_list(item) for item in patch):
-        return [item for item in patch if not _replaces_list(item)]
+    existing, patch = _directed(existing, patch, key)
     out = list(existing)
     for item in patch:
         identity = _identity(item, key)
-        at = next(
-            (i for i, old in enumerate(out) if isinstance(old, dict) and old.get(key) == identity), None
-        )
-        directive = item.get(_DIRECTIVE)
-        if directive == "delete":
-            out = [old for old in out if not (isinstance(old, dict) and old.get(key) == identity)]
-        elif at is None:
-            out.append(_merge_map({}, item, node.items))
+        at = next((i for i, old in enumerate(out) if old.get(key) == identity), None)
+        if at is None:
+            out.append(item)
         else:
             out[at] = _merge_map(out[at], item, node.items)
     # The patch's items keep its order and go first; an item of the server's stays in front of those that it preceded.
-    return _ordered(out, [item for item in patch if item.get(_DIRECTIVE) != "delete"], existing, key)
+    return _ordered(out, patch, existing, key)
 
 
-def _replaces_list(item: Any) -> bool:
-    return isinstance(item, dict) and len(item) == 1 and item.get(_DIRECTIVE) == "replace"
+def _directed(existing: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
+    """Return the items that directives leave, and those items of the patch that are none."""
+    for item in patch:
+        directive = item.get(_DIRECTIVE, _GONE)
+        if directive == "delete":
+            identity = _identity(item, key)
+            existing = [old for old in existing if old.get(key) != identity]
+        elif directive == "merge":
+            raise bad_request("merging lists cannot yet be specified in the patch")
+        elif directive not in (_GONE, "replace"):
+            raise _unknown_directive(item)
+    plain = [item for item in patch if _DIRECTIVE not in item]
+    # An item that says `replace` speaks for the whole list, and for nothing else that it holds.
+    if any(item.get(_DIRECTIVE) == "replace" for item in patch):
+        return plain, []
+    return existing, plain
 
 
-def _identity(item: Any, key: str) -> Any:
+def _merge_ordered(out: Object, field: str, order: Any, rest: Object, node: SchemaNode | None) -> None:
+    """Merge a list that the order of its items comes with, and take it from the `rest` of the patch."""
+    if node is not None and node.additional is not None:
+        raise bad_request("merging an object in json but data type is not struct, instead is: map")
+    before, patch = out.get(field, []), rest.get(field, [])
+    for value in (order, before, patch):
+        if not isinstance(value, list):
+            raise _not_a("[]interface {}", value)
+    child = _child(node, field)
+    key = child.patch_merge_key if child is not None else None
+    _check_order(patch, order, key)
+    if field not in out and field not in rest:
+        return
+    if field not in rest:
+        merged = before
+    else:
+        merged = _merged_field(out.get(field), rest.pop(field), child)
+    _check_alike(before, patch)
+    out[field] = _ordered(merged, order, before, key)
+
+
+def _check_order(patch: list[Any], order: list[Any], key: str | None) -> None:
+    """Raise `ApiError` 400 unless the items of a patch stand in the order that it gives, in its sequence."""
+    if not patch or not order:
+        return
+    items = [_keyed(item, key) for item in patch if not _has_directive(item)]
+    for each in order:
+        if items and _keyed(each, key) == items[0]:
+            items.pop(0)
+    if items:
+        raise bad_request(
+            f"The order in patch list:\n{golang.printed(patch)}\n doesn't match"
+            f" {_ORDER} list:\n{golang.printed(order)}\n"
+        )
+
+
+def _has_directive(item: Any) -> bool:
+    return isinstance(item, dict) and _DIRECTIVE in item
+
+
+def _check_alike(*lists: list[Any]) -> None:
+    """Raise `ApiError` 400 for items of several types, and for lists of lists."""
+    items = [item for each in lists for item in each]
+    if items and isinstance(items[0], list):
+        raise bad_request("lists of lists are not supported")
+    if any(type(item) is not type(items[0]) for item in items):
+        shown = golang.printed(list(lists))
+        raise bad_request(f"list element types are not identical: {shown}")
+
+
+def _keyed(item: Any, key: str | None) -> Any:
+    if key is None:
+        return item
     if not isinstance(item, dict):
-        raise bad_request(f"invalid patch: an item of a list merged by {key} must be an object")
+        raise _not_a("map[string]interface {}", item)
+    return _identity(item, key)
+
+
+def _identity(item: Object, key: str) -> Any:
     if key not in item:
-        raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+        raise bad_request(f"map: {golang.printed(item)} does not contain declared merge key: {key}")
     return item[key]
+
+
+def _unknown_directive(patch: Object) -> ApiError:
+    directive = patch[_DIRECTIVE]
+    shown = golang.printed(directive)
+    if directive is None:
+        shown = "%!s(<nil>)"
+    elif isinstance(directive, bool | int | float):
+        shown = f"%!s({golang.type_name(directive)}={shown})"
+    return bad_request(f"unknown patch type: {shown} in map: {golang.printed(patch)}")
+
+
+def _not_a(wanted: str, value: Any) -> ApiError:
+    return bad_request(f"expected a {wanted}, but received a {golang.type_name(value)}")
+
+
+def _field_of(directive: str, name: str) -> str:
+    prefix, _, field = directive.partition("/")
+    if not field or prefix not in (_DELETE_FROM, _ORDER):
+        raise bad_request(f"invalid patch format of {name} list")
+    return field
+
+
+def _child(node: SchemaNode | None, key: str) -> SchemaNode | None:
+    return node.child(key) if node is not None else None
+
+
+def _strategies(node: SchemaNode | None) -> Sequence[str]:
+    return node.patch_strategy.split(",") if node is not None else ()
 
 
 def _ordered(merged: list[Any], order: list[Any], before: list[Any], key: str | None) -> list[Any]:

@@ -83,7 +83,7 @@ def patched(obj: Object, patch: bytes) -> Object:
     try:
         operations = decode_json(patch)
     except (msgspec.DecodeError, ValueError) as error:
-        raise internal(as_go(error)) from error
+        raise internal(as_go(error, patch)) from error
     if operations is None:
         return obj
     if not isinstance(operations, list):
@@ -111,7 +111,9 @@ def _response(body: bytes, version: str) -> Object | None:
         review = decode_json(body)
     except (msgspec.DecodeError, ValueError) as error:
         is_text = not body.lstrip().startswith((b"{", b"["))  # to YAML
-        why = f"json: cannot unmarshal string into Go value of type {TYPED}" if is_text else as_go(error)
+        why = (
+            f"json: cannot unmarshal string into Go value of type {TYPED}" if is_text else as_go(error, body)
+        )
         raise ValueError(f"{failed}couldn't get version/kind; json parse error: {why}") from error
     if not isinstance(review, dict):
         why = f"json: cannot unmarshal {json_kind(review)} into Go value of type {TYPED}"

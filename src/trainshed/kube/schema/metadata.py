@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trainshed.kube.meta import causes, names
+from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, section
 from trainshed.kube.meta.resources import Resource
@@ -97,15 +97,18 @@ def annotations_causes(annotations: Mapping[str, str] | None, path: str) -> Iter
 def _owners(owners: Any) -> Iterator[Cause]:
     path = "metadata.ownerReferences"
     controllers = [owner.get("name") for owner in owners if owner.get("controller")]
-    for index, owner in enumerate(owners):
-        at = f"{path}[{index}]"
+    for owner in owners:  # none is named by its index
         if not owner.get("apiVersion"):
-            yield causes.invalid(f"{at}.apiVersion", "", "version must not be empty")
+            yield causes.invalid(f"{path}.apiVersion", "", "version must not be empty")
         for key in ("kind", "name", "uid"):
             if not owner.get(key):
-                yield causes.invalid(f"{at}.{key}", "", f"{key} must not be empty")
+                yield causes.invalid(f"{path}.{key}", "", f"{key} must not be empty")
         if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
-            yield causes.invalid(at, owner, "/v1, Kind=Event is disallowed from being an owner")
+            fields = {"APIVersion": "apiVersion", "Kind": "kind", "Name": "name", "UID": "uid"}
+            shown = ", ".join(f"{name}:{golang.text(owner.get(field))}" for name, field in fields.items())
+            shown += ", Controller:(*bool)(nil), BlockOwnerDeletion:(*bool)(nil)"
+            text = "/v1, Kind=Event is disallowed from being an owner"
+            yield causes.invalid_shown(path, f"v1.OwnerReference{{{shown}}}", text)
     if len(controllers) > 1:
         yield causes.invalid(
             path,
@@ -132,9 +135,12 @@ def _finalizers(finalizers: Any, builtin: bool) -> Iterator[Cause]:
 
 def _changes(meta: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
     for key in _IMMUTABLE:
-        if meta.get(key) != old.get(key) and (old.get(key) or not key.startswith("deletion")):
+        if meta.get(key) != old.get(key):
             shown = meta.get(key, "" if isinstance(old.get(key), str) else None)
-            yield causes.invalid(f"metadata.{key}", shown, "field is immutable")
+            if key == "deletionTimestamp":
+                yield causes.invalid_shown(f"metadata.{key}", golang.time(shown), "field is immutable")
+            else:
+                yield causes.invalid(f"metadata.{key}", shown, "field is immutable")
     if meta.get("generation", 0) < old.get("generation", 0):
         yield causes.invalid("metadata.generation", meta.get("generation", 0), "must not be decremented")
     if old.get("deletionTimestamp"):

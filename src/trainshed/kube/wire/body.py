@@ -61,7 +61,10 @@ def decode_body(
             value = decode_json(data)
             duplicates = json_duplicates(data) if find_duplicates and not _holds_all(value, data) else []
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
-        raise _unrecognized(kind, as_go(error), data) from error
+        if content_type == _APPLY:
+            raise errors.bad_request(f"error decoding YAML: {as_go(error, data)}") from error
+        raise _unrecognized(kind, as_go(error, data), data) from error
+    value = {} if value is None else value  # Go leaves an object as it is
     if not isinstance(value, dict):
         if content_type == _APPLY:
             what = f"cannot unmarshal {json_kind(value)} into Go value of type map[string]interface {{}}"
@@ -70,11 +73,15 @@ def decode_body(
             )
         what = f"json: cannot unmarshal {json_kind(value)} into Go value of type {TYPED}"
         raise _unrecognized(kind, what, data)
+    for field in value.keys() & {"apiVersion", "kind"}:
+        if not isinstance(value[field], str | None):
+            what = f"json: cannot unmarshal {json_kind(value[field])} into Go struct field .{field} of type string"
+            raise _unrecognized(kind, what, data)
     return value, duplicates
 
 
-def decode_value(data: bytes, content_type: str = "") -> Any:
-    """Return any JSON or YAML value, e.g. the list of a JSON patch.
+def decode_value(data: bytes, content_type: str = "", *, what: str = "error decoding patch: ") -> Any:
+    """Return any JSON or YAML value, e.g. the list of a JSON patch. `what` begins the text of a refusal.
 
     Raises:
         ApiError: 400, the body is malformed.
@@ -84,7 +91,7 @@ def decode_value(data: bytes, content_type: str = "") -> Any:
             return _decode_yaml(data)[0]
         return decode_json(data)
     except (msgspec.DecodeError, ValueError, UnicodeDecodeError) as error:
-        raise errors.bad_request(f"error decoding patch: {as_go(error)}") from error
+        raise errors.bad_request(f"{what}{as_go(error, data)}") from error
 
 
 def decode_json(data: bytes) -> Any:
@@ -190,9 +197,13 @@ TYPED = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind strin
 _SHOWN_BYTES = 30
 
 
-def as_go(error: Exception) -> str:
-    """Return what Go's decoder says of a document that ends too early; other faults in the words of ours."""
-    return "unexpected end of JSON input" if str(error) == "Input data was truncated" else str(error)
+def as_go(error: Exception, data: bytes) -> str:
+    """Return what Go's decoder says of a text that is no JSON; other faults in the words of ours."""
+    if not isinstance(error, msgspec.DecodeError):
+        return str(error)
+    from trainshed.kube.wire.gojson import TRUNCATED, syntax_error  # which few ask for
+
+    return syntax_error(data) or (TRUNCATED if str(error) == "Input data was truncated" else str(error))
 
 
 def _summary(data: bytes) -> str:

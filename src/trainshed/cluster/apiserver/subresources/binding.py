@@ -9,7 +9,7 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.writing import RETRIES
 from trainshed.cluster.store import KeyMissing, RevisionMismatch, keys
 from trainshed.kube.meta import causes
-from trainshed.kube.meta.errors import conflict, invalid, not_found
+from trainshed.kube.meta.errors import bad_request, conflict, invalid, not_found
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
 from trainshed.kube.meta.resources import PODS
 from trainshed.kube.wire.options import CreateOptions
@@ -24,7 +24,9 @@ async def create(core: Core, call: Call) -> Answer:
     binding = await admitted(core, call, binding, ("", "v1", "Binding"), dry_run=bool(options.dry_run))
     target = section(binding, "target")
     node = target.get("name")
-    name = call.route.name or metadata_of(binding).get("name", "")
+    name = metadata_of(binding).get("name", "")
+    if call.route.name and call.route.name != name:
+        raise bad_request("name in URL does not match name in Binding object")
     if not node or target.get("kind") not in (None, "", "Node"):
         raise invalid("Binding", "", name, [causes.required("target.name")])
     key = keys.of(PODS, call.route.namespace, name)

@@ -10,7 +10,7 @@ from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.rendering import rendered, representation
-from trainshed.cluster.apiserver.verbs.write import Patch, read_patch
+from trainshed.cluster.apiserver.verbs.write import Patch, check_named, read_patch
 from trainshed.cluster.apiserver.writing import Change, modify
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.meta.errors import bad_request
@@ -41,6 +41,7 @@ async def get(core: Core, call: Call) -> Answer:
 async def update(core: Core, call: Call) -> Answer:
     """Take the replica count of a Scale."""
     wanted = await read_request(call, _SCALE)
+    check_named(wanted, call.route.name)
     options = managed(UpdateOptions.decode(call.request.query), call.request)
     return await _change(core, call, _tracked(call, lambda current: wanted, options), options)
 

@@ -13,7 +13,7 @@ from trainshed.cluster.apiserver.pipeline import place, prepare_create
 from trainshed.cluster.store import KeyExists
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import ApiError, Cause, bad_request, conflict, invalid
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, metadata_of
 from trainshed.kube.patch import typed as typed_patch
 from trainshed.kube.patch.apply import apply
 from trainshed.kube.patch.jsonpatch import json_patch
@@ -39,10 +39,7 @@ async def update(core: Core, call: Call, subresource: str = "") -> Answer:
     options = managed(UpdateOptions.decode(call.request.query), call.request)
     obj = await read_object(call, options.unknown_fields)
     name = call.route.name
-    if not obj["metadata"].get("name"):
-        raise bad_request(
-            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        )
+    check_named(obj, name)
     check_name(call, obj, name)
     kind = call.kind
     if core.store.get(kind.key(call.route.namespace, name)) is None:
@@ -68,6 +65,14 @@ async def update(core: Core, call: Call, subresource: str = "") -> Answer:
 
     written = await writing.modify(core, call, name, replaced, options, subresource=subresource)
     return written.answer(kind)
+
+
+def check_named(obj: Object, name: str) -> None:
+    """Raise `ApiError` 400 when a body that is to change `name` has no name."""
+    if not metadata_of(obj).get("name"):
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
 
 
 def check_name(call: Call, obj: Object, name: str) -> None:
@@ -102,6 +107,13 @@ async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
 
     def patched(old: Object) -> Object:
         new = change.on(old, call)
+        if content_type != STRATEGIC and not call.kind.info.crd and not new.get("apiVersion"):
+            new = {}  # no version says what its fields mean
+        check_named(new, name)
+        if metadata_of(new).get("namespace") not in (None, "", call.route.namespace):
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         check_name(call, _with_metadata(new), name)
         new = typed(call.kind, new)
         # A JSON patch may have copied a part of the old object to where another schema holds.
@@ -131,15 +143,15 @@ class Patch:
 
     def __init__(self, content_type: str, data: bytes) -> None:
         self.content_type = content_type
-        self.document = decode_value(data)
+        what = "" if content_type == STRATEGIC else "error decoding patch: "
+        self.document = decode_value(data, what=what)
         if self.document is None and content_type == MERGE:
             raise bad_request("Invalid JSON Patch")
+        if self.document is None:  # changes nothing
+            self.document = [] if content_type == JSON else {}
         if content_type != JSON and not isinstance(self.document, dict):
-            what = json_kind(self.document)
-            wanted = "map[string]interface {}"
-            raise bad_request(
-                f"error decoding patch: json: cannot unmarshal {what} into Go value of type {wanted}"
-            )
+            found, wanted = json_kind(self.document), "map[string]interface {}"
+            raise bad_request(f"{what}json: cannot unmarshal {found} into Go value of type {wanted}")
 
     def on(self, target: Object, call: Call) -> Object:
         """Return `target` patched. Raises `ApiError` 400, 422."""
@@ -219,6 +231,7 @@ async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, sub
             return written.answer(kind)
         if subresource:
             raise kind.missing(name)
+        check_named(sent, name)
         try:
             return await _apply_new(core, call, await call.request.apart(partial(merged, None)), options)
         except KeyExists:

@@ -68,11 +68,14 @@ def _job_spec(spec: Object) -> None:
 def _identify(job: Object) -> Object:
     """Return a new Job with its generated selector and labels; `metadata.uid` is set already.
 
-    With `manualSelector: true` the selector is the user's and nothing is added; without a name it is refused later.
+    With `manualSelector: true` the selector is the user's and none is added; without a name it is refused later.
     """
     spec = spec_of(job)
-    if spec.get("manualSelector") or not name_of(job):
+    if not name_of(job):
         return job
+    if spec.get("manualSelector"):
+        labels = section(job, "metadata", "labels") or section(spec, "template", "metadata", "labels")
+        return {**job, "metadata": {**job["metadata"], "labels": dict(labels)}} if labels else job
     out: Object = copy_tree(job)
     meta, spec = out["metadata"], out["spec"]
     uid, labels = meta["uid"], _generated(job)

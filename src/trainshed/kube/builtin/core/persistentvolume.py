@@ -28,11 +28,11 @@ _RECLAIM = ("Delete", "Recycle", "Retain")
 
 
 # fmt: off
-_SOURCES = frozenset({
-    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "flocker",
-    "gcePersistentDisk", "glusterfs", "hostPath", "iscsi", "local", "nfs", "photonPersistentDisk",
-    "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume",
-})
+_SOURCES = (
+    "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte",
+    "cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk",
+    "portworxVolume", "azureDisk", "scaleIO", "local", "storageos", "csi",
+)  # in the order in which they are looked at
 # fmt: on
 
 
@@ -75,7 +75,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.required("spec.nodeAffinity.required", text)
     elif affinity is not None:
         yield from node_selector_causes(affinity["required"], "spec.nodeAffinity.required.nodeSelectorTerms")
-    sources = [key for key in spec if key in _SOURCES]
+    sources = [key for key in _SOURCES if key in spec]
     if not sources:
         yield causes.required("spec", "must specify a volume type")
     for extra in sources[1:]:

@@ -12,6 +12,7 @@ from trainshed.kube.builtin.parts.claims import (
     class_of,
     keep_finalizer,
     phase,
+    with_sources,
 )
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, access_modes, age, define
 from trainshed.kube.builtin.parts.pod.volumes import size_causes
@@ -23,7 +24,7 @@ from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
 
 
 def _identify(obj: Object) -> Object:
-    out = {**obj, "metadata": dict(obj["metadata"])}
+    out = {**obj, "metadata": dict(obj["metadata"]), "spec": with_sources(spec_of(obj))}
     keep_finalizer(out, "kubernetes.io/pvc-protection")
     return out
 

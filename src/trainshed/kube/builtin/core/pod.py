@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainshed.kube.builtin.kind import ALL, STATUS, Builtin, proxy, row
+from trainshed.kube.builtin.parts.addresses import address_of, ip_causes
 from trainshed.kube.builtin.parts.pod import table
 from trainshed.kube.builtin.parts.pod.changes import change_causes
 from trainshed.kube.builtin.parts.pod.defaults import live_pod_defaults, setdefault
 from trainshed.kube.builtin.parts.pod.resizing import resize_causes
 from trainshed.kube.builtin.parts.pod.rules import pod_spec_causes
-from trainshed.kube.meta import causes
+from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path, paths
 from trainshed.kube.meta.objects import Object, spec_of, status_of
@@ -44,6 +45,42 @@ def _defaults(obj: Object) -> None:
     live_pod_defaults(setdefault(obj, "spec", {}))
 
 
+def _status(status: Object, before: Object) -> Object:
+    """Return a status in which `podIP` is the first of `podIPs`, and overrides them; its class of service stays."""
+    out = dict(status)
+    address, addresses = status.get("podIP"), status.get("podIPs") or []
+    if address and (not addresses or addresses[0].get("ip") != address):
+        out["podIPs"] = [{"ip": address}]
+    elif addresses:
+        out["podIP"] = addresses[0].get("ip", "")
+    if not out.get("qosClass") and "qosClass" in before:
+        out["qosClass"] = before["qosClass"]
+    return out
+
+
+def _addresses(status: Object, before: Object) -> Iterator[Cause]:
+    """Yield what is wrong with the addresses that a status gives: one of each family at most."""
+    hosts = status.get("hostIPs") or []
+    first = hosts[0].get("ip", "") if hosts else ""
+    if hosts and first != (status.get("hostIP") or ""):
+        yield causes.invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`")
+    for field, kind in (("podIPs", "PodIP"), ("hostIPs", "HostIP")):
+        known = {each.get("ip") for each in before.get(field) or ()}
+        given = [each.get("ip", "") for each in status.get(field) or ()]
+        for index, address in enumerate(given):
+            if address not in known:
+                yield from ip_causes(address, f"status.{field}[{index}]")
+        families = [found.version for found in map(address_of, given) if found is not None]
+        wrong = next((index for index, address in enumerate(given) if address_of(address) is None), None)
+        if len(given) > 1 and wrong is not None:
+            text = f"failed to check for dual stack with error:invalid IP[{wrong}]: {given[wrong]}"
+            yield Cause("InternalError", f"Internal error: {text}", f"status.{field}")
+        if len(given) > 1 and sorted(families) != [4, 6]:
+            shown = ", ".join(f"core.{kind}{{IP:{golang.text(address)}}}" for address in given)
+            text = "may specify no more than one IP for each IP family"
+            yield causes.invalid_shown(f"status.{field}", f"[]core.{kind}{{{shown}}}", text)
+
+
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     """Yield what is wrong with a pod, on create or against what it was."""
     spec = spec_of(obj)
@@ -51,7 +88,9 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield from pod_spec_causes(spec, "spec")
         if spec.get("ephemeralContainers"):
             yield causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
-    elif subresource not in ("status", "binding"):
+    elif subresource == "status":
+        yield from _addresses(status_of(obj), status_of(old))
+    elif subresource != "binding":
         before = spec_of(old)
         if spec != before or subresource == "resize":
             yield from pod_spec_causes(spec, "spec")
@@ -72,6 +111,7 @@ KIND = Builtin(
     lacks="some fields are not honoured: an event says which",
     defaults=_defaults,
     defaults_status=False,
+    status=_status,
     check=_check,
     columns=table.COLUMNS,
     fields={

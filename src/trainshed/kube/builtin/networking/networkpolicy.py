@@ -31,11 +31,17 @@ def _defaults(obj: Object) -> None:
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    """Yield what is wrong with a NetworkPolicy.
+    """Yield what is wrong with a NetworkPolicy; of an update twice, as Kubernetes tells it.
 
     Source of rules and texts: `pkg/apis/networking/validation/validation.go` of Kubernetes.
     """
-    spec = spec_of(obj)
+    found = list(_spec(spec_of(obj)))
+    yield from found
+    if old is not None:
+        yield from found
+
+
+def _spec(spec: Object) -> Iterator[Cause]:
     yield from selector_causes(spec.get("podSelector"), "spec.podSelector")
     for direction, peers in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or ()):

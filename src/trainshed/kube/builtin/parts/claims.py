@@ -24,14 +24,32 @@ def claim_defaults(obj: Object) -> None:
     """Fill in a PersistentVolumeClaim, or a claim template of a StatefulSet."""
     spec = setdefault(obj, "spec", {})
     spec.setdefault("volumeMode", "Filesystem")
-    source = spec.get("dataSource")
-    if source is not None and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES:
-        del spec["dataSource"]
-    elif source is not None:
-        source.setdefault("apiGroup", None)
-        spec.setdefault("dataSourceRef", {**source})
+    for source in (spec.get("dataSource"), spec.get("dataSourceRef")):
+        if source is not None:
+            source.setdefault("apiGroup", None)
     spec.setdefault("resources", {})
     setdefault(obj.setdefault("status", {}), "phase", "Pending")
+
+
+def with_sources(spec: Object) -> Object:
+    """Return the spec of a new claim with each of its two fields of a data source given by the other.
+
+    What other namespaces hold cannot be named (alpha, off). Alone, `dataSource` takes claims and snapshots only.
+    """
+    out = {key: value for key, value in spec.items() if not key.startswith("dataSource")}
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if reference is not None and reference.get("namespace"):
+        reference = None
+    if (
+        source is not None
+        and reference is None
+        and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES
+    ):
+        source = None
+    if source is not None or reference is not None:
+        out["dataSource"] = {**(source or reference or {})}
+        out["dataSourceRef"] = {**(reference or source or {})}
+    return out
 
 
 def keep_finalizer(obj: Object, finalizer: str) -> None:
@@ -73,6 +91,10 @@ def _sources(spec: Object, path: str) -> Iterator[Cause]:
             yield causes.invalid(at, source.get("kind") or "", "")
         for why in names.dns_subdomain(group) if group else ():
             yield causes.invalid(f"{at}.apiGroup", group, why)
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is not None and source != reference:
+        # Kubernetes prints a pointer here, of another value each time.
+        yield causes.invalid_shown(path, "dataSource", "must match dataSourceRef")
 
 
 def access_mode_causes(

@@ -23,7 +23,14 @@ def role_defaults(obj: Object) -> None:
 
 
 def role_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    """Yield what is wrong with a Role or ClusterRole."""
+    """Yield what is wrong with a Role or ClusterRole; of an update twice, as Kubernetes tells it."""
+    found = list(_role(obj))
+    yield from found
+    if old is not None:
+        yield from found
+
+
+def _role(obj: Object) -> Iterator[Cause]:
     namespaced = obj.get("kind") != "ClusterRole"
     for index, rule in enumerate(obj.get("rules") or ()):
         at = f"rules[{index}]"
@@ -67,7 +74,19 @@ def binding_defaults(obj: Object) -> None:
 
 
 def binding_causes(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    """Yield what is wrong with a RoleBinding or ClusterRoleBinding."""
+    """Yield what is wrong with a RoleBinding or ClusterRoleBinding; of an update twice, as Kubernetes tells it."""
+    found = list(_binding(obj))
+    yield from found
+    role = section(obj, "roleRef")
+    if old is not None:
+        yield from found
+        if role != section(old, "roleRef"):
+            fields = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
+            shown = ", ".join(f"{name}:{golang.text(role.get(field))}" for name, field in fields.items())
+            yield causes.invalid_shown("roleRef", f"rbac.RoleRef{{{shown}}}", "cannot change roleRef")
+
+
+def _binding(obj: Object) -> Iterator[Cause]:
     role = section(obj, "roleRef")
     kinds = ("ClusterRole",) if obj.get("kind") == "ClusterRoleBinding" else ("Role", "ClusterRole")
     if role.get("apiGroup") != _GROUP:
@@ -82,10 +101,6 @@ def binding_causes(obj: Object, old: Object | None, subresource: str) -> Iterato
     namespaced = obj.get("kind") != "ClusterRoleBinding"
     for index, subject in enumerate(obj.get("subjects") or ()):
         yield from _subject(subject, f"subjects[{index}]", namespaced=namespaced)
-    if old is not None and role != section(old, "roleRef"):
-        fields = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
-        shown = ", ".join(f"{name}:{golang.text(role.get(field))}" for name, field in fields.items())
-        yield causes.invalid_shown("roleRef", f"rbac.RoleRef{{{shown}}}", "cannot change roleRef")
 
 
 def _subject(subject: Object, path: str, *, namespaced: bool) -> Iterator[Cause]:

@@ -38,6 +38,14 @@ _REQUIRED_FIELD = {
     "iscsi": "targetPortal",
     "image": "reference",
 }
+_SOURCES = (
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
+    "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
+    "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
+    "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
+)  # fmt: skip
+"""In the order in which they are looked at: of two the first counts, and the other is one too many."""
+_PROJECTED = ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle")
 
 
 def volume_causes(volumes: list[Object], path: str) -> Iterator[Cause]:
@@ -54,7 +62,7 @@ def volume_causes(volumes: list[Object], path: str) -> Iterator[Cause]:
             if name in seen:
                 yield causes.duplicate(f"{at}.name", name)
             seen.add(name)
-        sources = [key for key, value in volume.items() if key != "name" and value is not None]
+        sources = [key for key in _SOURCES if volume.get(key) is not None]
         if not sources:
             yield causes.required(at, "must specify a volume type")
         for extra in sources[1:]:
@@ -143,7 +151,7 @@ def _downward(items: Any, path: str) -> Iterator[Cause]:
 def _projected(sources: Any, path: str) -> Iterator[Cause]:
     for index, source in enumerate(sources):
         at = f"{path}[{index}]"
-        given = [key for key, value in source.items() if value is not None]
+        given = [key for key in _PROJECTED if source.get(key) is not None]
         if not given:
             yield causes.required(at)
         for extra in given[1:]:
