@@ -106,6 +106,28 @@ async def test_images_go_before_pods_when_the_disk_is_full(tmp_path):
         assert world.api.status("p")["phase"] == "Running"
 
 
+async def test_who_is_evicted_gives_back_what_its_volumes_hold(tmp_path):
+    world = World(tmp_path)
+    mount, volume = {"name": "v", "mountPath": "/v"}, {"name": "v", "emptyDir": {}}
+    made = _pod("p", volumes=[volume])
+    made["spec"]["containers"][0]["volumeMounts"] = [mount]
+
+    async def reclaim(wanted: int) -> int:
+        return 0
+
+    async with world.node() as node:
+        short = Room(10, 100, 1, 0)
+        watch = DiskWatch(world.runtime, world.paths, lambda: [node], room=lambda _: short, reclaim=reclaim)
+        await world.api.apply_pod(made)
+        await world.until(lambda: world.api.status("p").get("phase") == "Running", "the pod runs")
+        (world.paths.volume("uid-p", "v") / "large").write_bytes(b"x")
+        world.runtime.sizes[str(world.paths.volume("uid-p", "v"))] = 1
+        await watch.look_at_disk()
+        await world.until(lambda: world.api.status("p").get("reason") == "Evicted", "the pod is evicted")
+        await world.until(lambda: not world.paths.volume("uid-p", "v").exists(), "its volume is gone")
+        assert world.paths.volumes("uid-p").exists()
+
+
 async def test_the_summary_of_a_node(tmp_path):
     world = World(tmp_path)
     Used(world, p=64)

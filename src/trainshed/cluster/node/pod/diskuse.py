@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 
 import msgspec
 
@@ -55,6 +56,11 @@ def places(paths: NodePaths, pod: Object) -> dict[str, list[str]]:
     for name, _ in _empty_dirs(pod):
         out[f"v/{name}"] = [str(paths.volume(uid, name))]
     return out
+
+
+def kept_on_disk(paths: NodePaths, pod: Object) -> list[Path]:
+    """Return the pod's emptyDirs on disk."""
+    return [paths.volume(uid_of(pod), name) for name, _ in _empty_dirs(pod)]
 
 
 def use_of(found: Mapping[str, list[str]], sizes: Mapping[str, int]) -> Use:

@@ -9,6 +9,7 @@ Failures are raised as one of the errors below, each with the kubelet's reason; 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import pwd
 import shutil
@@ -21,7 +22,7 @@ import msgspec
 
 from trainshed.cluster.images.directories import ImageProblem, command_line
 from trainshed.cluster.node.devices import gpu
-from trainshed.cluster.node.pod import plain
+from trainshed.cluster.node.pod import diskuse, plain
 from trainshed.cluster.node.pod.amounts import in_bytes, in_milli, limits_of, oom_score
 from trainshed.cluster.node.pod.environment import (
     SYSTEM_PATH,
@@ -35,6 +36,7 @@ from trainshed.cluster.node.pod.environment import (
 )
 from trainshed.cluster.node.pod.images import ImageRefused, RunImage, check_non_root
 from trainshed.cluster.node.pod.nodecontext import NodeContext
+from trainshed.cluster.node.pod.observed import Verdict
 from trainshed.cluster.node.pod.sandboxspec import (
     ContainerParts,
     container_spec,
@@ -55,6 +57,8 @@ from trainshed.cluster.sandbox.api import ContainerSpec, Mount, RuntimeLost, San
 from trainshed.cluster.sandbox.model import MemoryVolume
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.plan import Event
+
+log = logging.getLogger(__name__)
 
 TOOLS_PATH = "/usr/local/lib/trainshed/tools"
 """Where containers see our stand-ins for missing programs."""
@@ -361,6 +365,21 @@ class PodStarter:
         except (RuntimeLost, OSError) as error:
             text = f"applyFSGroup failed for group {group}: {error}"
             raise SetupError("FailedMount", f"MountVolume.SetUp failed : {text}") from error
+
+    async def give_back(self, pod: Object, verdict: Verdict | None) -> None:
+        """Leave what the pod, whose sandbox has ended, had of devices and, if it was evicted, of the disk.
+
+        Nobody sees its emptyDirs again: while they are there, the next pod is evicted for what they hold.
+        """
+        paths = self._context.paths
+        paths.devices(self._uid).unlink(missing_ok=True)
+        if verdict is None or verdict.reason != diskuse.EVICTED:
+            return
+        for path in diskuse.kept_on_disk(paths, pod):
+            try:
+                await self._context.runtime.remove_tree(path)
+            except (RuntimeLost, OSError) as error:
+                log.warning("volume not removed", extra={"pod": self._uid, "error": str(error)})
 
     def _allocate_gpus(self, pod: Object) -> None:
         """Give the pod its GPUs, the same as before if it had some. Raises NotEnoughDevices."""
