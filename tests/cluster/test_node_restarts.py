@@ -105,6 +105,19 @@ async def test_a_lost_sandbox_is_made_again(world):
         assert restarted()["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
 
 
+async def test_a_reboot_is_told_of_the_node(world):
+    """As by a kubelet (pkg/kubelet/nodestatus/setters.go): by the boot id that was written last."""
+    path = f"/api/v1/nodes/{NODE}"
+    for _ in range(2):
+        async with world.node():
+            status = world.api.objects[path]["status"]
+    assert "Rebooted" not in world.api.reasons()
+    await world.api.put(path, status={**status, "nodeInfo": {**status["nodeInfo"], "bootID": "earlier"}})
+    async with world.node():
+        await world.until(lambda: "Rebooted" in world.api.reasons(), "the event")
+        assert world.api.objects[path]["status"]["nodeInfo"] == status["nodeInfo"]
+
+
 async def test_init_containers_run_again_in_the_sandbox_that_replaces_a_lost_one(world):
     """What they made for the others may be gone; a restart of the agent alone makes nobody run again."""
     async with world.node():

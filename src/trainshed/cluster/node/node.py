@@ -48,6 +48,9 @@ class Node:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Register the Node and renew its Lease in `tasks`, where the workers run too."""
         node = await persist(self._registration.register, "register node")
+        if boot_id := self._registration.new_boot_id:
+            text = f"Node {self.name} has been rebooted, boot id: {boot_id}"
+            self.tell(Event("Warning", "Rebooted", text))
         self._tasks = tasks
         self._run(self._registration.keep_alive(node), f"lease-{self.name}")
 

@@ -13,7 +13,7 @@ from trainshed.client.client import Client
 from trainshed.client.transport import TransportError
 from trainshed.cluster.node.hardware import ARCHITECTURES, known_labels
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, is_true, status_of
+from trainshed.kube.meta.objects import Object, is_true, section, status_of
 from trainshed.kube.meta.resources import LEASES, NODES
 from trainshed.kube.meta.times import format_micro_time, format_time
 
@@ -142,6 +142,8 @@ class Registration:
         self._said_images: Sequence[Object] = ()
         self._now = now
         self._pressures: set[str] = set()
+        self.new_boot_id = ""
+        """Not empty where the machine was booted since somebody registered the node before."""
 
     async def register(self) -> Object:
         """Create or update the Node, make it Ready and take the not-ready taint off; return it."""
@@ -153,6 +155,9 @@ class Registration:
                 raise
             labels = {"metadata": {"labels": wanted["metadata"]["labels"]}}
             node = await self._client.patch(NODES, self._name, None, labels)
+        before, now = section(node, "status", "nodeInfo").get("bootID"), node_info()["bootID"]
+        if before and before != now:
+            self.new_boot_id = now
         # First: a node that says it is ready, and is not heard of, is taken to be lost.
         await self._renew(node)
         status = {"status": self._status(node)}
