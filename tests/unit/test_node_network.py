@@ -196,6 +196,15 @@ def test_a_pod_waits_before_it_runs_until_it_is_led_to_its_own_node() -> None:
             network.forget("client")
             await asyncio.sleep(1)
             assert clients() == ["10.88.0.10"]
+            elsewhere = _pod(9)
+            elsewhere["spec"]["nodeName"], elsewhere["metadata"]["uid"] = "two", "elsewhere"
+            for newest, led in ((elsewhere, []), (other, ["10.88.0.10"])):
+                await network.join(newest, "10.88.0.10")
+                await asyncio.sleep(1)
+                assert clients() == led, "an address that is given again is its newest pod's"
+            network.forget("elsewhere")
+            await asyncio.sleep(1)
+            assert clients() == ["10.88.0.10"]
 
     run_virtual(main())
 

@@ -69,7 +69,7 @@ class NetworkController:
         self._users_slices = self._slices.index(lambda obj: ["user"] if _is_users(obj) else [])
         self._local = self._services.index(lambda obj: ["local"] if is_local(obj) else [])
         self._clients: dict[str, tuple[str, str]] = {}
-        """Node and uid of each pod, by its address, from before its first container starts."""
+        """Node and address of each pod, by its uid, from before its first container starts."""
         self._pods: dict[str, Object] = {}
         self._pushed: DnsRecords | None = None
         self._routing = Routing()
@@ -125,7 +125,9 @@ class NetworkController:
 
     def _add_client(self, pod: Object, ip: str) -> None:
         if ip and not pod["spec"].get("hostNetwork"):
-            self._clients[ip] = pod["spec"].get("nodeName") or "", pod["metadata"]["uid"]
+            uid = pod["metadata"]["uid"]
+            self._clients.pop(uid, None)  # the newest comes last
+            self._clients[uid] = pod["spec"].get("nodeName") or "", ip
 
     async def publish(self, pod: Object) -> None:
         """Make the records say what `pod`'s status says, and return when they do."""
@@ -170,10 +172,8 @@ class NetworkController:
 
     def forget(self, uid: str) -> None:
         """Drop a pod that is no more."""
-        gone = [ip for ip, (_, owner) in self._clients.items() if owner == uid]
-        for ip in gone:
-            del self._clients[ip]
-        if self._pods.pop(uid, None) is not None or (gone and self._local.get("local")):
+        was_client = self._clients.pop(uid, None) is not None
+        if self._pods.pop(uid, None) is not None or (was_client and self._local.get("local")):
             self._dirty.set()
 
     async def _push(self) -> None:
@@ -208,7 +208,8 @@ class NetworkController:
     def _clients_by_node(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         if self._local.get("local"):
-            for ip, (node, _) in self._clients.items():
+            # An address that is given again is its newest pod's: one that ended is forgotten later than that.
+            for ip, node in {ip: node for node, ip in self._clients.values()}.items():
                 found.setdefault(node, []).append(ip)
         return found
 
