@@ -22,6 +22,7 @@ from trainshed.cluster.apiserver.streams.spdychannels import SpdyChannels
 from trainshed.cluster.apiserver.streams.spdysession import MAX_STREAMS, Session, Stream
 from trainshed.cluster.backend import ExecRequest
 from trainshed.kube.meta.errors import ApiError
+from trainshed.kube.wire.asgi import Handshake
 
 DEADLINE = 10.0
 POD = {"metadata": {"name": "web", "namespace": "default", "uid": "0d7c"}}
@@ -66,7 +67,7 @@ class Browser:
     async def exec(self, node: LocalNode, *command: str, **asked: bool) -> None:
         async with asyncio.timeout(DEADLINE):
             request = ExecRequest("main", command, **{"stdout": True, "stderr": True, **asked})
-            await pods.serve_exec(self.scope, self.receive, self.send, node, POD, request)
+            await pods.serve_exec(Handshake(self.scope, self.receive, self.send), node, POD, request)
 
 
 async def test_close_message_ends_stdin_in_v5() -> None:
@@ -205,7 +206,9 @@ async def test_chunks_end_when_the_client_leaves() -> None:
 async def test_port_forward_checks_its_ports(query: str) -> None:
     browser = Browser("v4.channel.k8s.io", query=query)
     with pytest.raises(ApiError) as raised:
-        await pods.serve_port_forward(browser.scope, browser.receive, browser.send, LocalNode(), POD)
+        await pods.serve_port_forward(
+            Handshake(browser.scope, browser.receive, browser.send), LocalNode(), POD
+        )
     assert raised.value.code == 400
     assert browser.accepted is None
 

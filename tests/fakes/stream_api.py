@@ -19,7 +19,7 @@ from trainshed.kube.meta.objects import Object
 from trainshed.kube.served import discovery
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire import negotiate
-from trainshed.kube.wire.asgi import Receive, Scope, Send
+from trainshed.kube.wire.asgi import Handshake, Receive, Scope, Send
 from trainshed.kube.wire.options import ExecOptions
 from trainshed.kube.wire.request import parse_query
 
@@ -40,11 +40,11 @@ def make_app(backend: LocalNode) -> Callable[..., object]:
         wanted = ExecOptions.decode(parse_query(scope["query_string"]))
         request = ExecRequest("main", wanted.command, wanted.stdin, wanted.stdout, wanted.stderr, wanted.tty)
         if name == "exec":
-            await pods.serve_exec(scope, receive, send, backend, POD, request)
+            await pods.serve_exec(Handshake(scope, receive, send), backend, POD, request)
         elif name == "attach":
-            await pods.serve_attach(scope, receive, send, backend, POD, request)
+            await pods.serve_attach(Handshake(scope, receive, send), backend, POD, request)
         else:
-            await pods.serve_port_forward(scope, receive, send, backend, POD)
+            await pods.serve_port_forward(Handshake(scope, receive, send), backend, POD)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].rstrip("/")

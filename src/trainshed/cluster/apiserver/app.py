@@ -46,7 +46,7 @@ from trainshed.kube.builtin.kind import View
 from trainshed.kube.meta.errors import ApiError, internal
 from trainshed.kube.served.registry import Registry
 from trainshed.kube.wire import negotiate
-from trainshed.kube.wire.asgi import Message, Receive, Scope, Send
+from trainshed.kube.wire.asgi import Handshake, Message, Receive, Scope, Send
 from trainshed.kube.wire.options import DeleteOptions
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class ApiServer:
                 await self._run_stream(forward(routed, receive, send))
                 return
             if isinstance(routed, Call) and _leaves_http(routed):
-                await self._run_stream(streaming.serve(self.core, routed, scope, receive, send))
+                await self._run_stream(streaming.serve(self.core, routed, Handshake(scope, receive, send)))
                 return
             result: Result = await self._dispatcher.serve(routed) if isinstance(routed, Call) else routed
         except Disconnected:
@@ -267,7 +267,7 @@ class ApiServer:
             if not isinstance(routed, Call):
                 raise ApiError(400, "BadRequest", "this path does not take a WebSocket")
             if _leaves_http(routed):
-                await self._run_stream(streaming.serve(self.core, routed, scope, receive, send))
+                await self._run_stream(streaming.serve(self.core, routed, Handshake(scope, receive, send)))
                 return
             result = await self._dispatcher.serve(routed)
             if not isinstance(result, Streaming):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -14,6 +14,14 @@ Header: TypeAlias = tuple[bytes, bytes]
 
 CLIENT_CERTIFICATE = "trainshed.client_certificate"
 """Where a server puts the verified certificate of a client, as DER: in the scope itself, where no header leads."""
+
+
+class Handshake(NamedTuple):
+    """A request to leave HTTP, and both ways of its connection: what ASGI hands to an application."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
 
 
 def headers_of(scope: Scope, name: str) -> list[str]:

@@ -19,59 +19,44 @@ from trainshed.cluster.apiserver.streams.wschannels import WebSocketChannels
 from trainshed.cluster.backend import ExecRequest, ExecSession, NodeBackend
 from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object, section
-from trainshed.kube.wire.asgi import Receive, Scope, Send, headers_of
+from trainshed.kube.wire.asgi import Handshake, Scope, headers_of
 from trainshed.kube.wire.options import PortForwardOptions
 from trainshed.kube.wire.request import parse_query
 
 
-async def serve_exec(
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    backend: NodeBackend,
-    pod: Object,
-    request: ExecRequest,
-) -> None:
+async def serve_exec(handshake: Handshake, backend: NodeBackend, pod: Object, request: ExecRequest) -> None:
     """Run a command in a container and connect it to the client.
 
     Raises:
         ApiError: 400 when the request is no upgrade, or no command that can run; what the backend raises.
     """
-    _check(scope, request)
+    _check(handshake.scope, request)
     if not request.command:
         raise bad_request("you must specify at least 1 command for the container")
     if any("\0" in word for word in request.command):
         raise bad_request("a command cannot hold the character NUL")
     session = await backend.exec(pod, request)
-    await _serve(scope, receive, send, session, request, report_exit=True)
+    await _serve(handshake, session, request, report_exit=True)
 
 
-async def serve_attach(
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    backend: NodeBackend,
-    pod: Object,
-    request: ExecRequest,
-) -> None:
+async def serve_attach(handshake: Handshake, backend: NodeBackend, pod: Object, request: ExecRequest) -> None:
     """Connect the client to the main process of a container, until either ends.
 
     Raises:
         ApiError: as `serve_exec`.
     """
-    _check(scope, request)
+    _check(handshake.scope, request)
     session = await backend.attach(pod, request)
-    await _serve(scope, receive, send, session, request, report_exit=False)
+    await _serve(handshake, session, request, report_exit=False)
 
 
-async def serve_port_forward(
-    scope: Scope, receive: Receive, send: Send, backend: NodeBackend, pod: Object
-) -> None:
+async def serve_port_forward(handshake: Handshake, backend: NodeBackend, pod: Object) -> None:
     """Connect the client to ports of a pod; the ports come in stream headers, or in the query.
 
     Raises:
         ApiError: 400 when the request is no upgrade, speaks no known protocol or names no valid port.
     """
+    scope, receive, send = handshake
     if scope["type"] == "websocket":
         supported = (portforward.TUNNEL_PROTOCOL, *portforward.CHANNEL_PROTOCOLS)
         protocol = websocket.choose(scope.get("subprotocols") or (), supported)
@@ -100,16 +85,10 @@ def _check(scope: Scope, request: ExecRequest) -> None:
 
 
 async def _serve(
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    session: ExecSession,
-    request: ExecRequest,
-    *,
-    report_exit: bool,
+    handshake: Handshake, session: ExecSession, request: ExecRequest, *, report_exit: bool
 ) -> None:
     try:
-        channels = await _open(scope, receive, send, request)
+        channels = await _open(handshake, request)
     except BaseException:
         await session.close()
         raise
@@ -119,8 +98,9 @@ async def _serve(
     await bridge(session, channels, report_exit=report_exit)
 
 
-async def _open(scope: Scope, receive: Receive, send: Send, request: ExecRequest) -> Channels | None:
+async def _open(handshake: Handshake, request: ExecRequest) -> Channels | None:
     """Complete the upgrade; None when the client left before it opened its streams."""
+    scope, receive, send = handshake
     if scope["type"] == "websocket":
         protocol = websocket.choose(scope.get("subprotocols") or (), wschannels.PROTOCOLS)
         socket = await websocket.accept(receive, send, protocol)

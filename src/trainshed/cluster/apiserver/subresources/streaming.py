@@ -8,7 +8,7 @@ from trainshed.cluster.apiserver.subresources.containers import choose_container
 from trainshed.cluster.backend import ExecRequest
 from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import spec_of, status_of
-from trainshed.kube.wire.asgi import Receive, Scope, Send
+from trainshed.kube.wire.asgi import Handshake
 from trainshed.kube.wire.options import ExecOptions
 
 _KINDS = {
@@ -19,7 +19,7 @@ _KINDS = {
 SUBRESOURCES = frozenset({"exec", "attach", "portforward"})
 
 
-async def serve(core: Core, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+async def serve(core: Core, call: Call, handshake: Handshake) -> None:
     """Answer the request completely. Raises `ApiError` only before anything was sent."""
     options = await _admitted(core, call)
     pod = find_pod(core, call)
@@ -31,7 +31,7 @@ async def serve(core: Core, call: Call, scope: Scope, receive: Receive, send: Se
     if nodes is None:
         raise ApiError(503, "ServiceUnavailable", "this server has no node to connect to")
     if call.route.subresource == "portforward":
-        await pods.serve_port_forward(scope, receive, send, nodes.of(pod), pod)
+        await pods.serve_port_forward(handshake, nodes.of(pod), pod)
         return
     phase = status_of(pod).get("phase", "")
     if phase in ("Succeeded", "Failed"):
@@ -45,7 +45,7 @@ async def serve(core: Core, call: Call, scope: Scope, receive: Receive, send: Se
         tty=options.tty,
     )
     answer = pods.serve_attach if call.route.subresource == "attach" else pods.serve_exec
-    await answer(scope, receive, send, nodes.of(pod), pod, wanted)
+    await answer(handshake, nodes.of(pod), pod, wanted)
 
 
 async def _admitted(core: Core, call: Call) -> ExecOptions:
