@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import resource
@@ -70,6 +69,7 @@ from trainshed.cluster.pki import Pki, ensure_pki, is_begun
 from trainshed.cluster.sandbox import logfile
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, GATEWAY, PROXY_URL
 from trainshed.cluster.sandbox.api import Isolation, Runtime, RuntimePaths, RuntimeUnavailable
+from trainshed.cluster.sandbox.files import lock
 from trainshed.cluster.scheduler.install import install
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
@@ -240,10 +240,8 @@ def outlive_pods() -> None:
 
 def _lock(paths: StatePaths, stack: contextlib.AsyncExitStack) -> None:
     """Be the only control plane of this state directory for as long as the process lives."""
-    descriptor = os.open(paths.run / "controlplane.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    stack.callback(os.close, descriptor)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        stack.callback(os.close, lock(paths.run / "controlplane.lock"))
     except BlockingIOError as error:
         raise CannotStart(f"another control plane runs on {paths.root}", "trainshed status") from error
 

@@ -7,7 +7,6 @@ is gone (kill -9, power loss) is simply out of date.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import signal
@@ -17,12 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from trainshed.cluster.paths import StatePaths
+from trainshed.cluster.sandbox.files import lock
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -89,9 +89,8 @@ def is_ending(info: Info) -> bool:
 @contextmanager
 def starting(paths: StatePaths) -> Iterator[None]:
     """Be the only command that starts the control plane; waits for another that does."""
-    descriptor = os.open(paths.run / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = lock(paths.run / "up.lock", wait=True)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
@@ -190,16 +189,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 @contextmanager
 def absent(paths: StatePaths) -> Iterator[bool]:
     """Let no control plane start on this state directory meanwhile. Yields whether none runs."""
-    descriptor = os.open(paths.run / "controlplane.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = None
+    with suppress(BlockingIOError):
+        descriptor = lock(paths.run / "controlplane.lock")
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_absent = True
-        except BlockingIOError:
-            is_absent = False
-        yield is_absent
+        yield descriptor is not None
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def stop(paths: StatePaths) -> bool:

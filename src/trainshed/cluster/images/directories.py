@@ -7,7 +7,6 @@ root as it is.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -19,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from trainshed.cluster.images.reference import InvalidReference, parse
+from trainshed.cluster.sandbox.files import lock
 from trainshed.cluster.sandbox.model import Layer
 from trainshed.kube.meta.expansion import expand_all
 from trainshed.kube.meta.objects import Object
@@ -112,9 +112,8 @@ class ImageRegistry:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = lock(self._path.with_suffix(".lock"), wait=True)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)

@@ -45,14 +45,17 @@ def write_atomic(path: str, data: bytes, mode: int = 0o600) -> None:
     os.replace(temporary, path)
 
 
-def lock(path: str, *, create: bool = True) -> int:
+def lock(
+    path: str | os.PathLike[str], *, create: bool = True, shared: bool = False, wait: bool = False
+) -> int:
     """Return a descriptor that holds the lock at `path`, which forks share.
 
-    Raises BlockingIOError where another holds it, FileNotFoundError where there is none and none is made.
+    Raises BlockingIOError where another holds it and `wait` is false, FileNotFoundError where there is none and none is
+    made.
     """
     descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BaseException:
         os.close(descriptor)
         raise

@@ -9,7 +9,6 @@ until its digest is that of the manifest.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import logging
 import os
@@ -28,6 +27,7 @@ from trainshed.cluster.images.registry.credentials import Credentials, of_user
 from trainshed.cluster.images.registry.errors import RegistryError
 from trainshed.cluster.images.registry.mirrors import Endpoint, of_machine
 from trainshed.cluster.images.store.store import ImageStore, StoredImage
+from trainshed.cluster.sandbox.files import lock
 
 log = logging.getLogger(__name__)
 
@@ -179,16 +179,15 @@ async def _blob(store: ImageStore, registry: Registry, part: Descriptor, tell: T
 
 
 @asynccontextmanager
-async def _alone(lock: Path) -> AsyncIterator[None]:
+async def _alone(path: Path) -> AsyncIterator[None]:
     """Hold a lock, waiting for other pulls of the same blob, of this or another process."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    while True:
+        try:
+            descriptor = lock(path)
+            break
+        except BlockingIOError:
+            await asyncio.sleep(_POLL_SECONDS)
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(_POLL_SECONDS)
         yield
     finally:
         os.close(descriptor)

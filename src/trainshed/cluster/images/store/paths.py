@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+
+from trainshed.cluster.sandbox.files import lock
 
 
 class StorePaths(msgspec.Struct, frozen=True):
@@ -69,11 +70,8 @@ class StorePaths(msgspec.Struct, frozen=True):
     def locked(self, name: str, *, shared: bool = False, wait: bool = True) -> Iterator[None]:
         """Hold a lock for as long as the block runs. Raises BlockingIOError if it is held and `wait` is false."""
         self.prepare()
-        descriptor = os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = lock(self.root / f"{name}.lock", shared=shared, wait=wait)
         try:
-            fcntl.flock(
-                descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
-            )
             yield
         finally:
             os.close(descriptor)
