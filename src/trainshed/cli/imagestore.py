@@ -20,7 +20,7 @@ from trainshed.cli import imagespace
 from trainshed.cli.completion import complete_image
 from trainshed.cli.console import is_interactive, note, out, show, user_errors
 from trainshed.cli.options import TextOrJson
-from trainshed.cluster.images.oci import InvalidImage
+from trainshed.cluster.images.oci import InvalidImage, Platform
 from trainshed.cluster.images.reference import InvalidReference, Reference, parse
 from trainshed.cluster.images.store import archive, confined, garbage
 from trainshed.cluster.images.store.blobs import MissingBlob
@@ -41,6 +41,17 @@ Names = Annotated[
     list[str],
     typer.Argument(metavar="NAME", help="Names of images, or their ids.", autocompletion=complete_image),
 ]
+OnePlatform = Annotated[
+    str, typer.Option(metavar="OS/ARCH", help="Which image of several; this machine's by default.")
+]
+
+
+def asked_platform(text: str) -> Platform:
+    """Return the platform that a command is given, or this machine's. Raises UserError."""
+    try:
+        return wanted_platform(text)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def store_of_user() -> ImageStore:
@@ -240,17 +251,12 @@ def load(
     file: Annotated[
         str, typer.Option("--input", "-i", metavar="FILE", help="The archive; - is standard input.")
     ] = "-",
-    platform: Annotated[
-        str, typer.Option(metavar="OS/ARCH", help="Which image of several; this machine's by default.")
-    ] = "",
+    platform: OnePlatform = "",
 ) -> None:
     """Read images from an archive of docker, podman or skopeo, or an OCI layout as a tar file."""
     with user_errors():
         store = store_of_user()
-        try:
-            wanted = wanted_platform(platform)
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        wanted = asked_platform(platform)
         with _opened(file) as source:
             loaded = archive.load(store, source, wanted)
         for image, names in loaded:

@@ -13,11 +13,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from trainshed.cli.completion import complete_image
 from trainshed.cli.console import err, note, out, user_errors, warn
-from trainshed.cli.imagestore import store_of_user
+from trainshed.cli.imagestore import OnePlatform, asked_platform, store_of_user
 from trainshed.cluster.images.reference import parse
 from trainshed.cluster.images.registry.credentials import of_user
-from trainshed.cluster.images.store.store import SHORT, tagged, wanted_platform
-from trainshed.sdk.errors import UserError
+from trainshed.cluster.images.store.store import SHORT, tagged
 
 if TYPE_CHECKING:
     from trainshed.cluster.images.registry import transfer
@@ -34,19 +33,14 @@ Remote = Annotated[
 
 def pull(
     name: Remote,
-    platform: Annotated[
-        str, typer.Option(metavar="OS/ARCH", help="Which image of several; this machine's by default.")
-    ] = "",
+    platform: OnePlatform = "",
 ) -> None:
     """Fetch an image from its registry into the store. What has come of a pull that broke off is not fetched again."""
     from trainshed.cluster.images.registry import transfer  # loads an HTTP library
 
     with user_errors():
         reference = parse(name)
-        try:
-            wanted = wanted_platform(platform)
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        wanted = asked_platform(platform)
         own = of_user(reference)
         with _lines() as tell:
             work = transfer.pull(store_of_user(), reference, wanted, [own] if own else [], tell)
