@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from trainshed.cluster.node.backends import Backends
 from trainshed.cluster.node.dns_records import Zone
-from trainshed.cluster.node.dns_records import dns_records as records_of
 
 ZONE = "default.svc.cluster.local"
 
 
 def dns_records(services, slices, pods):
-    return records_of(services, Backends(pods, slices))
+    return Zone("cluster.local").records(services, Backends(pods, slices))
 
 
 def service(name="svc", selector=None, **spec):

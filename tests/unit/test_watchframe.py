@@ -19,14 +19,12 @@ def test_frame_wraps_encoded_bytes() -> None:
 
 
 def test_bookmark_holds_only_the_resource_version() -> None:
-    event = watchframe.decode(watchframe.bookmark("v1", "Pod", "7", initial_events_end=True))
-    assert event.type == "BOOKMARK"
-    assert event.object == {
+    assert watchframe.bookmark_of("v1", "Pod", "7", initial_events_end=True) == {
         "kind": "Pod",
         "apiVersion": "v1",
         "metadata": {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}},
     }
-    assert "annotations" not in watchframe.decode(watchframe.bookmark("v1", "Pod", "7")).object["metadata"]
+    assert "annotations" not in watchframe.bookmark_of("v1", "Pod", "7")["metadata"]
 
 
 def test_error_is_a_status() -> None:

@@ -65,11 +65,6 @@ class Zone:
         return DnsRecords(dict(sorted(found.items())), pending, dict(sorted(ports.items())), aliases)
 
 
-def dns_records(services: Iterable[Object], backends: Backends, *, domain: str = DOMAIN) -> DnsRecords:
-    """Return every name with its addresses, and the names that have none yet."""
-    return Zone(domain).records(services, backends)
-
-
 def _part(service: Object, fqdn: str, backends: Backends) -> _Part:
     spec = service["spec"]
     if spec.get("type") == "ExternalName":

@@ -15,7 +15,6 @@ import msgspec
 
 Isolation: TypeAlias = Literal["namespaces", "plain"]
 """What keeps pods apart: namespaces of the kernel, or with `plain` only what it offers to any process."""
-ISOLATIONS: tuple[Isolation, ...] = ("namespaces", "plain")
 Place: TypeAlias = tuple[str, str, int]
 """Where a route begins: protocol, IP address, port."""
 

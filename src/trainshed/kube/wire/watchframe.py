@@ -49,14 +49,6 @@ def encode(kind: EventType, obj: Any) -> bytes:
     return _PREFIX[kind] + _encode(obj) + b"}\n"
 
 
-def bookmark(
-    api_version: str, kind: str, resource_version: str, *, initial_events_end: bool = False
-) -> bytes:
-    """Return the line that tells a watcher how far it is; only for watchers that asked for bookmarks."""
-    obj = bookmark_of(api_version, kind, resource_version, initial_events_end=initial_events_end)
-    return encode("BOOKMARK", obj)
-
-
 def bookmark_of(
     api_version: str,
     kind: str,
@@ -65,7 +57,7 @@ def bookmark_of(
     initial_events_end: bool = False,
     typed: bool = False,
 ) -> Object:
-    """Return the object of a bookmark.
+    """Return the object of a bookmark, which tells a watcher how far it is; only those that ask for it get one.
 
     Args:
         typed: the kind is built in: what Go always writes of its metadata is there.

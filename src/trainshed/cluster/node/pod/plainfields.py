@@ -13,7 +13,6 @@ MOUNTS = (
 )
 NAMES = "the machine's /etc/hosts and /etc/resolv.conf are those of a plain process"
 MEMORY = "a volume in memory is a directory on the disk for a plain process"
-PROCESSES = "plain processes see all processes of the machine"
 RIGHTS = "a plain process has your rights, and no further ones"
 SHARED = "plain processes have the machine's IPC"
 
