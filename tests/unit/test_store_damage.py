@@ -279,14 +279,14 @@ async def test_a_store_of_format_1_is_taken_over(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_backup_says_what_is_not_in_it(
+def test_a_backup_says_what_is_not_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRAINSHED_HOME", str(tmp_path))
     paths = StatePaths.default().prepare()
-    made = await fill(paths.store, "a", "b")
+    made = asyncio.run(fill(paths.store, "a", "b"))
     change(paths.store, made["a"].revision, "value", b"{}")
-    await asyncio.to_thread(backup, tmp_path / "b.gz")
+    backup(tmp_path / "b.gz")
     told = capsys.readouterr().err
     assert "1 objects written" in told and "warning: not in it: things ns/a cannot be read" in told
 
