@@ -92,6 +92,12 @@ async def test_service_account_tokens(world: World) -> None:
     assert good["status"]["authenticated"] is True
     other = await world.ok("POST", reviews, {"spec": {"token": token, "audiences": ["vault"]}})
     assert other["status"].get("authenticated") is None
+    both = await world.ok(
+        "POST", reviews, {"spec": {"token": token, "audiences": ["vault", *good["status"]["audiences"]]}}
+    )
+    assert both["status"]["audiences"] == good["status"]["audiences"], (
+        "those that it is for, of those asked for"
+    )
     head, claims, signature = token.split(".")
     forged = f"{head}.{claims}.{'A' * len(signature)}"
     assert (await call(world, "/version", token=forged)).status == 401

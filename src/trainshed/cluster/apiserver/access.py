@@ -189,6 +189,14 @@ class Authenticator:
                 extra[f"authentication.kubernetes.io/{part}-uid"] = (its.get("uid", ""),)
         return service_account(namespace, account["name"], account["uid"], extra)
 
+    def audiences(self, token: str, now: float, wanted: Sequence[str]) -> list[str]:
+        """Return for which of the `wanted` audiences a token is that `identify` has taken."""
+        try:
+            held = set(self._issuer.verify(token, audiences=wanted, now=now)["aud"])
+        except InvalidToken:  # not of ours: it names none
+            return list(wanted)
+        return [audience for audience in wanted if audience in held]
+
     def _in_secret(self, claims: Mapping[str, Any], token: str) -> User:
         namespace, name, uid, secret = (
             str(claims.get(LEGACY + key, ""))

@@ -83,11 +83,16 @@ def _subject(call: Call, spec: Object) -> Attributes:
 
 def _token(core: Core, now: float, spec: Object) -> Object:
     audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
+    token = spec.get("token") or ""
     try:
-        user = core.authenticator.identify(spec.get("token") or "", now, audiences)
+        user = core.authenticator.identify(token, now, audiences)
     except InvalidToken:
         return {"error": "invalid bearer token", "user": {}}
-    return {"authenticated": True, "user": user.as_object(), "audiences": audiences}
+    return {
+        "authenticated": True,
+        "user": user.as_object(),
+        "audiences": core.authenticator.audiences(token, now, audiences),
+    }
 
 
 def _status(core: Core, call: Call, spec: Object) -> Object:
