@@ -242,9 +242,12 @@ async def test_mounts_are_seen_and_never_packed(site: Site, tmp_path: Path) -> N
         "cat /mnt/src/input /mnt/made /run/secrets/key && echo $KEY && cat /var/cache/x/* ; "
         "echo kept >> /var/cache/x/file; "
         "touch /scratch/x; (echo no > /mnt/src/input) 2>&1 || echo done > /result\n"
+        "USER app\nRUN --mount=type=secret,id=key,target=/own,mode=0400,uid=1234 echo; echo mine: && cat /own\n"
     )
     image = await site.build(text, secrets={"key": secret})
     assert site.recorder.printed.startswith("from the contextof-a-stage\nhunter2hunter2\n")
+    assert site.recorder.printed.endswith("\nmine:\nhunter2"), site.recorder.printed
+    assert site.recorder.outcomes[-2][0].startswith("[stage-1 3/3] RUN --mount"), "as BuildKit calls it"
     assert "Read-only" in site.recorder.printed and "kept" not in site.recorder.printed
     assert sorted(name for name, entry in site.layers(image, 1).items() if not entry.isdir()) == ["result"]
     stored = b"".join(path.read_bytes() for path in site.store.paths.blobs.iterdir())
@@ -413,14 +416,17 @@ async def test_an_address_is_fetched_and_compared(site: Site, tmp_path: Path) ->
         try:
             address = f"http://127.0.0.1:{server.server_port}/data.bin"
             text = f"FROM scratch\nADD --checksum=sha256:{digest} {address} /d/\nADD {address} /renamed\n"
-            image = await site.build(text)
-            assert {"d/data.bin", "renamed"} <= set(site.layers(image))
+            top = address.removesuffix("data.bin")
+            image = await site.build(f"{text}ADD {top} /listing.html\n")
+            assert {"d/data.bin", "renamed", "listing.html"} <= set(site.layers(image))
             await site.build(text)
             assert site.ran == []
             with pytest.raises(BuildFailed, match="what came is sha256:"):
                 await site.build(f"FROM scratch\nADD --checksum=sha256:{'0' * 64} {address} /d/\n")
             with pytest.raises(BuildFailed, match="404"):
                 await site.build(f"FROM scratch\nADD {address}.none /d/\n")
+            with pytest.raises(BuildFailed, match=r"/: names no file; .* end with a name"):
+                await site.build(f"FROM scratch\nADD {top} /d/\n")
         finally:
             server.shutdown()
 
@@ -434,7 +440,8 @@ from trainshed.cluster.images.oci import local_platform
 site = Site(Path(sys.argv[1]))
 site.file("f", "f")
 image = asyncio.run(site.build(
-    "FROM tiny\\nRUN id -u && rm /etc/group && mkdir /d && echo x > /d/x\\nCOPY --chown=app f /d/\\nRUN cat /d/x /d/f"))
+    "FROM tiny\\nRUN id -u && rm /etc/group && mkdir /d && echo x > /d/x\\n"
+    "COPY --chown=app f /d/\\nRUN cat /d/x /d/f\\nCOPY --chown=4000:4001 f /new/\\nUSER app\\nWORKDIR /of/app"))
 print(site.recorder.printed, sorted(site.layers(image, 1)), list((site.home / "builds").iterdir()))
 """
 
@@ -450,7 +457,8 @@ def test_an_ordinary_user_builds(for_everybody: Path) -> None:
     done = run_as(uid, python_for_everybody(uid), "-c", USER, str(home / "state"), "", str(repository))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == ["0", "x"], done.stdout
-    assert "'etc/.wh.group'" in done.stdout and done.stdout.rstrip().endswith("[]")
+    assert all(each in done.stdout for each in ("'etc/.wh.group'", "'new/f'", "'of/app'")), done.stdout
+    assert done.stdout.rstrip().endswith("[]")
 
 
 KILLED = """

@@ -52,7 +52,7 @@ def test_a_stage_takes_files_from_stages_before_it_only() -> None:
 def test_where_files_come_from_may_be_an_argument_of_the_whole_file() -> None:
     text = "ARG S=one\nFROM a AS one\nFROM b\nARG S=two\nCOPY --from=$S x y\nRUN --mount=type=bind,From=$S,dst=/z x\n"
     plan = plan_of(parse(text), Options())
-    assert [stage.name for stage in plan.stages] == ["one", "1"]
+    assert [stage.name for stage in plan.stages] == ["one", "stage-1"]
     _, copy, run = evaluate(plan, plan.stages[-1], BASE, Options()).steps
     assert isinstance(copy, CopyStep) and isinstance(run, RunStep)
     assert (copy.origin, run.mounts[0].origin, run.mounts[0].target) == ("one", "one", "/z")

@@ -257,7 +257,10 @@ class Builder:
         if not addresses:
             return await self._copy_with(built, step, ())
         with self._scratch() as scratch:
-            fetched = [await asyncio.to_thread(download, each, step.checksum, scratch) for each in addresses]
+            fetched = [
+                await asyncio.to_thread(download, each, step.checksum, scratch, step.target)
+                for each in addresses
+            ]
             return await self._copy_with(built, step, fetched)
 
     async def _copy_with(

@@ -31,16 +31,18 @@ def is_url(source: str) -> bool:
     return source.startswith(("http://", "https://"))
 
 
-def download(url: str, checksum: str, directory: Path) -> Fetched:
+def download(url: str, checksum: str, directory: Path, target: str) -> Fetched:
     """Return the content of an address in a file of the directory. Raises StepError.
 
-    `checksum` is `sha256:<hex>`, or empty. Proxies are those of the environment.
+    `checksum` is `sha256:<hex>`, or empty. Where the address has no name to end with the file has the one of `target`.
+    Proxies are those of the environment.
     """
     if checksum and not checksum.startswith("sha256:"):
         raise StepError(f"--checksum={checksum}: must be sha256:<hex>")
-    name = urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)).replace("/", "_")
+    path = urllib.parse.urlsplit(url).path.rstrip("/") or target
+    name = urllib.parse.unquote(posixpath.basename(path)).replace("/", "_")
     if not name or name in (".", ".."):
-        raise StepError(f"{url}: names no file")
+        raise StepError(f"{url}: names no file; the target has to end with a name")
     place = directory / f"fetched-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
     digest, size = hashlib.sha256(), 0
     try:
@@ -52,8 +54,9 @@ def download(url: str, checksum: str, directory: Path) -> Fetched:
                     raise StepError(f"{url}: more than {MAX_BYTES >> 30} GiB")
                 digest.update(data)
                 file.write(data)
-    except (OSError, ValueError, urllib.error.URLError) as error:
-        raise StepError(f"{url}: {error}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None)  # of URLError: in its own text it is in angle brackets
+        raise StepError(f"{url}: {why if isinstance(why, OSError) else error}") from error
     if checksum and checksum != f"sha256:{digest.hexdigest()}":
         raise StepError(f"{url}: what came is sha256:{digest.hexdigest()}, not {checksum}")
     return Fetched(name, place, digest.hexdigest())

@@ -89,8 +89,7 @@ class Mounts:
         file = directory / "secret"
         file.touch(mode=0o600)
         file.write_bytes(data)
-        # Whoever else the command may run as reads it, too: nobody outside can enter the directory.
-        file.chmod(asked.mode if asked.mode is not None else 0o444 if asked.uid or asked.gid else 0o400)
+        file.chmod(_mode(asked, 0o400))  # nobody outside can enter the directory
         return [Mount(str(file), asked.target, True)]
 
     async def _cache(self, asked: Asked, directory: Path) -> Mount:
@@ -100,9 +99,14 @@ class Mounts:
             self._caches.mkdir(mode=0o700, parents=True, exist_ok=True)
             if asked.origin:
                 await self._materialise(asked.origin, asked.source or ".", directory)
-            directory.chmod(
-                asked.mode if asked.mode is not None else 0o777 if asked.uid or asked.gid else 0o755
-            )
+            directory.chmod(_mode(asked, 0o755))
             with contextlib.suppress(OSError):  # another build was quicker
                 directory.rename(place)
         return Mount(str(place), asked.target, asked.read_only)
+
+
+def _mode(asked: Asked, default: int) -> int:
+    """Return the permissions of what is root's here, whoever was asked for: that one may do what an owner may."""
+    mode = default if asked.mode is None else asked.mode
+    owner = mode >> 6 & 0o7
+    return mode | owner << 3 | owner if asked.uid or asked.gid else mode

@@ -61,7 +61,7 @@ def plan(dockerfile: i.Dockerfile, options: Options) -> Plan:
         stages.append(
             PlannedStage(
                 number=number,
-                name=source.stage or str(number),
+                name=source.stage or f"stage-{number}",
                 line=source.line,
                 end=source.end,
                 title=f"FROM {base}",

@@ -211,6 +211,10 @@ async def _refusal(answer: aiohttp.ClientResponse, what: str) -> RegistryError:
 
 def _reason(error: BaseException) -> str:
     """Return what went wrong, without the words of the library and of Python."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        refused = error.certificate_error
+        said = getattr(refused, "verify_message", "")  # of ssl.SSLCertVerificationError
+        return f"certificate verify failed: {said or refused}"
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
         found = error.os_error
         named = isinstance(found, socket.gaierror) or not found.errno or found.errno < 0

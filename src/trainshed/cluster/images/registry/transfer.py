@@ -94,6 +94,7 @@ async def _fetched(
     name = where.name
     async with connected(name, credentials, insecure=where.insecure) as registry:
         data, media_type = await _manifest(registry, name.digest or name.tag or LATEST)
+        alone = media_type not in oci.INDEXES
         for _ in range(3):
             if media_type not in oci.INDEXES:
                 break
@@ -103,6 +104,12 @@ async def _fetched(
                 raise InvalidImage(f"{name.familiar} is not for {wanted}; it is for {had}")
             data, media_type = await _manifest(registry, chosen.digest)
         manifest = oci.manifest_of(data)
+        if alone:  # nothing but its configuration says what it is for
+            await _blob(store, registry, manifest.config, tell)
+            config = oci.config_of(store.blobs.read(manifest.config.digest))
+            said = Descriptor(oci.OCI_MANIFEST, manifest.config.digest, 0, platform=config.platform)
+            if config.os and config.architecture and oci.choose([said], wanted) is None:
+                raise InvalidImage(f"{name.familiar} is not for {wanted}; it is for {config.platform}")
         await _several([_blob(store, registry, part, tell) for part in (manifest.config, *manifest.layers)])
     return data, media_type
 

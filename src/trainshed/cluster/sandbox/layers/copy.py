@@ -120,7 +120,7 @@ def _make(root: int, path: str, owner: tuple[int, int] | None) -> None:
             except FileExistsError:
                 raise Refused(f"/{place}: a symbolic link that leads nowhere is in the way") from None
             if owner is not None:
-                os.chown(part, *owner, dir_fd=current, follow_symlinks=False)
+                unpack.own(current, part, *owner)
             following = _open_directory(root, place)
         os.close(current)
         current = following

@@ -255,12 +255,12 @@ class Layer:
         """Set owner, mode, attributes and time of the open file `place`, or of a link or pipe `name` in it."""
         mtime = _nanoseconds(member)
         if name:
-            _own(place, name, member)
+            own(place, name, member.uid, member.gid)
             if not member.issym():
                 os.chmod(name, stat.S_IMODE(member.mode), dir_fd=place)
             os.utime(name, ns=(mtime, mtime), dir_fd=place, follow_symlinks=False)
             return
-        _own(place, "", member)
+        own(place, "", member.uid, member.gid)
         os.fchmod(place, stat.S_IMODE(member.mode))
         for key, value in _xattrs(member):
             try:
@@ -311,13 +311,13 @@ def _xattrs(member: tarfile.TarInfo) -> Iterator[tuple[str, bytes]]:
             yield name, value.encode("utf-8", "surrogateescape")
 
 
-def _own(place: int, name: str, member: tarfile.TarInfo) -> None:
-    """Give it its owner; to the caller where this namespace has no such ids."""
+def own(place: int, name: str, uid: int, gid: int) -> None:
+    """Give the open file `place`, or what is called `name` in it, its owner; the caller where there are no such ids."""
     try:
         if name:
-            os.chown(name, member.uid, member.gid, dir_fd=place, follow_symlinks=False)
+            os.chown(name, uid, gid, dir_fd=place, follow_symlinks=False)
         else:
-            os.fchown(place, member.uid, member.gid)
+            os.fchown(place, uid, gid)
     except (OSError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno not in (errno.EINVAL, errno.EPERM):
             raise
