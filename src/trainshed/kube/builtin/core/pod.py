@@ -65,20 +65,24 @@ def _addresses(status: Object, before: Object) -> Iterator[Cause]:
     if hosts and first != (status.get("hostIP") or ""):
         yield causes.invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`")
     for field, kind in (("podIPs", "PodIP"), ("hostIPs", "HostIP")):
-        known = {each.get("ip") for each in before.get(field) or ()}
-        given = [each.get("ip", "") for each in status.get(field) or ()]
-        for index, address in enumerate(given):
+        addresses, known = status.get(field) or (), before.get(field) or ()
+        for index, address in enumerate(addresses):
             if address not in known:
-                yield from ip_causes(address, f"status.{field}[{index}]")
-        families = [found.version for found in map(address_of, given) if found is not None]
-        wrong = next((index for index, address in enumerate(given) if address_of(address) is None), None)
-        if len(given) > 1 and wrong is not None:
-            text = f"failed to check for dual stack with error:invalid IP[{wrong}]: {given[wrong]}"
-            yield Cause("InternalError", f"Internal error: {text}", f"status.{field}")
-        if len(given) > 1 and sorted(families) != [4, 6]:
-            shown = ", ".join(f"core.{kind}{{IP:{golang.text(address)}}}" for address in given)
-            text = "may specify no more than one IP for each IP family"
-            yield causes.invalid_shown(f"status.{field}", f"[]core.{kind}{{{shown}}}", text)
+                yield from ip_causes(address.get("ip"), f"status.{field}[{index}]")
+        if len(addresses) > 1:
+            yield from _families([each.get("ip", "") for each in addresses], f"status.{field}", kind)
+
+
+def _families(given: list[str], path: str, kind: str) -> Iterator[Cause]:
+    found = [address_of(text) for text in given]
+    if None in found:
+        wrong = found.index(None)
+        text = f"failed to check for dual stack with error:invalid IP[{wrong}]: {given[wrong]}"
+        yield Cause("InternalError", f"Internal error: {text}", path)
+    if sorted(each.version for each in found if each is not None) != [4, 6]:
+        shown = ", ".join(f"core.{kind}{{IP:{golang.text(text)}}}" for text in given)
+        text = "may specify no more than one IP for each IP family"
+        yield causes.invalid_shown(path, f"[]core.{kind}{{{shown}}}", text)
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
