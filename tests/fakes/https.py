@@ -12,9 +12,9 @@ from pathlib import Path
 
 from aiohttp import web
 
+from trainshed.certificates import issue, make_authority
 from trainshed.cluster.apiserver.callbacks import Socket
 from trainshed.cluster.backend import ByteStream
-from trainshed.issuing import issue, make_authority
 from trainshed.kube.meta.objects import Object
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from tests.cluster.api_world import World, config_map, pod
 from tests.fakes.https import Https, PodsAt, serve_https
-from trainshed.issuing import make_authority
+from trainshed.certificates import make_authority
 from trainshed.kube.meta.objects import Object
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.cluster.api_world import ADMIN_TOKEN, MERGE, START, World, open_world
 from tests.process.raw_server import listening
 from tests.unit.test_signers import made_request
-from trainshed import certificates, issuing
+from trainshed import certificates
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.controllers.certificaterequests import CertificateController
@@ -88,7 +88,7 @@ async def test_from_a_request_to_a_user(world: World, pki: Pki) -> None:
     assert again["spec"]["username"] == "tester"
 
 
-def client_context(pki: Pki, home: Path, pair: issuing.Pair) -> ssl.SSLContext:
+def client_context(pki: Pki, home: Path, pair: certificates.Pair) -> ssl.SSLContext:
     (home / "client.crt").write_text(pair.certificate)
     (home / "client.key").write_text(pair.key)
     context = ssl.create_default_context(cafile=pki.ca_certificate)
@@ -103,7 +103,7 @@ async def whoami(session: aiohttp.ClientSession, **headers: str) -> Object:
 
 
 async def test_a_certificate_shows_user_and_groups(world: World, pki: Pki, tmp_path: Path) -> None:
-    pair = issuing.issue_client(pki.authority, "anna", ("devs", "ops"), datetime.now(UTC))
+    pair = certificates.issue_client(pki.authority, "anna", ("devs", "ops"), datetime.now(UTC))
     context = client_context(pki, tmp_path, pair)
     world.now = datetime.now(UTC).timestamp()
     connector = aiohttp.TCPConnector(ssl=context)
@@ -131,8 +131,10 @@ async def test_one_of_another_authority_or_for_servers_does_not_connect(
     world: World, pki: Pki, tmp_path: Path
 ) -> None:
     now = datetime.now(UTC)
-    stranger = issuing.issue_client(issuing.make_authority("x", now), "root", ("system:masters",), now)
-    server = issuing.issue(pki.authority, "anna", ["a"], now)
+    stranger = certificates.issue_client(
+        certificates.make_authority("x", now), "root", ("system:masters",), now
+    )
+    server = certificates.issue(pki.authority, "anna", ["a"], now)
     async with listening(world.api, pki) as port:
         for pair in (stranger, server):
             connector = aiohttp.TCPConnector(ssl=client_context(pki, tmp_path, pair))

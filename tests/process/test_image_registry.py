@@ -15,6 +15,7 @@ import pytest
 from tests.fakes.debian_registry import debian_registry
 from tests.fakes.images import Archive, digest, put
 from tests.fakes.registry import PASSWORD, USER, FakeRegistry
+from trainshed.certificates import issue, make_authority
 from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import parse
@@ -22,7 +23,6 @@ from trainshed.cluster.images.registry import client, transfer
 from trainshed.cluster.images.registry.credentials import Credentials, CredentialsError, of_user
 from trainshed.cluster.images.registry.errors import RegistryError
 from trainshed.cluster.images.store.store import ImageStore
-from trainshed.issuing import issue, make_authority
 
 LOCAL = oci.local_platform()
 ME = Credentials(USER, PASSWORD)

@@ -11,9 +11,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
+from trainshed.certificates import VALID_FOR
 from trainshed.cluster.paths import StateError
 from trainshed.cluster.pki import RENEW_BEFORE, Pki, ensure_pki
-from trainshed.issuing import VALID_FOR
 
 NOW = datetime.datetime(2027, 1, 15, 8, tzinfo=datetime.UTC)
 

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from trainshed.certificates import make_authority
 from trainshed.cluster import signing
 from trainshed.cluster.controllers.signers import (
     CLIENT,
@@ -24,7 +25,6 @@ from trainshed.cluster.controllers.signers import (
     is_due,
 )
 from trainshed.cluster.signing import Asked
-from trainshed.issuing import make_authority
 from trainshed.kube.builtin import registry
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import CERTIFICATESIGNINGREQUESTS

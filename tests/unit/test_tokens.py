@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from trainshed.certificates import new_key
 from trainshed.cluster.apiserver.tokens import TokenIssuer
-from trainshed.issuing import new_key
 
 ACCOUNT = {"metadata": {"namespace": "default", "name": "robot", "uid": "u1"}}
 

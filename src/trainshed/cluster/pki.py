@@ -25,7 +25,7 @@ from trainshed.cluster.paths import StateError, write_private
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, DOMAIN, GATEWAY
 
 if TYPE_CHECKING:
-    from trainshed.issuing import Pair
+    from trainshed.certificates import Pair
 
 FRONT_PROXY = "front-proxy-client"
 """Whom aggregated API servers believe what it says of users."""
@@ -76,7 +76,7 @@ class Pki(msgspec.Struct, frozen=True):
     @property
     def authority(self) -> Pair:
         """The authority of the cluster with its key, which signs certificates of clients and nodes."""
-        from trainshed.issuing import Pair  # where it signs
+        from trainshed.certificates import Pair  # X.509: where it signs
 
         return Pair(self.ca_pem, (self.directory / "ca.key").read_text())
 
@@ -103,54 +103,40 @@ def ensure_pki(directory: Path, now: datetime.datetime | None = None) -> Pki:
         OSError: the directory cannot be written.
         StateError: a file holds something else than its name says.
     """
-    from trainshed import issuing
+    from trainshed import certificates  # X.509: a start does this in a process of its own
 
     now = now or datetime.datetime.now(datetime.UTC)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     pki = Pki(directory)
     ca_key = directory / "ca.key"
     shown = (pki.front_proxy_authority, pki.front_proxy_certificate)
-    if is_begun(directory):
-        _look_at(pki)
-    if not (pki.ca_certificate.exists() and ca_key.exists() and _is_in_force(pki.ca_certificate, now)):
-        authority = issuing.make_authority("trainshed-ca", now)
+    for path in (pki.ca_certificate, pki.server_certificate, *shown):
+        _look(path, certificates.is_certificate, "certificate")
+    for path in (ca_key, pki.server_key, pki.service_account_key, pki.front_proxy_key):
+        _look(path, certificates.is_key, "private key")
+    if not (pki.ca_certificate.exists() and ca_key.exists() and certificates.in_force(pki.ca_pem, now)):
+        authority = certificates.make_authority("trainshed-ca", now)
         write_private(ca_key, authority.key.encode())
         write_private(pki.ca_certificate, authority.certificate.encode())
         pki.server_certificate.unlink(missing_ok=True)
     if not (pki.server_certificate.exists() and pki.server_key.exists()) or _ends_soon(pki, now):
         authority = pki.authority
         hosts = tuple(dict.fromkeys((*_NAMES, *_machine_name())))
-        pair = issuing.issue(authority, "trainshed-apiserver", hosts, now, _ADDRESSES)
+        pair = certificates.issue(authority, "trainshed-apiserver", hosts, now, _ADDRESSES)
         write_private(pki.server_key, pair.key.encode())
         write_private(pki.server_certificate, pair.certificate.encode())
     if not pki.service_account_key.exists():
-        write_private(pki.service_account_key, issuing.new_key().encode())
+        write_private(pki.service_account_key, certificates.new_key().encode())
     if not pki.front_proxy_key.exists() or not all(
-        path.exists() and _is_in_force(path, now) for path in shown
+        path.exists() and certificates.in_force(path.read_text(), now) for path in shown
     ):
-        authority = issuing.make_authority("trainshed-front-proxy-ca", now)
-        pair = issuing.issue_client(authority, FRONT_PROXY, (), now)
+        authority = certificates.make_authority("trainshed-front-proxy-ca", now)
+        pair = certificates.issue_client(authority, FRONT_PROXY, (), now)
         write_private(pki.front_proxy_authority, authority.certificate.encode())
         write_private(pki.front_proxy_key, pair.key.encode())
         write_private(pki.front_proxy_certificate, pair.certificate.encode())
     _ensure_token(pki.admin_token_file)
     return pki
-
-
-def is_begun(directory: Path) -> bool:
-    """Return whether there are files to read, which takes a library of X.509, and 3 MiB."""
-    return any(directory.glob("*.crt")) or any(directory.glob("*.key"))
-
-
-def _look_at(pki: Pki) -> None:
-    """Raise StateError for a file that holds something else than its name says."""
-    from trainshed import certificates
-
-    authorities = (pki.ca_certificate, pki.front_proxy_authority)
-    for path in (*authorities, pki.server_certificate, pki.front_proxy_certificate):
-        _look(path, certificates.is_certificate, "certificate")
-    for path in (pki.directory / "ca.key", pki.server_key, pki.service_account_key, pki.front_proxy_key):
-        _look(path, certificates.is_key, "private key")
 
 
 def _look(path: Path, is_one: Callable[[str], bool], what: str) -> None:
@@ -160,12 +146,6 @@ def _look(path: Path, is_one: Callable[[str], bool], what: str) -> None:
             "put back a copy of it, or delete it: the next `trainshed up` makes a new one, with which clients and pods "
             "that know the old one must be started again",
         )
-
-
-def _is_in_force(path: Path, now: datetime.datetime) -> bool:
-    from trainshed import certificates
-
-    return certificates.in_force(path.read_text(), now)
 
 
 def _ends_soon(pki: Pki, now: datetime.datetime) -> bool:

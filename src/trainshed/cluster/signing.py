@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from trainshed.issuing import Pair
+from trainshed.certificates import Pair
 
 KEY_USAGES = {
     "signing": "digital_signature",

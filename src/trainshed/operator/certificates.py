@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainshed import certificates, issuing
+from trainshed import certificates
+from trainshed.certificates import Pair
 from trainshed.client.client import Client
 from trainshed.client.http import load_pem_pair
-from trainshed.issuing import Pair
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import SECRETS, Resource
 
@@ -83,8 +83,8 @@ class CertificateKeeper:
 
 def make_certificates(host: str, now: datetime) -> dict[str, str]:
     """Return PEM texts: a new authority and a certificate for `host` that it has signed."""
-    authority = issuing.make_authority("training-operator-ca", now, organization="training-operator")
-    pair = issuing.issue(authority, host, [host], now)
+    authority = certificates.make_authority("training-operator-ca", now, organization="training-operator")
+    pair = certificates.issue(authority, host, [host], now)
     texts = (authority.certificate, authority.key, pair.certificate, pair.key)
     return dict(zip(_KEYS, texts, strict=True))
 

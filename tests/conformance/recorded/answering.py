@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.fakes.https import serve_https
-from trainshed.issuing import make_authority
+from trainshed.certificates import make_authority
 from trainshed.kube.meta.objects import Object
 
 _LATE_SECONDS = 4.0

@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from trainshed.cluster.sandbox.addresses import DOMAIN
-from trainshed.issuing import read_key
 from trainshed.kube.meta.objects import Object
 
 ISSUER = f"https://kubernetes.default.svc.{DOMAIN}"
@@ -38,6 +37,8 @@ JWKS_PATH = "/openid/v1/jwks"
 _COORDINATE_BYTES = 32
 _PUBLIC_DER = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d03010703420004")
 """What a SubjectPublicKeyInfo of P-256 begins with (RFC 5480); x and y follow."""
+_PRIVATE_DER = bytes.fromhex("308187020100301306072a8648ce3d020106082a8648ce3d030107046d306b0201010420")
+"""What a PKCS #8 key of P-256 with its public key begins with (RFC 5958, RFC 5915); the number follows."""
 
 
 def openid_configuration() -> Object:
@@ -77,7 +78,7 @@ class TokenIssuer:
     @classmethod
     def load(cls, path: Path) -> TokenIssuer:
         """Return the issuer of the PEM key in a file."""
-        return cls(read_key(path.read_bytes()))
+        return cls(_private_key(path.read_bytes()))
 
     def issue(
         self,
@@ -180,6 +181,22 @@ def _reference(obj: Object) -> Object:
     """Return how a token names an object; a node that is gone has no uid."""
     metadata = obj["metadata"]
     return {key: metadata[key] for key in ("name", "uid") if key in metadata}
+
+
+def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """Return the key on P-256 that a file holds; one as `certificates.new_key` writes it needs no further library."""
+    begin, _, rest = pem.strip().partition(b"\n")
+    body, _, end = rest.rpartition(b"\n")
+    if (begin, end) == (b"-----BEGIN PRIVATE KEY-----", b"-----END PRIVATE KEY-----"):
+        der = base64.b64decode(body)
+        if der.startswith(_PRIVATE_DER):
+            number = der[len(_PRIVATE_DER) :][:_COORDINATE_BYTES]
+            return ec.derive_private_key(int.from_bytes(number, "big"), ec.SECP256R1())
+    from cryptography.hazmat.primitives import serialization  # 0.6 MiB, most of it for keys of SSH
+
+    key = serialization.load_pem_private_key(pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key
 
 
 def _b64(data: bytes) -> str:

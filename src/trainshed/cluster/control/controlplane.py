@@ -65,7 +65,7 @@ from trainshed.cluster.node.pod.nodecontext import MachineOptions, local_pids_li
 from trainshed.cluster.node.pod.sandboxspec import ClusterNetwork, host_searches
 from trainshed.cluster.node.pod.unsupported import Capabilities, local_capabilities
 from trainshed.cluster.paths import StateError, StatePaths, write_private
-from trainshed.cluster.pki import Pki, ensure_pki, is_begun
+from trainshed.cluster.pki import Pki, ensure_pki
 from trainshed.cluster.sandbox import logfile
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, GATEWAY, PROXY_URL
 from trainshed.cluster.sandbox.api import Isolation, Runtime, RuntimePaths, RuntimeUnavailable
@@ -150,11 +150,8 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
         _lock(paths, stack)
         try:
             report(Report(step="certificates"))
-            if is_begun(paths.pki):
-                # What reads X.509 takes 3 MiB, and is used again for few: who shows a certificate, or asks for one.
-                run_apart(lambda: ensure_pki(paths.pki))
-            else:
-                ensure_pki(paths.pki)
+            # X.509 takes 3 MiB, and is used again for few: who shows a certificate, or asks for one.
+            run_apart(lambda: ensure_pki(paths.pki))
             pki = Pki(paths.pki)
             report(Report(step="store"))
             store = await Store.open(paths.store, transformer=options.encryption)

@@ -19,7 +19,7 @@ from trainshed.kube.meta.resources import CERTIFICATESIGNINGREQUESTS
 from trainshed.kube.meta.times import format_time
 
 if TYPE_CHECKING:
-    from trainshed.issuing import Pair
+    from trainshed.certificates import Pair
 
 
 class CertificateController(Controller[str]):
