@@ -208,14 +208,9 @@ async def test_kinds_that_do_nothing_here_say_so(world: World) -> None:
     assert [t for t in response.warnings if "stores networkpolicies and does nothing" in t]
     response = await world.raw("POST", CMS, config_map("plain"))
     assert not response.warnings
-    local = {
-        "selector": {"a": "b"},
-        "ports": [{"port": 80}],
-        "type": "NodePort",
-        "externalTrafficPolicy": "Local",
-    }
-    response = await world.raw("POST", f"{NS}/services", {"metadata": {"name": "web"}, "spec": local})
-    assert [t for t in response.warnings if "spec.externalTrafficPolicy: " in t]
+    outside = {"selector": {"a": "b"}, "ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}
+    response = await world.raw("POST", f"{NS}/services", {"metadata": {"name": "web"}, "spec": outside})
+    assert [t for t in response.warnings if "spec.externalIPs: " in t]
 
 
 async def test_propagation_policies_become_finalizers(world: World) -> None:
