@@ -15,7 +15,7 @@ import pytest
 from tests.cluster.runtime_programs import CLIENT, SERVER
 from tests.cluster.sandboxes import Sandboxes, log_text, until, within
 from tests.processes import is_running
-from trainshed.cluster.sandbox import logfile
+from trainshed.cluster.sandbox import files, logfile, pids
 from trainshed.cluster.sandbox.api import (
     DnsRecords,
     Mount,
@@ -150,14 +150,24 @@ async def test_a_malformed_request_does_not_hurt_the_pod(boxes: Sandboxes) -> No
     assert await boxes.exec("tough", "true") == (0, b"")
 
 
-async def test_a_killed_shim_takes_its_containers_along_and_says_so(boxes: Sandboxes) -> None:
+@pytest.mark.parametrize(
+    ("booted", "code", "message"), [("", 137, recovery.SHIM_DIED), ("earlier", 255, recovery.REBOOTED)]
+)
+async def test_a_killed_shim_takes_its_containers_along_and_says_so(
+    boxes: Sandboxes, booted: str, code: int, message: str
+) -> None:
+    """One that ended with the machine, too, of which nobody knows how: what it wrote is of another run of it."""
     sandbox = await boxes.pod("lost")
     container = await boxes.start("lost", "sleep", "60")
+    file = str(boxes.home / "pods/lost/sandbox" / files.SANDBOX)
+    written = files.read_state(file)
+    assert written is not None and written["boot"] == pids.boot_id() != ""
+    files.write_state(file, {**written, "boot": booted or written["boot"]})
     os.kill(sandbox.pid, signal.SIGKILL)
     state = await boxes.end("lost")
-    assert (state.exit_code, state.message) == (137, recovery.SHIM_DIED)
+    assert (state.exit_code, state.message, state.unknown) == (code, message, bool(booted))
     (found,) = await boxes.runtime.list()
-    assert (found.alive, found.containers[0].exit_code) == (False, 137)
+    assert (found.alive, found.containers[0].exit_code) == (False, code)
 
     async def is_dead() -> bool:
         return container.pid is not None and not is_running(container.pid)

@@ -106,7 +106,7 @@ class Attack:
         if chance < 0.03:
             self._rebooting = True
             for planned in self._pods.values():
-                planned.disturbed = True
+                planned.disturbed = planned.rebooted = True
             await asyncio.to_thread(self.cluster.reboot)
             self._rebooting = False
             await self.cluster.up()
@@ -180,7 +180,7 @@ class Attack:
         planned = Planned(
             f"p{self._number}", draw.choice((1, 50, 1000)), draw.choice((0, 0, 0, 1, 7)), draw.uniform(0, 1.5)
         )
-        planned.disturbed = self._rebooting
+        planned.disturbed = planned.rebooted = self._rebooting
         self._pods[planned.name] = planned
         made = await self.cluster.client.create(PODS, planned.manifest(self.out), namespace=NAMESPACE)
         planned.uid = made["metadata"]["uid"]
@@ -203,6 +203,9 @@ class Attack:
         starts = self._starts(planned.name)
         if starts > 1:
             raise Violation(f"{planned.name} ran {starts} times")
+        ends = [one["state"]["terminated"] for one in pod["status"].get("containerStatuses", ())]
+        if wrong := [end for end in ends if (end["exitCode"], end["reason"]) not in planned.ends()]:
+            raise Violation(f"{planned.name}: no end of a pod that was {planned}: {wrong}")
         if not planned.disturbed and self._shim_of(pod["metadata"]["uid"]) not in self.cluster.killed:
             chunks = [chunk async for chunk in self.cluster.client.logs(planned.name, NAMESPACE)]
             log = b"".join(chunks).decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -42,6 +43,14 @@ class Planned:
     seconds: float
     uid: str = ""
     disturbed: bool = False
+    rebooted: bool = False
+
+    def ends(self) -> set[tuple[int, str]]:
+        """Return exit codes and reasons that it may have: its own, and those of what killed it."""
+        found = {(self.code, "Error" if self.code else "Completed")}
+        if self.disturbed:
+            found |= {(137, "Error"), (137, "ContainerStatusUnknown")}
+        return found | {(255, "Unknown")} if self.rebooted else found
 
     def manifest(self, out: Path) -> Object:
         script = (
@@ -166,6 +175,8 @@ class Cluster:
             self.kill([pid for pids in self.processes().values() for pid in pids])
             time.sleep(0.05)
         shutil.rmtree(self.paths.run)
+        for path in self.paths.pods.glob("*/sandbox/sandbox.json"):  # of another run of the machine
+            path.write_text(json.dumps({**json.loads(path.read_bytes()), "boot": "earlier"}))
         self.figures.reboots += 1
 
     async def close(self) -> None:

@@ -62,6 +62,21 @@ def test_a_container_of_which_nothing_is_left_was_lost():
     assert (attempt.number, attempt.exit_code, attempt.reason) == (2, 137, "ContainerStatusUnknown")
 
 
+def test_of_what_ended_with_the_machine_nobody_knows_how():
+    """As written by containerd's CRI when a container's task is gone (internal/cri/server/restart.go)."""
+    record = PodRecord(NOW)
+    record.take_container(ContainerState("main", 0, None, NOW - 5, NOW - 1, 255, unknown=True))
+    known = written(record.seen(), make_pod(restartPolicy="Never"))
+    (status,) = known["status"]["containerStatuses"]
+    assert (status["state"]["terminated"]["exitCode"], status["state"]["terminated"]["reason"]) == (
+        255,
+        "Unknown",
+    )
+    recalled = PodRecord(NOW)
+    recalled.recall(known)
+    assert recalled.container("main").newest.reason == "Unknown"
+
+
 def test_what_ran_in_a_sandbox_that_is_gone_is_told_apart():
     record = PodRecord(NOW)
     record.recall(written(seen(main=(ended(),))))

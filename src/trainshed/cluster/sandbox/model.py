@@ -178,7 +178,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     first process sees; empty where it has not become the command.
     `amounts` are those in force, None where its shim is of a version that does not say.
     `message` is the content of the termination message file (at most 4096 bytes), or why it did not start.
-    `past`: it ran in an earlier sandbox of the pod.
+    `past`: it ran in an earlier sandbox of the pod. `unknown`: nobody knows how it ended, for the machine went down.
     """
 
     name: str
@@ -193,6 +193,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     user: tuple[int, ...] = ()
     amounts: Amounts | None = None
     past: bool = False
+    unknown: bool = False
 
 
 class SandboxState(msgspec.Struct, frozen=True):

@@ -34,6 +34,15 @@ def start_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def boot_id() -> str:
+    """Return what tells one run of the machine from the next (random(4)); empty where the kernel does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def threads(pid: int) -> list[int]:
     """Return the threads of a process, `pid` in the pid namespace of /proc, by their numbers in the caller's own."""
     depth = len(_numbers("/proc/self/status"))

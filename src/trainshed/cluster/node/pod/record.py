@@ -31,6 +31,8 @@ LOST_REASON = "ContainerStatusUnknown"
 LOST_MESSAGE = (
     "The container could not be located: its sandbox is gone (machine restarted, or its shim was killed)"
 )
+UNKNOWN_REASON = "Unknown"
+"""Of a container that ran when the machine went down, as of containerd."""
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
 """Seconds between tries of something that is missing. A change of the missing object cuts the wait short."""
 
@@ -131,6 +133,7 @@ class PodRecord:
         """Take the runtime's view of one attempt; return the attempt."""
         record = self.container(state.name)
         known = record.attempts.get(state.attempt)
+        reason = reason or (UNKNOWN_REASON if state.unknown else "")
         attempt = Attempt(
             number=state.attempt,
             started_at=state.started_at,

@@ -65,7 +65,10 @@ class Ends:
         # Nothing awaits from here on: a pod that is made again is followed again.
         self._following.pop(uid, None)
         for state in recovery.read(self._paths, uid).containers:
-            if (state.name, state.attempt) not in told and state.message == recovery.SHIM_DIED:
+            if (state.name, state.attempt) not in told and state.message in (
+                recovery.SHIM_DIED,
+                recovery.REBOOTED,
+            ):
                 self._queue.put_nowait((uid, state))
 
     async def _listen(self, uid: str, connection: Connection, told: set[tuple[str, int]]) -> None:

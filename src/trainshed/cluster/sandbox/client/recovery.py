@@ -15,8 +15,11 @@ from trainshed.cluster.sandbox.net import ipam
 if TYPE_CHECKING:
     from trainshed.cluster.sandbox.wire import Message
 
-SHIM_DIED = "the pod's shim was killed or the machine was restarted; the container ended with it"
+SHIM_DIED = "the pod's shim was killed; the container ended with it"
+REBOOTED = "the machine was restarted while the container ran"
 _KILLED = 9
+_UNKNOWN = 255
+"""Exit code of what ran when the machine went down, as of containerd (internal/cri/server/restart.go)."""
 
 
 def read(paths: RuntimePaths, uid: str) -> SandboxState:
@@ -41,7 +44,8 @@ def read(paths: RuntimePaths, uid: str) -> SandboxState:
 
 
 def settle(paths: RuntimePaths, uid: str) -> bool:
-    """Record that the shim is gone: containers that ran were killed with it; the address is free again.
+    """Record that the shim is gone: containers that ran were killed with it, or ended with the machine, and nobody
+    knows how; the address is free again.
 
     Returns False, having done nothing, while a shim lives, or anything of its containers: the kernel keeps the shim,
     without its files, until the last of their processes has ended.
@@ -55,11 +59,13 @@ def settle(paths: RuntimePaths, uid: str) -> bool:
         return False  # the shim and the reaper were killed at once: what is left is known by its environment
     if sandbox is None:
         return True
+    end: Message = {"exit_code": 128 + _KILLED, "signal": _KILLED, "message": SHIM_DIED}
+    if sandbox.get("boot", here := pids.boot_id()) != here:
+        end = {"exit_code": _UNKNOWN, "message": REBOOTED, "unknown": True}
     for path in sorted(pod.glob("containers/*/*/state.json")):
         state = files.read_state(str(path))
         if state is not None and state["finished_at"] is None:
-            state |= {"pid": None, "finished_at": time.time(), "exit_code": 128 + _KILLED, "signal": _KILLED}
-            files.write_state(str(path), {**state, "message": SHIM_DIED})
+            files.write_state(str(path), {**state, "pid": None, "finished_at": time.time(), **end})
     if not sandbox["stopped"]:
         files.write_state(name, {**sandbox, "stopped": True})
     if sandbox["ip"]:

@@ -151,8 +151,8 @@ class Shim:
     def _write(self, stopped: bool) -> None:
         state = {key: self._spec[key] for key in ("uid", "namespace", "name", "host_network")}
         pid = pids.own_pid()
-        state["plain"] = self.plain
-        state |= {"ip": self._ip, "pid": pid, "start_ticks": pids.start_ticks(pid), "stopped": stopped}
+        state |= {"ip": self._ip, "pid": pid, "start_ticks": pids.start_ticks(pid), "boot": pids.boot_id()}
+        state |= {"plain": self.plain, "stopped": stopped}
         files.write_state(f"{self._directory}/{files.SANDBOX}", state)
 
     def _state(self) -> Message:
