@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,11 @@ import msgspec
 
 from trainshed.cluster.control import launcher
 from trainshed.cluster.control.launcher import Info
-from trainshed.cluster.control.processes import Process, cluster_processes
-from trainshed.cluster.paths import StatePaths
+from trainshed.cluster.control.processes import Process, cluster_processes, kill_all
+from trainshed.cluster.paths import StateError, StatePaths
 from trainshed.kube.meta.objects import name_of, namespace_of
 from trainshed.sdk import contexts
-from trainshed.sdk.errors import UserError
+from trainshed.sdk.errors import UserError, explain
 
 if TYPE_CHECKING:
     from trainshed.cluster.images.directories import ImageRegistry
@@ -198,14 +199,24 @@ async def stop(paths: StatePaths) -> bool:
     Raises:
         StateError: the state directory cannot be used.
         TimeoutError: the control plane does not end.
+        UserError: the disk fails; nothing runs any more all the same.
     """
     from trainshed.cluster.sandbox.api import Runtime, RuntimePaths
 
     if not paths.root.is_dir():
         return False
-    paths.prepare()
-    was_running = await asyncio.to_thread(launcher.stop, paths)
-    await Runtime(RuntimePaths.under(paths.root)).stop_all()
+    try:
+        paths.prepare()
+        was_running = await asyncio.to_thread(launcher.stop, paths)
+        await Runtime(RuntimePaths.under(paths.root)).stop_all()
+    except (OSError, StateError) as error:
+        cause = error.__cause__ if isinstance(error, StateError) else error
+        if not isinstance(cause, OSError) or cause.errno != errno.EIO:
+            raise
+        killed = await asyncio.to_thread(kill_all, paths, CONTROL_PLANE)
+        said = explain(cause)
+        left = f"nothing of the cluster runs any more ({killed} processes were killed)"
+        raise UserError(f"{cause.filename}: {cause.strerror}; {left}", said.hint if said else "") from error
     return was_running
 
 
@@ -218,12 +229,12 @@ async def unfinished_jobs(paths: StatePaths) -> list[str]:
     from trainshed.sdk import state as jobstate
     from trainshed.sdk.connection import Target, connected
 
-    if launcher.running(paths) is None:
-        return []
     try:
+        if launcher.running(paths) is None:
+            return []
         async with asyncio.timeout(_ANSWER_SECONDS), connected(Target(home=str(paths.root))) as client:
             found = await jobs.list_jobs(client, None)
-    except (ApiError, ConfigError, TransportError, TimeoutError, UserError):
+    except (ApiError, ConfigError, TransportError, OSError, UserError):
         return []
     return [
         f"{namespace_of(job.obj)}/{name_of(job.obj)}"

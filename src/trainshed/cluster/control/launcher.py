@@ -7,6 +7,7 @@ is gone (kill -9, power loss) is simply out of date.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -57,10 +58,14 @@ class StartFailed(Exception):
 
 
 def running(paths: StatePaths) -> Info | None:
-    """Return the control plane that runs on this state directory."""
+    """Return the control plane that runs on this state directory. Raises OSError where the disk does not say."""
     try:
         info = msgspec.json.decode(paths.info.read_bytes(), type=Info)
-    except (OSError, msgspec.DecodeError):
+    except msgspec.DecodeError:
+        return None
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise
         return None
     return info if start_ticks(info.pid) == info.start_ticks else None
 

@@ -1,13 +1,20 @@
-"""Which processes make up the running cluster, for `status` and the benchmarks."""
+"""Which processes make up the running cluster: for `status`, the benchmarks, and a stop without the disk."""
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import time
 from pathlib import Path
 
 import msgspec
 
 from trainshed.cluster.control.launcher import Info, rss_bytes
 from trainshed.cluster.paths import StatePaths
+
+KILL_SECONDS = 15.0
+"""How long what is killed may take to end, all in all."""
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -31,6 +38,47 @@ def cluster_processes(paths: StatePaths, info: Info | None) -> list[Process]:
                 pid = int(directory.name)
                 found.append(Process(role, pid, rss_bytes(pid)))
     return sorted(found, key=lambda p: (_ORDER.index(p.role), p.pid))
+
+
+def kill_all(paths: StatePaths, module: str) -> int:
+    """Kill every process of the cluster, and return how many, without a look at the state directory: no file of it
+    can be read. Pods end with their shims. `module` is that of the control plane.
+
+    Raises TimeoutError: one does not end, as those do that wait for the disk.
+    """
+    deadline, killed = time.monotonic() + KILL_SECONDS, 0
+    # Until none is left: one may have started another before it was killed.
+    while found := [pid for pid in _pids() if _belongs(pid, str(paths.root), module)]:
+        for pid in found:
+            try:
+                process = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            try:
+                if not _belongs(pid, str(paths.root), module):
+                    continue  # the number is another's by now
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+                if not select.select([process], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                    raise TimeoutError(f"process {pid} does not end")
+                killed += 1
+            except ProcessLookupError:
+                continue
+            finally:
+                os.close(process)
+    return killed
+
+
+def _pids() -> list[int]:
+    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+
+
+def _belongs(pid: int, root: str, module: str) -> bool:
+    directory = Path("/proc", str(pid))
+    try:
+        command = _command(directory)
+    except OSError:
+        return False
+    return (module in command and "--home" in command and root in command) or _role(directory, root) != ""
 
 
 _ORDER = ("control plane", "operator", "network daemon", "sandbox daemon", "shim")
