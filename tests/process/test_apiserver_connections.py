@@ -34,6 +34,24 @@ async def test_a_head_without_end_is_a_431(server: Server) -> None:
     await server.answers()
 
 
+async def test_one_large_header_is_a_431_however_it_arrives(server: Server) -> None:
+    for size in (MAX_HEAD_BYTES, MAX_HEAD_BYTES + 100_000):
+        peer = await server.connect()
+        await peer.send(b"GET /version HTTP/1.1\r\nx: " + b"a" * size + b"\r\n\r\n")
+        assert await peer.status() == 431
+    peer = await server.connect()
+    await peer.send(b"GET /version HTTP/1.1\r\nx: " + b"a" * (1024 * 1024) + b"\r\n\r\n")
+    assert await peer.status() == 200
+
+
+async def test_a_method_that_nothing_has_is_a_405(server: Server) -> None:
+    for method, status in ((b"FOO", 405), (b"get", 405), (b"\x16\x03\x01", 400), (b"F O", 400)):
+        peer = await server.connect()
+        await peer.send(method + b" /api/v1/namespaces HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (method, await peer.status()) == (method, status)
+    await server.answers()
+
+
 async def test_many_headers_are_a_431(server: Server) -> None:
     peer = await server.connect()
     await peer.send(b"GET /version HTTP/1.1\r\n" + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n")

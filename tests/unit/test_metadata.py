@@ -5,7 +5,7 @@ import pytest
 from trainshed.api.v1.pytorch import PYTORCHJOB
 from trainshed.kube.builtin.registry import find
 from trainshed.kube.meta import names
-from trainshed.kube.meta.resources import CONFIGMAPS, NAMESPACES, NODES, ROLES, SERVICES
+from trainshed.kube.meta.resources import CONFIGMAPS, LEASES, NAMESPACES, NODES, ROLES, SERVICES
 from trainshed.kube.schema.metadata import ANNOTATIONS_MAX, selector_causes, validate_metadata
 
 
@@ -93,7 +93,13 @@ def test_finalizers():
         'metadata.finalizers[0]: Invalid value: "mine": '
         "name is neither a standard finalizer name nor is it fully qualified"
     ]
+    assert causes(finalizers=["a b"]) == [
+        f'metadata.finalizers: Invalid value: "a b": {names.qualified_name("a b")[0]}',
+        'metadata.finalizers[0]: Invalid value: "a b": '
+        "name is neither a standard finalizer name nor is it fully qualified",
+    ]
     assert causes(PYTORCHJOB.resource, finalizers=["mine"]) == []
+    assert causes(LEASES, finalizers=["mine"]) == []  # whose validation upstream looks at no more
     assert len(causes(finalizers=["orphan", "foregroundDeletion"])) == 1
 
 

@@ -13,6 +13,7 @@ from tests.conformance.recorded.lenientpatches import LENIENT_PATCHES
 from tests.conformance.recorded.mutations import MUTATIONS
 from tests.conformance.recorded.naming import NAMING
 from tests.conformance.recorded.policies import POLICING
+from tests.conformance.recorded.questions import QUESTIONS
 from tests.conformance.recorded.reading import READING
 from tests.conformance.recorded.resizing import RESIZING
 from tests.conformance.recorded.serviceports import SERVICE_PORTS
@@ -142,6 +143,7 @@ SEQUENCES: dict[str, list[Step]] = {
     **MUTATIONS,
     **DEFINITION_MUTATIONS,
     **EDGES,
+    **QUESTIONS,
     **LENIENT_PATCHES,
     "objects": [
         post(f"{NS}/configmaps", config_map("a", {"k": "v"}, labels={"app": "x"})),

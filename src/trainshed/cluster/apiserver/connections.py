@@ -12,15 +12,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import sys
 from typing import Any, Protocol
 
+from httptools import HttpParserInvalidMethodError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from trainshed.cluster.apiserver.http import encode_json
+from trainshed.kube.meta.errors import method_not_allowed
 from trainshed.kube.wire.asgi import CLIENT_CERTIFICATE
 
 log = logging.getLogger(__name__)
 
-MAX_HEAD_BYTES = 1024 * 1024
+MAX_HEAD_BYTES = 1024 * 1024 + 4096
+"""Of the request line and the headers: 1 MiB, and what Go's server reads ahead."""
 MAX_HEADERS = 1_000
 HEAD_SECONDS = 32.0
 """How long a request head may take from the first byte, or on a new connection from its start."""
@@ -39,6 +45,8 @@ _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"content-length: 35\r\nconnection: close\r\n\r\n431 Request Header Fields Too Large"
 )
+_METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} /")
+"""How a request begins whose method is a word, though none that the parser knows."""
 
 
 class Peers:
@@ -122,6 +130,8 @@ class GuardedProtocol(HttpToolsProtocol):
     _in_head = True
     _begun = False
     _head_bytes = 0
+    _named_bytes = 0
+    _received = b""
     _refused = False
     _unwanted = 0
     _head_timer: asyncio.TimerHandle | None = None
@@ -152,7 +162,9 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._in_head:
             self._head_bytes += len(data)
+        self._received = data
         super().data_received(data)
+        self._received = b""
         if self._in_head and not self.transport.is_closing():
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse()
@@ -164,10 +176,12 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._certificate:
             self.scope[CLIENT_CERTIFICATE] = self._certificate  # type: ignore[literal-required]
         self._begun = True
+        self._named_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        if len(self.headers) > MAX_HEADERS:
+        self._named_bytes += len(name) + len(value)
+        if len(self.headers) > MAX_HEADERS or len(self.url) + self._named_bytes > MAX_HEAD_BYTES:
             self._refused = True
             raise ValueError  # for the parser, which then has `send_400_response` called
 
@@ -216,8 +230,19 @@ class GuardedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         if self._refused:
             self._refuse()
+        elif isinstance(sys.exc_info()[1], HttpParserInvalidMethodError) and _METHOD.match(self._received):
+            self._refuse_method()
         else:
             super().send_400_response(msg)
+
+    def _refuse_method(self) -> None:
+        """Answer 405 and hang up: there is no resource with such a method."""
+        body = encode_json(method_not_allowed().status())
+        head = "HTTP/1.1 405 Method Not Allowed\r\ncontent-type: application/json\r\n"
+        self.transport.write(
+            f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
+        )
+        self.transport.close()
 
     def _expect_head(self) -> None:
         if self._head_timer is None:

@@ -34,6 +34,10 @@ from trainshed.kube.wire.route import Route
 
 Handler = Callable[[Core, Call], Awaitable[Result]]
 
+_OF_GET = re.compile(
+    r"/api(/v1)?/?|/apis/[^/]+/[^/]+/?|/version/?|/\.well-known/openid-configuration/?|/openid/v1/jwks/?|/trainshed/.*"
+)
+"""Paths outside resources that are answered to GET only; others look at no method, as upstream."""
 _ONE_NAME = re.compile("metadata\\.name==?([^=!,]+)")
 _VERBS: dict[str, Handler] = {
     "get": read.get,
@@ -136,7 +140,7 @@ class Dispatcher:
             self._check_path(user, request)
             if remote is not None:
                 return aggregated(core, self._aggregation, request, remote, user)
-            if request.method not in ("GET", "HEAD"):
+            if request.method not in ("GET", "HEAD") and _OF_GET.fullmatch(request.path):
                 raise method_not_allowed()
             return await self._nonresource.get(request)
         self._check(user, found, request)
@@ -168,6 +172,8 @@ class Dispatcher:
                 raise no_such_resource()
             if found.verb not in sub.verbs:
                 raise method_not_allowed()
+        elif found.name and kind.info.verbs == ("create",):  # a question, which has no name
+            raise no_such_resource()
         elif found.verb not in kind.info.verbs or not _fits_path(found):
             raise method_not_allowed()
         if kind.info.deprecation_warning:
@@ -243,7 +249,7 @@ class Dispatcher:
             request.trail.decided(allowed, why)
         if not allowed:
             text = f'forbidden: User "{user.username}" cannot {verb} path "{request.path}"'
-            raise ApiError(403, "Forbidden", text)
+            raise ApiError(403, "Forbidden", text, detailed=True)
 
     def _impersonated(self, request: Incoming, user: User) -> User:
         """Return the user that the request is made as. Raises `ApiError` 400, 403."""

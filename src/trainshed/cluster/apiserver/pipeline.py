@@ -62,7 +62,6 @@ _HOSTNAMES = {
     **dict.fromkeys((DEPLOYMENTS, JOBS, REPLICASETS, REPLICATIONCONTROLLERS), "Pod names and hostnames"),
 }
 _BORN_WITH = ("uid", "creationTimestamp", "generation")
-_OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
 _SERVER_OWNED = (
     "uid",
     "creationTimestamp",
@@ -84,7 +83,7 @@ def place(core: Core, call: Call, obj: Object) -> Object:
     namespace = call.route.namespace or ""
     if call.kind.resource.namespaced:
         if metadata.get("namespace") not in (None, "", namespace):
-            raise errors.bad_request(_OTHER_NAMESPACE)
+            raise errors.bad_request(errors.OTHER_NAMESPACE)
         metadata["namespace"] = namespace
     elif not metadata.get("namespace"):
         metadata.pop("namespace", None)
@@ -209,7 +208,7 @@ def _as_changed(call: Call, obj: Object, old: Object | None, changed: Object, su
     if kind.resource.namespaced:
         place_of = changed["metadata"].setdefault("namespace", call.route.namespace)
         if place_of != call.route.namespace:
-            raise errors.bad_request(_OTHER_NAMESPACE)
+            raise errors.bad_request(errors.OTHER_NAMESPACE)
     return _defaulted(kind, changed)
 
 

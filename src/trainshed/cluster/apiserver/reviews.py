@@ -12,34 +12,18 @@ from trainshed.cluster.apiserver.http import Answer
 from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.rendering import yaml_answer
 from trainshed.cluster.apiserver.tokens import DEFAULT_AUDIENCE, InvalidToken
-from trainshed.kube.meta import golang
-from trainshed.kube.meta.causes import invalid as invalid_value
-from trainshed.kube.meta.causes import invalid_shown
-from trainshed.kube.meta.errors import ApiError, bad_request, invalid
+from trainshed.kube.meta.errors import OTHER_NAMESPACE, bad_request, invalid
 from trainshed.kube.meta.objects import Object, metadata_of, spec_of
 from trainshed.kube.patch.managedfields import track_update
+from trainshed.kube.policy.accessreviews import evaluation_error, review_causes
 from trainshed.kube.policy.attributes import Attributes
 from trainshed.kube.wire.negotiate import for_plain
 from trainshed.kube.wire.options import CreateOptions
 
 
-def _disallowed(path: Object, why: str) -> ApiError:
-    texts = ", ".join(f"{name}:{golang.text(path.get(name.lower()))}" for name in ("Path", "Verb"))
-    shown = f"authorization.NonResourceAttributes{{{texts}}}"
-    cause = invalid_shown("spec.nonResourceAttributes", shown, why)
-    return invalid("", "authorization.k8s.io", "", [cause])
-
-
 def attributes_of(user: User, spec: Object) -> Attributes:
-    """Return what an access review asks. Raises `ApiError` 422 unless it is about one thing."""
+    """Return what an access review asks, which is about one thing."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and path is not None:
-        raise _disallowed(path, "cannot be specified in combination with resourceAttributes")
-    if resource is None and path is None:
-        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise invalid(
-            "", "authorization.k8s.io", "", [invalid_value("spec.resourceAttributes", "null", text)]
-        )
     if path is not None:
         return Attributes(
             user=user.username,
@@ -60,25 +44,12 @@ def attributes_of(user: User, spec: Object) -> Attributes:
     )
 
 
-def _decision(core: Core, attributes: Attributes) -> Object:
-    allowed, why = core.authorizer.authorize(attributes)
-    return {"allowed": allowed, "reason": why} if why else {"allowed": allowed}
-
-
-def _subject(call: Call, spec: Object) -> Attributes:
-    """Return what a review asks about a user that it names. Raises `ApiError` 400, 422."""
-    if not spec.get("user") and not spec.get("groups"):
-        text = "at least one of user or group must be specified"
-        raise invalid("", "authorization.k8s.io", "", [invalid_value("spec.user", "", text)])
-    if call.route.namespace and spec.get("nonResourceAttributes") is not None:
-        raise _disallowed(spec["nonResourceAttributes"], "disallowed on this kind of request")
-    attributes = attributes_of(User(spec.get("user", ""), tuple(spec.get("groups") or ())), spec)
-    if call.route.namespace and attributes.namespace != call.route.namespace:
-        cause = invalid_value(
-            "spec.resourceAttributes.namespace", attributes.namespace, "must match metadata.namespace"
-        )
-        raise invalid("", "authorization.k8s.io", "", [cause])
-    return attributes
+def _decision(core: Core, user: User, spec: Object) -> Object:
+    """Return whether somebody may do what a review asks."""
+    allowed, why = core.authorizer.authorize(attributes_of(user, spec))
+    out: Object = {"allowed": allowed, "reason": why} if why else {"allowed": allowed}
+    unread = evaluation_error(spec)
+    return {**out, "evaluationError": unread} if unread else out
 
 
 def _token(core: Core, now: float, spec: Object) -> Object:
@@ -95,11 +66,10 @@ def _token(core: Core, now: float, spec: Object) -> Object:
     }
 
 
-def _status(core: Core, call: Call, spec: Object) -> Object:
-    """Return the answer to the question in `spec`."""
+def _status(core: Core, call: Call, review: Object) -> Object:
+    """Return the answer to a question. Raises `ApiError` 400, 422."""
+    spec = spec_of(review)
     match call.kind.resource.plural:
-        case "selfsubjectaccessreviews":  # kubectl auth can-i
-            return _decision(core, attributes_of(call.user, spec))
         case "selfsubjectrulesreviews":  # kubectl auth can-i --list
             if not spec.get("namespace"):
                 raise bad_request("no namespace on request")
@@ -107,15 +77,34 @@ def _status(core: Core, call: Call, spec: Object) -> Object:
         case "selfsubjectreviews":  # kubectl auth whoami
             return {"userInfo": call.user.as_object()}
         case "tokenreviews":
+            if not spec.get("token"):
+                raise bad_request("token is required for TokenReview in authentication")
             return _token(core, call.now, spec)
-    return _decision(core, _subject(call, spec))
+        case "selfsubjectaccessreviews":  # kubectl auth can-i
+            about, user = "self", call.user
+        case _:
+            about, user = "others", User(spec.get("user", ""), tuple(spec.get("groups") or ()))
+    wrong = list(review_causes(review, about=about, namespace=call.route.namespace))
+    if wrong:
+        raise invalid("", "authorization.k8s.io", "", wrong)
+    return _decision(core, user, spec)
+
+
+def _placed(call: Call, review: Object) -> Object:
+    """Return a question as one of its namespace. Raises `ApiError` 400 when it names another."""
+    metadata = {key: value for key, value in metadata_of(review).items() if key != "namespace"}
+    if call.route.namespace is not None:
+        if metadata_of(review).get("namespace") not in (None, "", call.route.namespace):
+            raise bad_request(OTHER_NAMESPACE)
+        metadata["namespace"] = call.route.namespace
+    return {**review, "metadata": metadata}
 
 
 async def create(core: Core, call: Call) -> Answer:
     """Answer a review: the question comes back with its status."""
     resource = call.kind.resource
     wanted = for_plain(call.request.headers.get("accept"))
-    review = await read_object(call, "ignore")
+    review = _placed(call, await read_object(call, "ignore"))
     spec = spec_of(review)
     if resource.plural == "tokenreviews":
         await core.authenticator.prepare(spec.get("token") or "")
@@ -134,9 +123,9 @@ async def create(core: Core, call: Call) -> Answer:
         "apiVersion": resource.api_version,
         "metadata": {"creationTimestamp": None, **metadata_of(tracked)},
         "spec": {} if of_rules else spec,
-        "status": _status(core, call, spec),
+        "status": _status(core, call, review),
     }
     if resource.plural == "selfsubjectreviews":
         del out["spec"]
-        out["metadata"]["creationTimestamp"] = call.timestamp
+        out["metadata"] = {"creationTimestamp": call.timestamp}
     return yaml_answer(out, 201) if wanted.form == "yaml" else Answer.json(out, status=201)

@@ -24,6 +24,8 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     field: str = ""
 
 
+OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
+
 _ALWAYS_DETAILED = (404, 405)
 """Codes whose Status has `details` even when they are empty (apimachinery, `NewGenericServerResponse`)."""
 

@@ -20,6 +20,17 @@ ANNOTATIONS_MAX = 262144
 """Bytes of all annotation keys and values of an object."""
 
 _KNOWN_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+_ANY_FINALIZER = frozenset(
+    {
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "coordination.k8s.io",
+        "node.k8s.io",
+        "policy",
+    }
+)
+"""Groups whose kinds take finalizers of one word, as custom resources do: upstream only warns there."""
 _IMMUTABLE = (
     "name",
     "namespace",
@@ -40,11 +51,12 @@ def validate_metadata(
     """
     meta = metadata_of(obj)
     builtin = definition_name((resource.group, resource.version, resource.kind)) is not None
+    strict = builtin and resource.group not in _ANY_FINALIZER
     out = list(_names(meta, name_rule, resource.namespaced))
     out += labels_causes(meta.get("labels"), "metadata.labels")
     out += annotations_causes(meta.get("annotations"), "metadata.annotations")
     out += _owners(meta.get("ownerReferences") or ())
-    out += _finalizers(meta.get("finalizers") or (), builtin)
+    out += _finalizers(meta.get("finalizers") or (), strict)
     if old is not None:
         out += _changes(meta, metadata_of(old))
     return out
@@ -118,19 +130,18 @@ def _owners(owners: Any) -> Iterator[Cause]:
         )
 
 
-def _finalizers(finalizers: Any, builtin: bool) -> Iterator[Cause]:
-    for index, finalizer in enumerate(finalizers):
-        path = f"metadata.finalizers[{index}]"
-        wrong = names.qualified_name(finalizer)
-        for why in wrong:
+def _finalizers(finalizers: Any, strict: bool) -> Iterator[Cause]:
+    path = "metadata.finalizers"
+    for finalizer in finalizers:
+        for why in names.qualified_name(finalizer):
             yield causes.invalid(path, finalizer, why)
-        # Custom resources may use short names; upstream only warns there.
-        if builtin and not wrong and "/" not in finalizer and finalizer not in _KNOWN_FINALIZERS:
-            text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield causes.invalid(path, finalizer, text)
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         text = "finalizer orphan and foregroundDeletion cannot be both set"
-        yield causes.invalid("metadata.finalizers", list(finalizers), text)
+        yield causes.invalid_shown(path, golang.text_list(finalizers), text)
+    for index, finalizer in enumerate(finalizers):
+        if strict and "/" not in finalizer and finalizer not in _KNOWN_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield causes.invalid(f"{path}[{index}]", finalizer, text)
 
 
 def _changes(meta: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:

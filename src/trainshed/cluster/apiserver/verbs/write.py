@@ -12,7 +12,7 @@ from trainshed.cluster.apiserver.options import managed
 from trainshed.cluster.apiserver.pipeline import place, prepare_create
 from trainshed.cluster.store import KeyExists
 from trainshed.kube.meta import causes, golang
-from trainshed.kube.meta.errors import ApiError, Cause, bad_request, conflict, invalid
+from trainshed.kube.meta.errors import OTHER_NAMESPACE, ApiError, Cause, bad_request, conflict, invalid
 from trainshed.kube.meta.objects import Object, metadata_of
 from trainshed.kube.patch import typed as typed_patch
 from trainshed.kube.patch.apply import apply
@@ -111,9 +111,7 @@ async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
             new = {}  # no version says what its fields mean
         check_named(new, name)
         if metadata_of(new).get("namespace") not in (None, "", call.route.namespace):
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+            raise bad_request(OTHER_NAMESPACE)
         check_name(call, _with_metadata(new), name)
         new = typed(call.kind, new)
         # A JSON patch may have copied a part of the old object to where another schema holds.

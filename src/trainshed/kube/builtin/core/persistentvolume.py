@@ -116,7 +116,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 KIND = Builtin(
     info=row(PERSISTENTVOLUMES, "pv", subresources=STATUS),
     does="hostPath and local; claims, reclaim policies Retain and Delete",
-    lacks="directories only; capacity and access modes are not enforced",
+    lacks="directories only; capacity is not enforced",
     defaults=_defaults,
     identify=_identify,
     check=_check,

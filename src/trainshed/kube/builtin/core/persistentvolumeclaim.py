@@ -90,7 +90,7 @@ def _row(obj: Object, now: float) -> list[Any]:
 KIND = Builtin(
     info=row(PERSISTENTVOLUMECLAIMS, "pvc", subresources=STATUS),
     does="bound to a fitting volume, or provisioned as a directory",
-    lacks="capacity and access modes are not enforced; claims grow in name only",
+    lacks="capacity is not enforced; claims grow in name only",
     defaults=claim_defaults,
     identify=_identify,
     check=_check,
