@@ -34,6 +34,7 @@ from tests.e2e import api_process
 from tests.hostile.fuzz import Peer
 from tests.hostile.fuzz_requests import Case
 
+from trainshed import _collector
 from trainshed.cluster.control.controlplane import SWITCH_SECONDS
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -248,10 +249,11 @@ async def main(seconds: float, rounds: int, names: Sequence[str]) -> None:
 
 
 def serve(home: Path) -> None:
-    """Serve until SIGTERM, on the loop that the control plane has, with its turns of threads."""
+    """Serve until SIGTERM, on the loop that the control plane has, with its turns of threads and its collections."""
+    _collector.pause()
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(api_process.main(home))
+        runner.run(api_process.main(home, _collector.settle))
 
 
 def _tell(name: str, here: dict[str, list[float]], elsewhere: dict[str, list[float]]) -> None:

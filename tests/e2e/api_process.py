@@ -9,6 +9,7 @@ import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from trainshed.client.asgi import AsgiTransport
@@ -28,7 +29,7 @@ from trainshed.cluster.pki import ensure_pki
 from trainshed.cluster.store import Store
 
 
-async def main(home: Path) -> None:
+async def main(home: Path, ready: Callable[[], None] = lambda: None) -> None:
     paths = StatePaths(home).prepare()
     pki = ensure_pki(paths.pki)
     store = await Store.open(paths.store)
@@ -53,7 +54,12 @@ async def main(home: Path) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     tasks = [asyncio.create_task(part.run()) for part in parts]
-    await serve(api, [listener], pki, stopping, started=lambda: print("ready", flush=True))
+
+    def started() -> None:
+        ready()
+        print("ready", flush=True)
+
+    await serve(api, [listener], pki, stopping, started=started)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
