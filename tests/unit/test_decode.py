@@ -195,6 +195,16 @@ def test_custom_resources_are_pruned():
     }
 
 
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [("5.0", "5"), ("1e3", "1000"), ("-0.0", "0"), ("1.5", "1.5"), ("1e22", "1e+22"), ("1e-7", "1e-07")],
+)
+def test_numbers_without_a_fraction_are_kept_without_one(sent, kept):
+    schema = {"type": "object", "properties": {"spec": {"type": "number"}}}
+    out, _ = conform({"spec": float(sent)}, from_crd(schema), mode="strict", what="W", builtin=False)
+    assert str(out["spec"]) == kept
+
+
 def test_types_of_custom_resources_are_left_to_validation():
     assert widget({"spec": {"size": "big", "list": "x", "map": 3}})[0] == {
         "spec": {"size": "big", "list": "x", "map": 3}

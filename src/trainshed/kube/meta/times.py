@@ -26,7 +26,6 @@ _ELEMENTS = (
     ("Z07:00", r"Z|[+-]\d\d:\d\d", "", 0, 0),
 )
 """Elements of Go's layout: how it names them, what it reads, and what is out of range by which name."""
-_DURATION = re.compile(r"([0-9]*\.?[0-9]+\s*(ns|us|µs|ms|s|m|h|d|w)\s*)+")
 _PART = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -86,11 +85,6 @@ def time_fault(text: str, *, micro: bool = False) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def is_duration(text: str) -> bool:
-    """Return whether a text has the format `duration` of OpenAPI schemas: `1h30m`, `2 w`."""
-    return _DURATION.fullmatch(text) is not None
 
 
 def parse_duration(text: str) -> timedelta:

@@ -31,6 +31,8 @@ Mode: TypeAlias = Literal["ignore", "warn", "strict"]
 _INT_RANGE = {"int32": 1 << 31, "int64": 1 << 63}
 _KEYS = re.compile(r"\[[^]]*\]")
 _ZERO: dict[str, Any] = {"string": "", "boolean": False, "integer": 0, "number": 0}
+_EXACT = 1 << 63
+"""What Kubernetes reads as an integer again."""
 _GO_TYPES = {"boolean": "bool", "number": "float64", "string": "string"}
 
 
@@ -258,8 +260,8 @@ class _Walk:
             if items is None or items.keeps_all:
                 return value
             return [self.structural(item, items, f"{path}[{index}]") for index, item in enumerate(value)]
-        if type(value) is float and (node.type == "integer" or node.int_or_string) and value.is_integer():
-            return int(value)
+        if type(value) is float and (node.type in ("integer", "number") or node.int_or_string):
+            return _as_written(value)
         return value
 
     def structural_object(self, value: dict[str, Any], node: SchemaNode, path: str) -> dict[str, Any]:
@@ -310,3 +312,8 @@ def _go_type(node: SchemaNode) -> str:
     if node.format == "byte":
         return "[]uint8"
     return _GO_TYPES.get(node.type, "interface {}")
+
+
+def _as_written(value: float) -> float:
+    """Return a number as Go writes it: one without a fraction has no decimal point."""
+    return int(value) if value.is_integer() and abs(value) < _EXACT else value

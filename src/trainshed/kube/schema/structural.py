@@ -6,10 +6,7 @@ users search for them. CEL rules are in `kube.schema.cel`.
 
 from __future__ import annotations
 
-import ipaddress
 import math
-import re
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,7 +17,6 @@ from trainshed.kube.meta import golang
 from trainshed.kube.meta.causes import invalid, required, shown, too_long, too_many, unsupported
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, copy_tree
-from trainshed.kube.meta.times import instant, is_duration, parse_date
 from trainshed.kube.schema.nodes import SchemaNode
 from trainshed.kube.wire.body import field_path, json_kind
 
@@ -169,32 +165,9 @@ def _matches(pattern: str, value: str) -> bool:
 
 
 def _format_fits(name: str, value: str) -> bool:
-    check = _FORMATS.get(name)
-    if check is None:
-        return True  # unknown formats are ignored, as upstream
-    try:
-        return check(value) is not None
-    except ValueError:
-        return False
+    from trainshed.kube.schema.formats import fits  # which few schemas name
 
-
-def _date_time(value: str) -> object:
-    if not re.match(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d", value):
-        return None
-    return instant(value)
-
-
-_FORMATS: dict[str, Callable[[str], object]] = {
-    "date-time": _date_time,
-    "date": parse_date,
-    "duration": lambda value: is_duration(value) or None,
-    "ipv4": ipaddress.IPv4Address,
-    "ipv6": ipaddress.IPv6Address,
-    "cidr": lambda value: ipaddress.ip_network(value, strict=False),
-    "uuid": re.compile(r"(?i)[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}").fullmatch,
-    "uri": re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+").fullmatch,
-    "byte": re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?").fullmatch,
-}
+    return fits(name, value)
 
 
 def _check_number(value: float, node: SchemaNode, path: str, causes: list[Cause]) -> None:
