@@ -49,6 +49,13 @@ def test_values_that_are_set_stay():
     assert spec["containers"][0]["imagePullPolicy"] == "Never"
 
 
+def test_a_pod_has_at_least_a_second_where_less_than_none_is_asked_for():
+    assert pod(terminationGracePeriodSeconds=-5)["spec"]["terminationGracePeriodSeconds"] == 1
+    template = {"spec": {"terminationGracePeriodSeconds": -5, "containers": [{"name": "c", "image": "i"}]}}
+    deployment = default_object(r.DEPLOYMENTS, {"metadata": {"name": "d"}, "spec": {"template": template}})
+    assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == -5
+
+
 @pytest.mark.parametrize(
     ("image", "policy"),
     [

@@ -113,6 +113,8 @@ def test_containers(container, text):
 
 
 POD = [
+    ({"os": {}}, "spec.os.name: Required value: cannot be empty"),
+    ({"os": {"name": "plan9"}}, 'spec.os: Unsupported value: "plan9": supported values: "linux", "windows"'),
     ({"containers": []}, "spec.containers: Required value"),
     (
         {"restartPolicy": "Sometimes"},

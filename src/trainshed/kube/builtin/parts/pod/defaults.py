@@ -28,6 +28,8 @@ def live_pod_defaults(spec: Object) -> None:
     """Fill in the spec of a pod, with what a template leaves open: it speaks of pods to come."""
     spec.setdefault("enableServiceLinks", True)
     pod_spec_defaults(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for field in ("initContainers", "containers"):
         for container in spec.get(field) or ():
             _requests(container)

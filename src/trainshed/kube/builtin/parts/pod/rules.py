@@ -63,9 +63,11 @@ def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
             return
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
         yield causes.required(f"{path}.dnsConfig.nameservers", text)
-    yield from one_of(section(spec, "os"), f"{path}.os", "name", ("linux", "windows"))
-    if "os" in spec and not section(spec, "os").get("name"):
-        yield causes.required(f"{path}.os.name")
+    system = section(spec, "os").get("name")
+    if "os" in spec and not system:
+        yield causes.required(f"{path}.os.name", "cannot be empty")
+    elif system not in (None, "linux", "windows"):
+        yield causes.unsupported(f"{path}.os", system, ("linux", "windows"))
     deadline = get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2147483647:
         text = "must be between 1 and 2147483647, inclusive"
