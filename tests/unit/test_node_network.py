@@ -140,6 +140,52 @@ def test_a_pod_that_no_name_or_route_says_anything_of_waits_for_none() -> None:
     run_virtual(main())
 
 
+def test_a_pod_runs_when_the_names_of_its_namespace_are_known() -> None:
+    """A look-up of a name that is not would be told that there is none, instead of being kept until it has an address."""
+
+    async def main() -> None:
+        api, server = FakeApi(), Server(0.05)
+        async with running(api, server) as dns:
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(5)
+            for number in (1, 2):  # the second one while the first one is pushed, and as long as no pod waits for it
+                await _service(api, number)
+                await asyncio.sleep(0.03)
+            other = _pod(9)
+            other["metadata"]["namespace"] = "other"
+            began = loop.time()
+            await dns.join(other, "10.88.0.9")
+            assert loop.time() == began
+            await dns.join(_pod(9), "10.88.0.10")
+            assert server.records.pending == ("s1.ns.svc.cluster.local", "s2.ns.svc.cluster.local")
+            assert loop.time() - began < 0.05 * 11
+            ended = loop.time()
+            await dns.join(_pod(9), "10.88.0.10")
+            assert loop.time() == ended
+            await asyncio.sleep(5)
+            await _service(api, 3)
+            await asyncio.sleep(0.02)
+            await dns.join(_pod(9), "10.88.0.10")
+            assert "s3.ns.svc.cluster.local" in server.records.pending, "the push had begun"
+            assert len(server.pushed) == 4
+
+    run_virtual(main())
+
+
+def test_one_push_that_waited_for_the_machine_does_not_hold_back_the_next() -> None:
+    async def main() -> None:
+        api, server = FakeApi(), Server(0.001)
+        async with running(api, server):
+            for number, seconds in enumerate((0.001, 0.001, 0.3, 0.001)):
+                server.seconds = seconds
+                await _service(api, number)
+                await asyncio.sleep(0.4)
+            assert len(server.pushed) == 4
+            assert server.pushed[-1] - server.pushed[-2] < 0.41
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -4,13 +4,16 @@ A pod's node calls `publish` and waits for it before it writes that the pod is r
 pod finds its name, and reaches it by its Services. Changes that arrive together are pushed together.
 
 Each push is of everything. So the time between two grows with what one takes: of thousands of services that are
-made one by one, a constant share of the time goes into their names and routes.
+made one by one, a constant share of the time goes into their names and routes. Before a pod's first container starts,
+the names of its namespace's Services are known to the DNS server, which lets whoever asks for one wait for its address:
+a program that was told that there is no such name sleeps before it asks again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -36,6 +39,8 @@ PAUSE = 9
 """Between two pushes, so many times as long as the last one took: a tenth of the time may go into them."""
 PATIENT_PAUSE = 29
 """The same while no pod waits for its name: a thirtieth."""
+LOOK_BACK = 3
+"""What a push takes is the least of so many: one of them may have waited for a busy machine."""
 RETRY_SECONDS = 0.5
 RETRY_PORT_SECONDS = 2.0
 """When a port of the machine that another program has is tried again. The first time it may be one that is only just
@@ -81,8 +86,13 @@ class NetworkController:
         self._dirty = asyncio.Event()
         self._complete = asyncio.Event()
         self._awaited = asyncio.Event()
-        self._waiting: list[asyncio.Future[None]] = []
-        self._services.add_handler(lambda kind, old, new: self._dirty.set())
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        """Which push each waits for."""
+        self._begun = 0
+        """Number of the last push that began."""
+        self._unnamed: dict[str, int] = {}
+        """Namespaces with Services that the DNS server has not heard of, and the push that tells it."""
+        self._services.add_handler(self._service_changed)
         self._slices.add_handler(self._slice_changed)
 
     async def run(self) -> None:
@@ -90,6 +100,7 @@ class NetworkController:
         await asyncio.gather(self._services.wait_synced(), self._slices.wait_synced(), self._complete.wait())
         self._dirty.set()
         loop = asyncio.get_running_loop()
+        takes: deque[float] = deque(maxlen=LOOK_BACK)
         took, ended = 0.0, loop.time()
         while True:
             await self._dirty.wait()
@@ -100,7 +111,13 @@ class NetworkController:
             began = loop.time()
             await self._push()
             ended = loop.time()
-            took = ended - began
+            takes.append(ended - began)
+            took = min(takes)
+
+    def _service_changed(self, kind: str, old: Object | None, new: Object) -> None:
+        if old is None:
+            self._unnamed[namespace_of(new)] = self._begun + 1
+        self._dirty.set()
 
     def _slice_changed(self, kind: str, old: Object | None, new: Object) -> None:
         if _is_users(new) or (old is not None and _is_users(old)):
@@ -118,10 +135,13 @@ class NetworkController:
         self._dirty.set()
 
     async def join(self, pod: Object, ip: str) -> None:
-        """Take a pod that is about to run, and return when it is led where its node's pods are."""
+        """Take a pod that is about to run, and return when it is led where its node's pods are, and the names of its
+        namespace are known."""
         self._add_client(pod, ip)
         if self._local.get("local"):
-            await self._wait(pod["metadata"]["uid"])
+            await self._wait(pod["metadata"]["uid"], self._begun + 1)
+        elif (push := self._unnamed.get(namespace_of(pod))) is not None and self._pushed is not None:
+            await self._wait(pod["metadata"]["uid"], push)
 
     def _add_client(self, pod: Object, ip: str) -> None:
         if ip and not pod["spec"].get("hostNetwork"):
@@ -139,14 +159,15 @@ class NetworkController:
         known = self._pushed is not None  # what Services there are
         if known and not any(self._is_published(one) for one in (old, pod) if one is not None):
             return  # nothing says anything of it: its status need not wait for the names of others
-        await self._wait(uid)
+        await self._wait(uid, self._begun + 1)
 
-    async def _wait(self, uid: str) -> None:
-        """Return when all that is known now is in force, or it has taken too long."""
+    async def _wait(self, uid: str, push: int) -> None:
+        """Return when a push has ended, or it has taken too long. The next one has all that is known now."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(done)
-        self._awaited.set()
-        self._dirty.set()
+        self._waiting.append((push, done))
+        if push > self._begun:
+            self._awaited.set()
+            self._dirty.set()
         try:
             async with asyncio.timeout(PUBLISH_SECONDS):
                 await done
@@ -179,7 +200,7 @@ class NetworkController:
     async def _push(self) -> None:
         self._dirty.clear()
         self._awaited.clear()
-        waiting, self._waiting = self._waiting, []
+        self._begun += 1
         services = list(self._services.items())
         backends = Backends(self._pods.values(), self._users_slices.get("user"))
         records = self._zone.records(services, backends)
@@ -199,11 +220,18 @@ class NetworkController:
             await asyncio.sleep(RETRY_SECONDS)
         finally:
             # Nobody waits for a DNS server that is away: a pod's status is worth more than its name.
-            for done in waiting:
-                if not done.done():
-                    done.set_result(None)
+            self._end_push()
         await self._write_balancers(services)
         await self._tell_healths(services, backends, healthy=in_force)
+
+    def _end_push(self) -> None:
+        self._unnamed = {namespace: push for namespace, push in self._unnamed.items() if push > self._begun}
+        waiting, self._waiting = self._waiting, []
+        for push, done in waiting:
+            if push > self._begun:
+                self._waiting.append((push, done))
+            elif not done.done():
+                done.set_result(None)
 
     def _clients_by_node(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
