@@ -171,6 +171,24 @@ async def test_pods_that_ask_at_once_share_a_pull_and_what_is_not_had_is_the_mac
     assert hub.asked[-1][1][0] == Credentials("u", "p")
 
 
+async def test_a_volume_of_an_image_that_cannot_be_pulled_waits_for_it(store, registry, tmp_path):
+    """Nothing says that it is this machine's root instead, as a container's would be."""
+    clock, hub = Clock(), Hub()
+    images = Images(registry, store, "pull", clock, hub)
+    told: list[Event] = []
+
+    async def obtain():
+        return await images.obtain_volume("v", {"reference": "me/model:1"}, tmp_path / "pod", (), told.append)
+
+    for reason, at in (("ErrImagePull", 1001.0), ("ImagePullBackOff", 1010.0)):
+        with pytest.raises(ImageRefused) as caught:
+            await obtain()
+        assert (caught.value.reason, caught.value.retry_at) == (reason, at)
+    assert [event.reason for event in told] == ["Pulling"] and len(hub.asked) == 1
+    clock.now, hub.has = 1010.0, ["me/model:1"]
+    assert len(await obtain()) == 1
+
+
 def test_the_documents_of_pull_secrets():
     good = {"auths": {"reg.io": {"username": "u", "password": "p"}}}
 

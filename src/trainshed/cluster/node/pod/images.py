@@ -141,10 +141,13 @@ class Images:
         pod_directory: Path,
         secrets: Sequence[Any] = (),
         tell: Tell = lambda event: None,
+        *,
+        or_machine: bool = True,
     ) -> RunImage:
         """Return what the container runs in, its layers unpacked and noted. Raises ImageProblem.
 
         `secrets` are the documents of the pod's imagePullSecrets; `tell` is told what happens to the image.
+        `or_machine`: where `--images pull` gets no image, this machine's root takes its place.
         """
         name, policy = container["image"], container.get("imagePullPolicy") or "IfNotPresent"
         reference = _parse(name)
@@ -158,7 +161,7 @@ class Images:
             raise ImageProblem(
                 "ErrImageNeverPull", f'Container image "{name}" is not present with pull policy of Never'
             )
-        elif self._mode == "strict":
+        elif self._mode == "strict" or (self._mode == "pull" and not or_machine):
             stored = await self._pull(_Attempt.of(name, secrets, pod_directory), reference, secrets, tell)
         elif self._mode == "pull":
             stored = await self._try_pull(_Attempt.of(name, secrets), reference, secrets, tell)
@@ -175,7 +178,7 @@ class Images:
         """Return the layers of an image that is a volume, the topmost first, noted. Raises ImageProblem."""
         name = source["reference"]
         asked = {"image": name, "imagePullPolicy": source.get("pullPolicy") or default_pull_policy(name)}
-        obtained = await self.obtain(asked, pod_directory, secrets, tell)
+        obtained = await self.obtain(asked, pod_directory, secrets, tell, or_machine=False)
         if not obtained.stored:
             text = f'image "{name}" of volume "{volume}" is not in the store, and cannot be pulled'
             if self._mode == "machine":
