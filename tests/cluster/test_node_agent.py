@@ -43,9 +43,11 @@ async def test_the_node_registers(world):
 
 async def test_a_pod_runs_and_completes(world):
     async with world.node():
-        await world.api.apply_pod(make_pod(restartPolicy="Never"))
+        mounted = make_container(volumeMounts=[{"name": "v", "mountPath": "/v"}])
+        pod = make_pod(mounted, restartPolicy="Never", volumes=[{"name": "v", "emptyDir": {}}])
+        await world.api.apply_pod(pod)
         status = await world.until_phase("web", "Running")
-        assert status["podIP"] == "10.88.0.10"
+        assert status["podIP"] == "10.88.0.10" and world.paths.volume("u1", "v").is_dir()
         spec = world.runtime.specs["u1", "main", 0]
         assert spec.argv == ("true",) and str(world.paths.home) in spec.masked
         env = dict(spec.env)
@@ -53,6 +55,8 @@ async def test_a_pod_runs_and_completes(world):
         world.runtime.end("u1", "main", 0)
         await world.until_phase("web", "Succeeded")
         await world.until(lambda: not world.runtime.sandboxes["u1"].alive, "the sandbox is stopped")
+        await world.until(lambda: not world.paths.volume("u1", "v").exists(), "its emptyDir is gone")
+        assert world.paths.logs("u1", "main").is_dir()
         await world.until(lambda: "Started" in world.api.reasons(), "events")
         assert {"ImageNotPulled", "Created", "Started"} <= set(world.api.reasons())
         patches = [s["phase"] for name, s in world.api.status_patches if name == "web"]

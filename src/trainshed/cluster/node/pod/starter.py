@@ -36,7 +36,6 @@ from trainshed.cluster.node.pod.environment import (
 )
 from trainshed.cluster.node.pod.images import ImageRefused, RunImage, check_non_root
 from trainshed.cluster.node.pod.nodecontext import NodeContext
-from trainshed.cluster.node.pod.observed import Verdict
 from trainshed.cluster.node.pod.sandboxspec import (
     ContainerParts,
     container_spec,
@@ -366,15 +365,14 @@ class PodStarter:
             text = f"applyFSGroup failed for group {group}: {error}"
             raise SetupError("FailedMount", f"MountVolume.SetUp failed : {text}") from error
 
-    async def give_back(self, pod: Object, verdict: Verdict | None) -> None:
-        """Leave what the pod, whose sandbox has ended, had of devices and, if it was evicted, of the disk.
+    async def give_back(self, pod: Object) -> None:
+        """Leave what the pod, whose sandbox has ended for good, had of devices and of the disk, but for its logs.
 
-        Nobody sees its emptyDirs again: while they are there, the next pod is evicted for what they hold.
+        Nobody sees its emptyDirs again, which a kubelet removes as well: while they are there, others are evicted for
+        what they hold.
         """
         paths = self._context.paths
         paths.devices(self._uid).unlink(missing_ok=True)
-        if verdict is None or verdict.reason != diskuse.EVICTED:
-            return
         for path in diskuse.kept_on_disk(paths, pod):
             try:
                 await self._context.runtime.remove_tree(path)

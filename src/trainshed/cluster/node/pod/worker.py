@@ -350,7 +350,7 @@ class PodWorker:
         await self._context.runtime.stop_sandbox(self.uid)
         self.record.stopped = True
         self._release()
-        await self._starter.give_back(self.pod, self.record.verdict)
+        await self._starter.give_back(self.pod)
 
     def _release(self) -> None:
         """Leave to others what the pod had of the machine."""
