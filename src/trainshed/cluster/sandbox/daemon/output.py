@@ -6,6 +6,7 @@ import os
 import time
 
 from trainshed.cluster.sandbox.daemon.crilog import CriLog
+from trainshed.cluster.sandbox.linux import syscalls
 from trainshed.cluster.sandbox.loop import READ
 
 TYPE_CHECKING = False
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 0.5  # between attempts to write to a full disk
 MAX_RETRIES = 20  # after the container's end; then the rest of the log is given up
 _READ_SIZE = 65536
+_KEPT = 16 * _READ_SIZE
+"""Bytes of freed memory that stay with a process whose container prints a lot: the buffers of a read and its log."""
 _MAX_EARLY = 65536
 
 
@@ -37,6 +40,7 @@ class Output:
         self._retrying = False
         self._retries = 0
         self._ended = False
+        self._is_large = False
 
     def read_from(self, fd: int, name: bytes, kind: int, *, closes: bool = True) -> None:
         """Read a stream, which the log calls `name` and clients `kind`; it is closed at its end if `closes`."""
@@ -116,6 +120,9 @@ class Output:
             self._loop.later(RETRY_SECONDS, self._retry)
 
     def _hand_on(self, name: bytes, kind: int, data: bytes) -> None:
+        if len(data) == _READ_SIZE and not self._is_large:
+            self._is_large = True
+            syscalls.keep_freed(_KEPT)
         self._log.write(name, data, time.time_ns())
         for peer in list(self.clients):
             peer.stream(kind, data)

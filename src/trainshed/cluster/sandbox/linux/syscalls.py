@@ -36,6 +36,8 @@ PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_CHILD_SUBREAPER = 36
 
+_M_TRIM_THRESHOLD = -1
+
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
 RESOLVE_IN_ROOT = 0x10
@@ -291,6 +293,17 @@ def set_process_name(name: str) -> None:
     """Name this process in `ps` and /proc; the kernel keeps 15 bytes."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])
     _libc.prctl(PR_SET_NAME, ctypes.addressof(buffer), 0, 0, 0)
+
+
+def keep_freed(size: int) -> None:
+    """Have the C library keep up to `size` bytes of freed memory, where it can be told (mallopt(3) of glibc).
+
+    It gives what is above 128 KiB back at once otherwise, and asks for it anew with the next large buffer, page by page.
+    """
+    try:
+        _libc.mallopt(_M_TRIM_THRESHOLD, size)
+    except AttributeError:
+        return
 
 
 def unlock_terminal(master: int) -> str:
