@@ -141,7 +141,7 @@ def test_a_pod_that_no_name_or_route_says_anything_of_waits_for_none() -> None:
 
 
 def test_a_pod_runs_when_the_names_of_its_namespace_are_known() -> None:
-    """A look-up of a name that is not would be told that there is none, instead of being kept until it has an address."""
+    """Else a look-up would be told that there is no such name, instead of being kept until it has an address."""
 
     async def main() -> None:
         api, server = FakeApi(), Server(0.05)
