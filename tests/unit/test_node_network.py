@@ -148,7 +148,10 @@ def test_a_pod_runs_when_the_names_of_its_namespace_are_known() -> None:
         async with running(api, server) as dns:
             loop = asyncio.get_running_loop()
             await asyncio.sleep(5)
-            for number in (1, 2):  # the second one while the first one is pushed, and as long as no pod waits for it
+            for number in (
+                1,
+                2,
+            ):  # the second one while the first one is pushed, and as long as no pod waits for it
                 await _service(api, number)
                 await asyncio.sleep(0.03)
             other = _pod(9)

@@ -262,7 +262,7 @@ class _Position:
 
 def _inode(path: Path) -> int | None:
     try:
-        return os.stat(path).st_ino
+        return path.stat().st_ino
     except FileNotFoundError:
         return None
 

@@ -298,7 +298,7 @@ def set_process_name(name: str) -> None:
 def keep_freed(size: int) -> None:
     """Have the C library keep up to `size` bytes of freed memory, where it can be told (mallopt(3) of glibc).
 
-    It gives what is above 128 KiB back at once otherwise, and asks for it anew with the next large buffer, page by page.
+    Otherwise it gives what is above 128 KiB back at once, and asks anew for the next large buffer, page by page.
     """
     try:
         _libc.mallopt(_M_TRIM_THRESHOLD, size)
