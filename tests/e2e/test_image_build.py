@@ -117,7 +117,10 @@ def test_the_walk_throughs_images(cluster: Cluster, registry: str, tmp_path: Pat
         assert pushed.ok() and "added to this machine's root" in pushed.err
     cluster.trainshed("image", "rm", *names, "traindb-training-mnist").ok()
     assert "mnist" not in cluster.trainshed("image", "ls").ok()
-    cluster.trainshed("image", "pull", names[0]).ok()
+    pulled = cluster.trainshed("image", "pull", names[0])
+    pulled.ok()
+    said = [line.split(":")[0] for line in pulled.err.splitlines() if line.endswith((": done", "there"))]
+    assert len(said) == len(set(said)) > 8, "each blob is told once"
     (work / "Dockerfile").write_text(f"FROM {names[1]}\nCOPY images.yaml /opt/mnist/\n")
     assert "pull 127.0.0.1" in cluster.trainshed(*command, "-t", "onpulled", str(work), timeout=SLOW).err
     command_line = ["python3", "-c", "import os, fashion_mnist.model; print('imported in', os.getcwd())"]

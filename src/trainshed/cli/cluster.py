@@ -18,7 +18,7 @@ from trainshed.cli.console import err, is_interactive, note, out, user_errors
 from trainshed.cli.kubeconfig import merge_context
 from trainshed.cli.options import TextOrJson
 from trainshed.cluster.paths import StatePaths, write_private
-from trainshed.kube.meta.duration import elapsed
+from trainshed.kube.meta.duration import human
 from trainshed.sdk import contexts, local
 from trainshed.sdk.errors import REFUSED, UserError
 from trainshed.sdk.local import AS_LAST_TIME, ApiFiles, ClusterStatus, Started, StartOptions
@@ -300,7 +300,7 @@ def status(output: TextOrJson = "text") -> None:
 def _print(found: ClusterStatus) -> None:
     table = Table.grid(padding=(0, 2))
     if found.running:
-        table.add_row("cluster", f"running for {elapsed(found.uptime_seconds or 0.0)}")
+        table.add_row("cluster", f"running for {human(found.uptime_seconds or 0.0)}")
         table.add_row("server", found.server)
         table.add_row("kubeconfig", found.kubeconfig)
         table.add_row("version", found.version)

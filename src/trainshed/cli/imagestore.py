@@ -28,7 +28,7 @@ from trainshed.cluster.images.store.space import Space
 from trainshed.cluster.images.store.store import SHORT, ImageStore, StoredImage, wanted_platform
 from trainshed.cluster.images.store.usage import Usage, usage_of
 from trainshed.cluster.paths import StatePaths
-from trainshed.kube.meta.duration import elapsed
+from trainshed.kube.meta.duration import human
 from trainshed.kube.meta.times import format_time, parse_time
 from trainshed.sdk.errors import UserError
 from trainshed.sdk.local import image_use
@@ -84,7 +84,7 @@ def ls(output: TextOrJson = "text") -> None:
                 _age(image.config.created),
                 imagespace.size_text(image.size),
                 imagespace.size_text(usage.size_of(item)) if (item := usage.of(image)) else "-",
-                f"{elapsed(time.time() - item.used_at)} ago" if item else "-",
+                f"{human(time.time() - item.used_at)} ago" if item else "-",
                 item.kept if item else "",
             )
         show(table)
@@ -322,7 +322,7 @@ def _short(digest: str) -> str:
 
 def _age(created: str | None) -> str:
     try:
-        return f"{elapsed(time.time() - parse_time(created))} ago" if created else "-"
+        return f"{human(time.time() - parse_time(created))} ago" if created else "-"
     except ValueError:
         return "-"
 

@@ -79,9 +79,14 @@ def _lines() -> Iterator[transfer.Tell]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
+        told: set[str] = set()
 
         def tell(progress: transfer.Progress) -> None:
             short = progress.digest.removeprefix("sha256:")[:SHORT]
+            if progress.what == "there" and progress.digest in told:
+                return  # its own pull has just brought it: a configuration, which says what else there is
+            if progress.what in ("done", "there"):
+                told.add(progress.digest)
             if not err.is_terminal:
                 if progress.what in ("done", "there"):
                     note(f"{short}: {'already there' if progress.what == 'there' else 'done'}")

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from trainshed.cli.console import note, out, user_errors
 from trainshed.cli.options import Context, Kubeconfig, Namespace
-from trainshed.kube.meta.duration import elapsed
+from trainshed.kube.meta.duration import elapsed, human
 from trainshed.sdk import jobs
 from trainshed.sdk.connection import Target, connected
 from trainshed.sdk.jobs import Summary, summary_of
@@ -56,7 +56,7 @@ def rows(listed: Sequence[Summary], all_namespaces: bool, now: float) -> list[st
     for job in listed:
         replicas = ", ".join(f"{kind} {count}" for kind, count in job.replicas.items())
         took = "" if job.seconds(now) is None else elapsed(job.seconds(now) or 0.0)
-        age = elapsed(max(now - job.created, 0.0))
+        age = human(max(now - job.created, 0.0))
         table.append((job.namespace, job.kind, job.name, job.state, replicas, took, age))
     widths = [max(map(len, column)) for column in zip(*table)]
     first = 0 if all_namespaces else 1
