@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.fakes.debian_registry import debian_registry
 from tests.fakes.images import Archive, digest, put
 from tests.fakes.registry import PASSWORD, USER, FakeRegistry
 from trainshed.certificates import issue, make_authority
+from trainshed.cli.console import warnings_of
 from trainshed.cluster.images import oci
 from trainshed.cluster.images.oci import InvalidImage
 from trainshed.cluster.images.reference import parse
@@ -71,7 +73,9 @@ async def test_refusals_say_what_and_where(stores: tuple[ImageStore, ImageStore]
     async with FakeRegistry("token").serving() as registry:
         name = parse(f"{registry.address}/me/app:1")
         for credentials in ([], [Credentials(USER, "wrong")]):
-            with pytest.raises(RegistryError, match="401 it is unauthorized") as caught:
+            with pytest.raises(
+                RegistryError, match=f"{registry.address}: .* 401 it is unauthorized; docker login or"
+            ) as caught:
                 await transfer.pull(theirs, name, LOCAL, credentials)
             assert caught.value.status == 401
         with pytest.raises(RegistryError, match="404 it is manifest_unknown"):
@@ -218,7 +222,10 @@ def test_credentials_of_a_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_mirrors_are_asked_first(
-    stores: tuple[ImageStore, ImageStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stores: tuple[ImageStore, ImageStore],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     mine, theirs = stores
     async with FakeRegistry().serving() as mirror, FakeRegistry("basic").serving() as own:
@@ -233,7 +240,10 @@ async def test_mirrors_are_asked_first(
         )
         monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(settings))
         # Neither mirror has it: the registry itself does, with the credentials that were given.
-        assert await transfer.pull(theirs, name, LOCAL, [ME]) == image
+        with warnings_of("trainshed.cluster.images.registry"):
+            assert await transfer.pull(theirs, name, LOCAL, [ME]) == image
+        passed_over = re.findall(r"warning: mirror (\S+): .*(cannot connect|404)", capsys.readouterr().err)
+        assert passed_over == [("127.0.0.1:1", "cannot connect"), (mirror.address, "404")]
         assert any("copy/me/app" in line for line in mirror.requests)
         await transfer.push(mine, image, mirrored)
         theirs.names.remove(str(name))

@@ -6,6 +6,7 @@ Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 refused or
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -76,3 +77,20 @@ def is_interactive() -> bool:
 def warn(text: str) -> None:
     """Say on stderr what may be meant otherwise than it is taken."""
     err.print(f"[yellow]warning:[/] {escape(text)}")
+
+
+@contextmanager
+def warnings_of(package: str) -> Iterator[None]:
+    """Say what a package of ours logs as a warning; without, commands keep to themselves what is logged."""
+    handler = _Warnings(logging.WARNING)
+    logger = logging.getLogger(package)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Warnings(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.markup import escape
 
-from trainshed.cli.console import err, note, out, say_hint, user_errors, warn
+from trainshed.cli.console import err, note, out, say_hint, user_errors, warn, warnings_of
 from trainshed.sdk.errors import UNAVAILABLE, UserError
 
 if TYPE_CHECKING:
@@ -176,7 +176,8 @@ class _Work:
             own = of_user(name)
             task = view.begin(f"[internal] pull {name.familiar}")
             try:
-                image = await pull(store, name, wanted, [own] if own else [])
+                with warnings_of("trainshed.cluster.images.registry"):
+                    image = await pull(store, name, wanted, [own] if own else [])
             except BaseException:
                 task.end("failed")
                 raise

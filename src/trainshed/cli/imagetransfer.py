@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from trainshed.cli.completion import complete_image
-from trainshed.cli.console import err, note, out, user_errors, warn
+from trainshed.cli.console import err, note, out, user_errors, warn, warnings_of
 from trainshed.cli.imagestore import OnePlatform, asked_platform, store_of_user
 from trainshed.cluster.images.reference import parse
 from trainshed.cluster.images.registry.credentials import of_user
@@ -77,7 +77,8 @@ def push(
 def _lines() -> Iterator[transfer.Tell]:
     """Yield what shows progress: a bar for each blob on a terminal, else a line for each that is done."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bars:
+    bars = Progress(*columns, console=err, disable=not err.is_terminal)
+    with bars, warnings_of("trainshed.cluster.images.registry"):
         tasks: dict[str, TaskID] = {}
         told: set[str] = set()
 

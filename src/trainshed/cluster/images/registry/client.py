@@ -204,9 +204,12 @@ async def _refusal(answer: aiohttp.ClientResponse, what: str) -> RegistryError:
         text = "; ".join(str(each.get("message") or each.get("code")) for each in fields["errors"])
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    said = {401: "authentication is required: docker login, or an imagePullSecret", 403: "access is denied"}
+    said = {401: "authentication required", 403: "access is denied"}
     reason = text or said.get(answer.status) or answer.reason or ""
-    return RegistryError(f"{answer.url.host}: {what}: {answer.status} {reason}"[:500], answer.status)
+    if answer.status == 401:
+        reason += "; docker login or podman login, or an imagePullSecret of the pod"
+    port = f":{answer.url.explicit_port}" if answer.url.explicit_port else ""
+    return RegistryError(f"{answer.url.host}{port}: {what}: {answer.status} {reason}"[:500], answer.status)
 
 
 def _reason(error: BaseException) -> str:
