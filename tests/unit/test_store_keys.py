@@ -1,22 +1,11 @@
-"""Keys of the store: built and read in one place."""
+"""Keys of the store; that they are built and read in one place is seen in `tests/house`."""
 
 from __future__ import annotations
 
-import ast
-import re
-from pathlib import Path
-
 import pytest
 
-import trainshed
 from trainshed.cluster.store import keys
-from trainshed.kube.builtin.registry import RESOURCES
 from trainshed.kube.meta.resources import EVENTS, NODES, PODS, ROLES, Resource
-
-SOURCE = Path(trainshed.__file__).parent
-GROUPS = {resource.resource.group or "core" for resource in RESOURCES}
-KEY_LIKE = re.compile(rf"""["']/(\{{|{"|".join(map(re.escape, sorted(GROUPS)))})""")
-"""What a source has in it that spells a key."""
 
 
 @pytest.mark.parametrize(
@@ -42,50 +31,3 @@ def test_prefixes_end_where_a_name_ends() -> None:
     assert keys.under(EVENTS) == "/core/events/"
     assert keys.under(EVENTS, "a") == "/core/events/a/"
     assert keys.collection("example.com", "xs") == "/example.com/xs/"
-
-
-def starts_of_texts(file: Path) -> list[tuple[int, str]]:
-    """Return line and first constant part of every string and f-string, docstrings apart."""
-    tree = ast.parse(file.read_text())
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inner = {id(v) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for v in node.values}
-    out = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            text = "".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner | docs:
-            text = node.value
-        else:
-            continue
-        out.append((node.lineno, text))
-    return out
-
-
-def is_key(text: str) -> bool:
-    """Whether a text looks like the start of a key: a group that is served, or two or more computed segments."""
-    if text.startswith("/{}/{}/"):
-        return True
-    return text.startswith("/") and text[1:].partition("/")[0] in GROUPS and text.count("/") > 1
-
-
-def test_no_other_module_writes_a_key() -> None:
-    places = [file for file in sorted((SOURCE / "cluster").rglob("*.py")) if "sandbox" not in file.parts]
-    found = [
-        f"{file.relative_to(SOURCE)}:{line}: {text}"
-        for file in places
-        if file.name != "keys.py"
-        if KEY_LIKE.search(file.read_text())  # parsing takes a hundred times as long
-        for line, text in starts_of_texts(file)
-        if is_key(text)
-    ]
-    assert found == []
-    assert KEY_LIKE.search(Path(keys.__file__).read_text()), "the search finds them"
-
-
-def test_no_other_module_takes_a_key_apart() -> None:
-    found = [
-        str(file.relative_to(SOURCE))
-        for file in sorted((SOURCE / "cluster").rglob("*.py"))
-        if file.name != "keys.py" and ".key.split(" in file.read_text()
-    ]
-    assert found == []

@@ -1,17 +1,13 @@
-"""Times and durations of the API, and that one module reads them."""
+"""Times and durations of the API; that one module reads them is seen in `tests/house`."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
-import trainshed
 from trainshed.kube.builtin.parts.columns import since
 from trainshed.kube.meta import times
-
-SOURCE = Path(trainshed.__file__).parent
 
 
 @pytest.mark.parametrize(
@@ -86,13 +82,3 @@ def test_ages_in_tables() -> None:
     assert since("1970-01-01T00:00:10Z", 70.0) == "60s"
     assert since("1970-01-01T01:00:10.500000+01:00", 70.6) == "60s"
     assert since(None, 70.0) == since("yesterday", 70.0) == "<unknown>"
-
-
-def test_no_other_module_reads_times() -> None:
-    readers = ("fromisoformat", "strptime")
-    found = [
-        str(file.relative_to(SOURCE))
-        for file in sorted(SOURCE.rglob("*.py"))
-        if any(reader in file.read_text() for reader in readers)
-    ]
-    assert found == ["kube/meta/times.py"]

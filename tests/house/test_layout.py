@@ -1,4 +1,4 @@
-"""Tests lie where CONTRIBUTING says: `tests/unit` and `tests/histories` hold plain functions of data."""
+"""Tests lie where CONTRIBUTING says: `tests/unit`, `house` and `histories` hold plain functions of data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 SRC = ROOT / "src/trainshed"
 UNIT = sorted((TESTS / "unit").rglob("*.py"))
-PLAIN = [*UNIT, *sorted((TESTS / "histories").rglob("*.py"))]
+PLAIN = [*UNIT, *(file for room in ("house", "histories") for file in sorted((TESTS / room).rglob("*.py")))]
 
 REASONS = {
     "socket": "opens sockets",
@@ -139,7 +139,7 @@ def test_unit_tests_do_not_lean_on_the_larger_suites() -> None:
     larger = {"process", "cluster", "conformance", "e2e", "hostile"}
     for path in PLAIN:
         rooms = {p.relative_to(TESTS).parts[0] for p in reached(path)}
-        assert not rooms & (larger | {"histories"} if path in UNIT else larger), path
+        assert not rooms & (larger | {"histories", "house"} if path in UNIT else larger), path
 
 
 def test_unit_tests_search_no_histories() -> None:
