@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, copy_tree
 from trainshed.testing.builders import JOB_KINDS
 
 Place: TypeAlias = tuple[Any, int | str]
@@ -121,12 +121,12 @@ def whole(kind: str) -> Object:
 
 
 def _read(text: str) -> Any:
-    return copy.deepcopy(_parsed(text))
+    return copy_tree(_parsed(text))
 
 
 @functools.cache
 def _parsed(text: str) -> Any:
-    return yaml.safe_load(text)
+    return yaml.load(text, yaml.CSafeLoader)
 
 
 # What goes in the place of something else.

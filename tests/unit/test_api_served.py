@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from trainshed.kube.schema.nodes import from_crd
 from trainshed.kube.schema.structural import apply_defaults, validate
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-JOBS = [next(yaml.safe_load_all(path.read_text())) for path in sorted(GOLDEN.glob("*.input.yaml"))]
+JOBS = [
+    next(yaml.load_all(path.read_text(), yaml.CSafeLoader)) for path in sorted(GOLDEN.glob("*.input.yaml"))
+]
 
 
+@functools.cache
 def schema(kind: str = PYTORCHJOB.name) -> Any:
     return from_crd(crd(KINDS[kind])["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 

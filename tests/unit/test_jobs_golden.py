@@ -22,22 +22,16 @@ from trainshed.jobs.v1.decide import decide
 from trainshed.kube.meta.plan import Apply, Create
 from trainshed.kube.meta.podgroups import COSCHEDULING_PODGROUPS, VOLCANO_PODGROUPS
 from trainshed.kube.meta.resources import PODS, Resource
+from trainshed.kube.wire.yamltext import PlainDumper
 
 RESOURCES = {resource.api_version: resource for resource in (PODS, VOLCANO_PODGROUPS, COSCHEDULING_PODGROUPS)}
 GOLDEN = Path(__file__).parent.parent / "golden"
 INPUTS = sorted(GOLDEN.glob("*.input.yaml"))
 
 
-class _Plain(yaml.SafeDumper):
-    """Writes repeated values out instead of as aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def render(path: Path) -> str:
     """Return the output of one case."""
-    job, *others = yaml.safe_load_all(path.read_text())
+    job, *others = yaml.load_all(path.read_text(), yaml.CSafeLoader)
     owned: dict[Resource, list[Any]] = {PODS: []}
     options = OperatorOptions()
     for other in others:
@@ -56,7 +50,8 @@ def render(path: Path) -> str:
                 documents.append({"action": verb, "name": action.name})  # type: ignore[attr-defined]
     documents.append({"status": plan.status})
     documents.append({"events": [f"{e.type} {e.reason}: {e.message}" for e in plan.events]})
-    return yaml.dump_all(documents, Dumper=_Plain, sort_keys=True, width=110, explicit_start=True)
+    text: str = yaml.dump_all(documents, Dumper=PlainDumper, sort_keys=True, width=110, explicit_start=True)
+    return text
 
 
 def output_of(path: Path) -> Path:

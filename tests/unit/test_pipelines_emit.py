@@ -45,8 +45,9 @@ def tasks(found: dict[str, Any]) -> dict[str, Any]:
     "options", [Options(), Options("v1beta1", split=True), Options(workers_as_tasks=True)]
 )
 def test_the_same_notebook_gives_the_same_bytes(name: str, options: Options) -> None:
-    assert documents(tekton.emit(pipeline(name), options)) == documents(tekton.emit(pipeline(name), options))
-    assert documents(local.emit(pipeline(name), options)) == documents(local.emit(pipeline(name), options))
+    one, again = pipeline(name), pipeline(name)
+    assert documents(tekton.emit(one, options)) == documents(tekton.emit(again, options))
+    assert documents(local.emit(one, options)) == documents(local.emit(again, options))
 
 
 def test_here_a_run_is_that_of_tekton_with_a_limit_of_steps_and_none_of_time() -> None:

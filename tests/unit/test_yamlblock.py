@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.kube.wire import yamlblock, yamltext
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 BLOCKS = st.recursive(
-    st.dictionaries(TEXTS, TEXTS),
-    lambda inner: st.dictionaries(TEXTS, TEXTS | inner | st.lists(st.dictionaries(TEXTS, TEXTS, min_size=1))),
+    st.dictionaries(TEXTS, TEXTS, max_size=4),
+    lambda inner: st.dictionaries(
+        TEXTS,
+        TEXTS | inner | st.lists(st.dictionaries(TEXTS, TEXTS, min_size=1, max_size=3), max_size=3),
+        max_size=4,
+    ),
     max_leaves=8,
 )
 
 
-@settings(max_examples=25)
 @given(block=BLOCKS)
 def test_a_block_reads_back(block: yamlblock.Block) -> None:
     assert (yaml.safe_load(yamlblock.dump(block)) or {}) == block
