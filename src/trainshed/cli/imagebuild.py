@@ -104,7 +104,15 @@ def build(
         shown = str(dockerfile or "Dockerfile")
         with _Secrets(secret or ()) as secrets:
             try:
-                work = _Work(directory, dockerfile, text, options, secrets.files, no_cache, pull)
+                work = _Work(
+                    directory,
+                    dockerfile,
+                    text,
+                    options,
+                    secrets=secrets.files,
+                    no_cache=no_cache,
+                    pull=pull,
+                )
                 image = asyncio.run(work.run(names, view))
             except BuildFailed as error:
                 view.close()
@@ -139,6 +147,7 @@ class _Work:
         dockerfile: Path | None,
         text: str,
         options: Options,
+        *,
         secrets: dict[str, Path],
         no_cache: bool,
         pull: bool,

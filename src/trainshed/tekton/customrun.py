@@ -31,6 +31,7 @@ from trainshed.kube.meta.pods import is_finished
 from trainshed.kube.meta.resources import PODS, Resource
 from trainshed.kube.meta.times import format_time, parse_time
 from trainshed.tekton import conditions
+from trainshed.tekton.draft import Draft
 from trainshed.tekton.durations import go, seconds
 from trainshed.tekton.params import values_of
 from trainshed.tekton.resources import LABEL_CUSTOM_RUN, child_name
@@ -81,11 +82,8 @@ def decide(observed: Observed) -> Plan:
     if not is_ours(run) or is_terminating(run) or conditions.is_done(run):
         return Plan()
     status: Object = copy_tree(status_of(run))
-    events: list[Event] = []
-    if not status.get("startTime"):
-        status["startTime"] = format_time(now)
-        conditions.mark(status, "Unknown", "Started", "", now)
-        events.append(Event("Normal", "Started", ""))
+    draft = Draft(status, now)
+    draft.begin()
     spec = section(run, "spec")
     template = section(spec, "customSpec", "spec", "job")
     resource = observed.kinds.get((str(template.get("apiVersion")), str(template.get("kind"))))
@@ -93,23 +91,23 @@ def decide(observed: Observed) -> Plan:
     if resource is None:
         kinds = ", ".join(sorted(kind for _, kind in observed.kinds))
         text = f"spec.customSpec.spec.job: {template.get('kind') or 'no kind'} is none of {kinds}"
-        return _ended(run, status, "InvalidJob", text, events, now, final=True)
+        return _ended(run, draft, "InvalidJob", text, final=True)
     if spec.get("status") == "RunCancelled":
         text = f'CustomRun "{name_of(run)}" was cancelled. {spec.get("statusMessage") or ""}'.strip()
-        return _cut_short(run, status, resource, job, CANCELLED, text, events, now)
+        return _cut_short(run, draft, resource, job, CANCELLED, text)
     limit = seconds(spec.get("timeout"), None)
     left = None if limit is None else parse_time(status["startTime"]) + limit - now
     if left is not None and left <= 0 and not _is_over(job):
         text = f'CustomRun "{name_of(run)}" failed to finish within "{go(limit or 0)}"'
-        return _cut_short(run, status, resource, job, "CustomRunTimeout", text, events, now)
+        return _cut_short(run, draft, resource, job, "CustomRunTimeout", text)
     if job is None:
         if section(status, "extraFields").get("job") == job_name(run):
-            return _ended(run, status, "JobDeleted", f"the job {job_name(run)} was deleted", events, now)
+            return _ended(run, draft, "JobDeleted", f"the job {job_name(run)} was deleted")
         made = _job(run, template)
         return Plan(
             actions=(Create(resource=resource, given=made),),
             status=status,
-            events=tuple(events),
+            events=tuple(draft.events),
             requeue_after=left,
         )
     status["extraFields"] = {"job": name_of(job), "kind": job.get("kind")}
@@ -117,26 +115,25 @@ def decide(observed: Observed) -> Plan:
         results = task_results(observed.pods)
         if results:
             status["results"] = [{"name": name, "value": value} for name, value in results.items()]
-        conditions.mark(status, "True", "Succeeded", _message(job, "Succeeded"), now)
-        status["completionTime"] = format_time(now)
-        return Plan(status=status, events=(*events, Event("Normal", "Succeeded", _message(job, "Succeeded"))))
+        text = _message(job, "Succeeded")
+        draft.ends("True", "Succeeded", text)
+        return Plan(status=status, events=(*draft.events, Event("Normal", "Succeeded", text)))
     if is_true(job, "Failed"):
         text = _message(job, "Failed")
         behind = [pod for pod in observed.pods if not is_finished(pod)]
         if behind:  # ranks that have lost a peer; the next attempt must not meet them
             return Plan(
                 actions=tuple(Delete.of(PODS, pod) for pod in behind if not is_terminating(pod)),
-                events=tuple(events),
+                events=tuple(draft.events),
                 requeue_after=_LEAVING_SECONDS,
             )
-        return _ended(run, status, "JobFailed", text, events, now)
+        return _ended(run, draft, "JobFailed", text)
     reason = next(
         (w for w in ("Restarting", "Running", "Suspended", "Created") if is_true(job, w)), "Pending"
     )
     text = _message(job, reason) or f"{job.get('kind')} {name_of(job)} is {reason}"
-    if conditions.mark(status, "Unknown", reason, text, now):
-        events.append(Event("Normal", reason, text))
-    return Plan(status=status, events=tuple(events), requeue_after=left)
+    draft.goes_on(reason, text)
+    return Plan(status=status, events=tuple(draft.events), requeue_after=left)
 
 
 def _is_over(job: Object | None) -> bool:
@@ -184,39 +181,24 @@ def _pod_templates(spec: Object) -> Iterator[Object]:
 
 
 def _cut_short(
-    run: Object,
-    status: Object,
-    resource: Resource,
-    job: Object | None,
-    reason: str,
-    text: str,
-    events: list[Event],
-    now: float,
+    run: Object, draft: Draft, resource: Resource, job: Object | None, reason: str, text: str
 ) -> Plan:
     """End an attempt whose job may still run: first that goes, with its pods, then the status says so."""
     if job is not None and not _is_over(job):
+        events = tuple(draft.events)
         if is_terminating(job):
-            return Plan(events=tuple(events))
-        return Plan(actions=(Delete.of(resource, job, propagation="Foreground"),), events=tuple(events))
-    return _ended(run, status, reason, text, events, now, final=reason == CANCELLED)
+            return Plan(events=events)
+        return Plan(actions=(Delete.of(resource, job, propagation="Foreground"),), events=events)
+    return _ended(run, draft, reason, text, final=reason == CANCELLED)
 
 
-def _ended(
-    run: Object,
-    status: Object,
-    reason: str,
-    text: str,
-    events: list[Event],
-    now: float,
-    *,
-    final: bool = False,
-) -> Plan:
+def _ended(run: Object, draft: Draft, reason: str, text: str, *, final: bool = False) -> Plan:
+    status, now = draft.status, draft.now
     earlier = objects(status, "retriesStatus")
-    conditions.mark(status, "False", reason, text, now)
-    status["completionTime"] = format_time(now)
+    draft.ends("False", reason, text)
     if final or len(earlier) >= int(section(run, "spec").get("retries") or 0):
-        return Plan(status=status, events=(*events, Event("Warning", "Failed", text)))
+        return Plan(status=status, events=(*draft.events, Event("Warning", "Failed", text)))
     attempt = {key: value for key, value in status.items() if key != "retriesStatus"}
     fresh: Object = {"retriesStatus": [*earlier, attempt], "startTime": format_time(now)}
     conditions.mark(fresh, "Unknown", "ToBeRetried", text, now)
-    return Plan(status=fresh, events=(*events, Event("Normal", "ToBeRetried", text)))
+    return Plan(status=fresh, events=(*draft.events, Event("Normal", "ToBeRetried", text)))

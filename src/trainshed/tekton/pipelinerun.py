@@ -32,12 +32,13 @@ from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS
 from trainshed.kube.meta.times import format_time
 from trainshed.tekton import ahead, conditions
 from trainshed.tekton.conditions import Refused
+from trainshed.tekton.draft import Draft
 from trainshed.tekton.durations import go
 from trainshed.tekton.facts import Circumstances, Facts
 from trainshed.tekton.limits import Limits
 from trainshed.tekton.matrix import is_fanned_out
 from trainshed.tekton.pipelinespec import resolved
-from trainshed.tekton.pipelinestatus import by_task, describe, judged, over
+from trainshed.tekton.pipelinestatus import Verdict, by_task, describe, judged, over
 from trainshed.tekton.pipelinetasks import Node, graph, reference_of
 from trainshed.tekton.resources import AT_ONCE_ANNOTATION, CUSTOMRUNS, PIPELINERUNS, TASKRUNS
 from trainshed.tekton.tasksof import Making, children
@@ -75,17 +76,14 @@ def decide(observed: Observed) -> Plan:
     if spec.get("status") == PENDING and not status.get("startTime"):
         changed = conditions.mark(status, "Unknown", PENDING, f'PipelineRun "{name_of(run)}" is pending', now)
         return Plan(status=status, events=(Event("Normal", PENDING, ""),) if changed else ())
-    events: list[Event] = []
-    if not status.get("startTime"):
-        status["startTime"] = format_time(now)
-        conditions.mark(status, "Unknown", "Started", "", now)
-        events.append(Event("Normal", "Started", ""))
+    draft = Draft(status, now)
+    draft.begin()
     try:
         if not status.get("pipelineSpec"):
             status["pipelineSpec"] = resolved(run, spec, observed.pipeline, observed.tasks)
-        return _advance(observed, spec, status, events)
+        return _advance(observed, spec, draft)
     except Refused as error:
-        return over(run, status, events, "False", error.reason, str(error), now)
+        return over(draft, Verdict("False", error.reason, str(error)))
 
 
 def task_references(run: Object, pipeline: Object | None) -> list[str]:
@@ -96,8 +94,8 @@ def task_references(run: Object, pipeline: Object | None) -> list[str]:
     return [name for task in tasks if (name := reference_of(task))]
 
 
-def _advance(observed: Observed, spec: Object, status: Object, events: list[Event]) -> Plan:
-    run, now = observed.run, observed.now
+def _advance(observed: Observed, spec: Object, draft: Draft) -> Plan:
+    run, now, status = observed.run, observed.now, draft.status
     pipeline: Object = status["pipelineSpec"]
     nodes = graph(pipeline)
     limits = Limits.of(spec, status)
@@ -120,18 +118,18 @@ def _advance(observed: Observed, spec: Object, status: Object, events: list[Even
         limits = Limits.of(spec, status)
     stopping = _asked_to_end(observed, facts, held)
     if stopping:
-        return Plan(actions=tuple(stopping), events=tuple(events))
+        return Plan(actions=tuple(stopping), events=tuple(draft.events))
     if held.stop == "Cancelled":
         describe(status, facts)
         text = f'PipelineRun "{name_of(run)}" was cancelled'
-        return over(run, status, events, "False", "Cancelled", text, now)
+        return over(draft, Verdict("False", "Cancelled", text))
     if held.timed_out:
         describe(status, facts)
         text = f'PipelineRun "{name_of(run)}" failed to finish within "{go(limits.pipeline or 0)}"'
-        return over(run, status, events, "False", "PipelineRunTimeout", text, now)
+        return over(draft, Verdict("False", "PipelineRunTimeout", text))
     start = _started(observed, spec, pipeline, facts, begun, prepared)
     describe(status, facts, start.children)
-    plan = judged(run, status, facts, limits, list(start.actions), events, held, now)
+    plan = judged(run, draft, facts, limits, held, start.actions)
     if conditions.is_done({"status": status}) or start.look_again is None:
         return plan
     after = [t for t in (plan.requeue_after, start.look_again) if t is not None]

@@ -9,8 +9,8 @@ import msgspec
 
 from trainshed.kube.meta.objects import Object, labels_of, name_of, objects
 from trainshed.kube.meta.plan import Action, Create, Event, Plan
-from trainshed.kube.meta.times import format_time
 from trainshed.tekton import conditions
+from trainshed.tekton.draft import Draft
 from trainshed.tekton.durations import go
 from trainshed.tekton.facts import TIMEOUTS, Circumstances, Facts, described
 from trainshed.tekton.limits import Limits
@@ -54,25 +54,26 @@ def describe(status: Object, facts: Facts, made: Sequence[Object] = ()) -> None:
             status.pop(key, None)
 
 
+class Verdict(msgspec.Struct, frozen=True):
+    """How a run ended: the status, reason and message of its condition."""
+
+    value: conditions.State
+    reason: str
+    message: str
+
+
 def judged(
-    run: Object,
-    status: Object,
-    facts: Facts,
-    limits: Limits,
-    actions: list[Action],
-    events: list[Event],
-    held: Circumstances,
-    now: float,
+    run: Object, draft: Draft, facts: Facts, limits: Limits, held: Circumstances, actions: Sequence[Action]
 ) -> Plan:
     """Return the plan of a run that goes on with these actions, or is over."""
     tally = _tally(facts, actions)
     if tally.incomplete == 0:
-        value, reason, message = _verdict(run, facts, limits, held, tally)
-        if value == "True" or tally.failed:
-            results = _results(status["pipelineSpec"], facts)
+        verdict = _verdict(run, facts, limits, held, tally)
+        if verdict.value == "True" or tally.failed:
+            results = _results(draft.status["pipelineSpec"], facts)
             if results:
-                status["results"] = results
-        return over(run, status, events, value, reason, message, now)
+                draft.status["results"] = results
+        return over(draft, verdict)
     if held.tasks_timed_out:
         reason = "PipelineRunTimeoutRunningFinally"
     elif held.stop == "CancelledRunFinally":
@@ -87,9 +88,13 @@ def judged(
         f"Tasks Completed: {tally.completed} (Failed: {len(tally.failed)}, Cancelled {len(tally.cancelled)}), "
         f"Incomplete: {tally.incomplete}, Skipped: {len(tally.skipped)}"
     )
-    if conditions.mark(status, "Unknown", reason, message, now):
-        events.append(Event("Normal", reason, message))
-    return Plan(actions=tuple(actions), status=status, events=tuple(events), requeue_after=limits.next(now))
+    draft.goes_on(reason, message)
+    return Plan(
+        actions=tuple(actions),
+        status=draft.status,
+        events=tuple(draft.events),
+        requeue_after=limits.next(draft.now),
+    )
 
 
 class _Tally(msgspec.Struct, frozen=True):
@@ -103,7 +108,7 @@ class _Tally(msgspec.Struct, frozen=True):
     incomplete: int
 
 
-def _tally(facts: Facts, actions: list[Action]) -> _Tally:
+def _tally(facts: Facts, actions: Sequence[Action]) -> _Tally:
     standings = {node.name: facts.standing(node.name) for node in facts.nodes.values()}
     starting = {labels_of(a.object).get(LABEL_PIPELINE_TASK) for a in actions if isinstance(a, Create)}
     skipped = [name for name in standings if facts.skip(name)]
@@ -116,10 +121,8 @@ def _tally(facts: Facts, actions: list[Action]) -> _Tally:
     return _Tally(skipped, ignored, failed, cancelled, completed, incomplete)
 
 
-def _verdict(
-    run: Object, facts: Facts, limits: Limits, held: Circumstances, tally: _Tally
-) -> tuple[conditions.State, str, str]:
-    """Return status, reason and message of the condition of a run whose tasks are over."""
+def _verdict(run: Object, facts: Facts, limits: Limits, held: Circumstances, tally: _Tally) -> Verdict:
+    """Return how a run ended whose tasks are over."""
     counts = f"Failed: {len(tally.failed) + len(tally.ignored)}"
     if tally.ignored:
         counts += f" (Ignored: {len(tally.ignored)})"
@@ -129,14 +132,14 @@ def _verdict(
     )
     if held.tasks_timed_out:
         within = f'tasks failed to finish within "{go(limits.tasks or 0)}"'
-        return "False", "PipelineRunTimeout", f'PipelineRun "{name_of(run)}" failed due to {within}'
+        return Verdict("False", "PipelineRunTimeout", f'PipelineRun "{name_of(run)}" failed due to {within}')
     if tally.failed or any(facts.skip(name) in TIMEOUTS for name in tally.skipped):
-        return "False", "Failed", message
+        return Verdict("False", "Failed", message)
     if held.stop in ("CancelledRunFinally", "StoppedRunFinally"):
-        return "False", "Cancelled", f'PipelineRun "{name_of(run)}" was cancelled'
+        return Verdict("False", "Cancelled", f'PipelineRun "{name_of(run)}" was cancelled')
     if tally.cancelled:
-        return "False", "Cancelled", message
-    return "True", "Completed" if tally.skipped else "Succeeded", message
+        return Verdict("False", "Cancelled", message)
+    return Verdict("True", "Completed" if tally.skipped else "Succeeded", message)
 
 
 def _results(pipeline: Object, facts: Facts) -> list[Object]:
@@ -154,18 +157,11 @@ def _results(pipeline: Object, facts: Facts) -> list[Object]:
     return out
 
 
-def over(
-    run: Object,
-    status: Object,
-    events: list[Event],
-    value: conditions.State,
-    reason: str,
-    message: str,
-    now: float,
-) -> Plan:
+def over(draft: Draft, verdict: Verdict) -> Plan:
     """Return the plan of a run that is over."""
-    conditions.mark(status, value, reason, message, now)
-    status["completionTime"] = format_time(now)
-    sort = ("Normal", "Succeeded") if value == "True" else ("Warning", "Failed")
-    told = Event("Normal" if sort[0] == "Normal" else "Warning", sort[1], message)
-    return Plan(status=status, events=(*events, told))
+    draft.ends(verdict.value, verdict.reason, verdict.message)
+    if verdict.value == "True":
+        told = Event("Normal", "Succeeded", verdict.message)
+    else:
+        told = Event("Warning", "Failed", verdict.message)
+    return Plan(status=draft.status, events=(*draft.events, told))

@@ -36,6 +36,7 @@ from trainshed.kube.meta.resources import PERSISTENTVOLUMECLAIMS, PODS
 from trainshed.kube.meta.times import format_time, parse_time
 from trainshed.tekton import ahead, conditions, steps
 from trainshed.tekton.conditions import Refused
+from trainshed.tekton.draft import Draft
 from trainshed.tekton.durations import go, seconds
 from trainshed.tekton.params import ParamError, declared_in, resolve, values_of
 from trainshed.tekton.resources import LABEL_TASK, ON_ERROR_ANNOTATION, READY, READY_ANNOTATION, child_name
@@ -90,52 +91,49 @@ def decide(observed: Observed) -> Plan:
         return Plan(actions=tuple(_leftover(observed.pods)))
     status: Object = copy_tree(status_of(run))
     spec: Object = copy_tree(spec_of(run))
-    events: list[Event] = []
     if spec.get("status") == "TaskRunPending" and not status.get("startTime"):
         conditions.mark(status, "Unknown", "TaskRunPending", f'TaskRun "{name_of(run)}" is pending', now)
         return Plan(status=status, actions=tuple(_prepared(observed, spec, status)))
-    if not status.get("startTime"):
-        status["startTime"] = format_time(now)
-        conditions.mark(status, "Unknown", "Started", "", now)
-        events.append(Event("Normal", "Started", ""))
+    draft = Draft(status, now)
+    draft.begin()
     found = next((p for p in observed.pods if name_of(p) == pod_name(run)), None)
     if spec.get("status") == "TaskRunCancelled":
         detail = f" {spec['statusMessage']}" if spec.get("statusMessage") else ""
         failed = Failure("TaskRunCancelled", f'TaskRun "{name_of(run)}" was cancelled.{detail}')
-        return _cut_short(observed, spec, status, found, failed, events)
+        return _cut_short(observed, spec, draft, found, failed)
     limit = seconds(spec.get("timeout"))
     left = None if limit is None else parse_time(status["startTime"]) + limit - now
     if left is not None and left <= 0 and not (found is not None and steps.is_complete(found)):
         failed = Failure(
             "TaskRunTimeout", f'TaskRun "{name_of(run)}" failed to finish within "{go(limit or 0)}"'
         )
-        return _cut_short(observed, spec, status, found, failed, events)
+        return _cut_short(observed, spec, draft, found, failed)
     try:
         task = _task(observed, spec, status)
     except Refused as error:
-        return _failed(observed, spec, status, Failure(error.reason, str(error)), events)
+        return _failed(spec, draft, Failure(error.reason, str(error)))
     if found is None:
         if status.get("podName") == pod_name(run):
             gone = Failure(
                 "PodDeleted", f'the pod "{status["podName"]}" was deleted before its steps were done'
             )
             status["steps"] = steps.ended_steps(objects(status, "steps"), "PodDeleted", 137, format_time(now))
-            return _failed(observed, spec, status, gone, events)
+            return _failed(spec, draft, gone)
         if observed.refusal:
-            return _refused(observed, spec, status, events)
-        return _begun(observed, spec, status, task, events, left)
+            return _refused(observed, spec, draft)
+        return _begun(observed, spec, draft, task, left)
     turn: list[Action] = []
     if texts(section(found, "metadata"), "annotations").get(READY_ANNOTATION) != READY:
         if status.get("podName") != name_of(found):
             # Nothing was begun in it yet: where it is no more, another takes its place.
             if is_terminating(found):
-                return Plan(status=status, events=tuple(events), requeue_after=left)
+                return Plan(status=status, events=tuple(draft.events), requeue_after=left)
             if steps.is_complete(found) or steps.hopeless(found):
                 again = (Delete.of(PODS, found),)
-                return Plan(status=status, actions=again, events=tuple(events), requeue_after=left)
+                return Plan(status=status, actions=again, events=tuple(draft.events), requeue_after=left)
         patch = {"metadata": {"annotations": {READY_ANNOTATION: READY}}}
         turn.append(Patch(resource=PODS, object=found, patch=patch))
-    plan = _watched(observed, spec, status, task, found, events, left)
+    plan = _watched(observed, spec, draft, task, found, left)
     return msgspec.structs.replace(plan, actions=(*turn, *plan.actions))
 
 
@@ -255,36 +253,33 @@ def _check(task: Object) -> None:
             raise Refused("TaskRunValidationFailed", text)
 
 
-def _refused(observed: Observed, spec: Object, status: Object, events: list[Event]) -> Plan:
+def _refused(observed: Observed, spec: Object, draft: Draft) -> Plan:
     """The pod cannot be made: with a quota that is used up it may be later, otherwise the attempt has failed."""
     said = observed.refusal
     if "exceeded quota" in said:
         text = f"TaskRun Pod exceeded available resources: {said}"
-        conditions.mark(status, "Unknown", "ExceededResourceQuota", text, observed.now)
-        return Plan(status=status, events=tuple(events), requeue_after=_QUOTA_SECONDS)
+        conditions.mark(draft.status, "Unknown", "ExceededResourceQuota", text, observed.now)
+        return Plan(status=draft.status, events=tuple(draft.events), requeue_after=_QUOTA_SECONDS)
     if "violates PodSecurity" in said:
-        return _failed(observed, spec, status, Failure("PodAdmissionFailed", said), events)
+        return _failed(spec, draft, Failure("PodAdmissionFailed", said))
     name = section(spec, "taskRef").get("name")
     maybe = f"missing or invalid Task {namespace_of(observed.run)}/{name}" if name else "invalid TaskSpec"
     text = f'failed to create task run pod "{name_of(observed.run)}": {said}. Maybe {maybe}'
-    return _failed(observed, spec, status, Failure("PodCreationFailed", text), events)
+    return _failed(spec, draft, Failure("PodCreationFailed", text))
 
 
-def _begun(
-    observed: Observed, spec: Object, status: Object, task: Task, events: list[Event], left: float | None
-) -> Plan:
+def _begun(observed: Observed, spec: Object, draft: Draft, task: Task, left: float | None) -> Plan:
     """Make the pod of this attempt, and the claims that it needs."""
     run = observed.run
-    attempt = str(len(objects(status, "retriesStatus")))
+    attempt = str(len(objects(draft.status, "retriesStatus")))
     actions: list[Action] = [
         Create(resource=PERSISTENTVOLUMECLAIMS, given=claim)
         for claim in claims(run, objects(spec, "workspaces"))
         if name_of(claim) not in observed.claims
     ]
     actions.append(Create(resource=PODS, given=_pod(observed, spec, task, attempt)))
-    if conditions.mark(status, "Unknown", "Pending", "Pending", observed.now):
-        events.append(Event("Normal", "Pending", "Pending"))
-    return Plan(actions=tuple(actions), status=status, events=tuple(events), requeue_after=left)
+    draft.goes_on("Pending", "Pending")
+    return Plan(actions=tuple(actions), status=draft.status, events=tuple(draft.events), requeue_after=left)
 
 
 def _pod(observed: Observed, spec: Object, task: Task, attempt: str, *, ready: bool = True) -> Object:
@@ -298,15 +293,9 @@ def _pod(observed: Observed, spec: Object, task: Task, attempt: str, *, ready: b
 
 
 def _watched(
-    observed: Observed,
-    spec: Object,
-    status: Object,
-    task: Task,
-    found: Object,
-    events: list[Event],
-    left: float | None,
+    observed: Observed, spec: Object, draft: Draft, task: Task, found: Object, left: float | None
 ) -> Plan:
-    now = observed.now
+    status, now = draft.status, draft.now
     try:
         status.update(steps.describe(found, task.spec))
         _begin_with_turn(status)
@@ -321,27 +310,25 @@ def _watched(
                     == "continue"
                 ):
                     failed = msgspec.structs.replace(failed, reason="FailureIgnored")
-                return _failed(observed, spec, status, failed, events)
-            conditions.mark(status, "True", "Succeeded", "All Steps have completed executing", now)
-            status["completionTime"] = format_time(now)
+                return _failed(spec, draft, failed)
             text = "All Steps have completed executing"
-            return Plan(status=status, events=(*events, Event("Normal", "Succeeded", text)))
+            draft.ends("True", "Succeeded", text)
+            return Plan(status=status, events=(*draft.events, Event("Normal", "Succeeded", text)))
     except steps.ResultError as error:
-        return _failed(observed, spec, status, Failure("TaskRunValidationFailed", str(error)), events)
+        return _failed(spec, draft, Failure("TaskRunValidationFailed", str(error)))
     stuck = steps.hopeless(found)
     if stuck is not None:
         status["steps"] = steps.ended_steps(objects(status, "steps"), stuck.reason, 1, format_time(now))
-        plan = _failed(observed, spec, status, stuck, events)
+        plan = _failed(spec, draft, stuck)
         return msgspec.structs.replace(plan, actions=tuple(_leftover([found])))
     if is_terminating(found):
         gone = Failure("PodDeleted", f'the pod "{name_of(found)}" was deleted before its steps were done')
-        return _cut_short(observed, spec, status, found, gone, events)
+        return _cut_short(observed, spec, draft, found, gone)
     reason, text = (
         ("Running", _RUNNING) if phase(found) == "Running" else ("Pending", steps.waiting_message(found))
     )
-    if conditions.mark(status, "Unknown", reason, text, now):
-        events.append(Event("Normal", reason, text))
-    return Plan(status=status, events=tuple(events), requeue_after=left)
+    draft.goes_on(reason, text)
+    return Plan(status=status, events=tuple(draft.events), requeue_after=left)
 
 
 def _begin_with_turn(status: Object) -> None:
@@ -352,37 +339,30 @@ def _begin_with_turn(status: Object) -> None:
                 state["startedAt"] = max(str(state["startedAt"]), str(status["startTime"]))
 
 
-def _cut_short(
-    observed: Observed,
-    spec: Object,
-    status: Object,
-    found: Object | None,
-    failed: Failure,
-    events: list[Event],
-) -> Plan:
+def _cut_short(observed: Observed, spec: Object, draft: Draft, found: Object | None, failed: Failure) -> Plan:
     """End an attempt whose pod may still run: first the pod goes, then the status says so."""
+    status = draft.status
     if found is not None and not is_terminating(found) and not steps.is_complete(found):
-        return Plan(actions=(Delete.of(PODS, found),), events=tuple(events))
+        return Plan(actions=(Delete.of(PODS, found),), events=tuple(draft.events))
     if found is not None:
         if is_terminating(found) and not steps.is_complete(found):
-            return Plan(status=status, events=tuple(events))  # its last words are still to come
+            return Plan(status=status, events=tuple(draft.events))  # its last words are still to come
         try:
             status.update(steps.describe(found, section(status, "taskSpec")))
         except steps.ResultError:
             pass  # it did not end by itself: a half-written result says nothing
     status["steps"] = steps.ended_steps(objects(status, "steps"), failed.reason, 1, format_time(observed.now))
-    return _failed(observed, spec, status, failed, events)
+    return _failed(spec, draft, failed)
 
 
-def _failed(observed: Observed, spec: Object, status: Object, failed: Failure, events: list[Event]) -> Plan:
+def _failed(spec: Object, draft: Draft, failed: Failure) -> Plan:
     """Return the end of an attempt: of the run, or with retries left the begin of the next."""
-    now = observed.now
+    status, now = draft.status, draft.now
     earlier = objects(status, "retriesStatus")
     again = failed.reason not in _FINAL and len(earlier) < int(spec.get("retries") or 0)
-    conditions.mark(status, "False", failed.reason, failed.message, now)
-    status["completionTime"] = format_time(now)
+    draft.ends("False", failed.reason, failed.message)
     if not again:
-        return Plan(status=status, events=(*events, Event("Warning", "Failed", failed.message)))
+        return Plan(status=status, events=(*draft.events, Event("Warning", "Failed", failed.message)))
     attempt = {key: value for key, value in status.items() if key != "retriesStatus"}
     fresh: Object = {"retriesStatus": [*earlier, attempt], "startTime": format_time(now)}
     if "taskSpec" in status:
@@ -390,4 +370,4 @@ def _failed(observed: Observed, spec: Object, status: Object, failed: Failure, e
     conditions.mark(fresh, "Unknown", "ToBeRetried", failed.message, now)
     told = Event("Normal", "ToBeRetried", failed.message)
     # The next attempt starts when this one is written down.
-    return Plan(status=fresh, events=(*events, told))
+    return Plan(status=fresh, events=(*draft.events, told))

@@ -124,7 +124,14 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
 
 
 async def prepare_update(
-    core: Core, call: Call, old: Object, new: Object, options: WriteOptions, subresource: str, size: int = 0
+    core: Core,
+    call: Call,
+    old: Object,
+    new: Object,
+    options: WriteOptions,
+    subresource: str,
+    *,
+    size: int = 0,
 ) -> Object:
     """Return the object that an update of `old` to `new` stores; `new` is decoded, `old` has `size` bytes.
 

@@ -133,7 +133,7 @@ async def modify(
         old = await call.request.apart(partial(kind.view, seen), size)
         wanted = await call.request.apart(partial(change, old), size)
         _check_version(kind, name, old, wanted)
-        new = await prepare_update(core, call, old, wanted, options, subresource, size)
+        new = await prepare_update(core, call, old, wanted, options, subresource, size=size)
         if not track:
             new = _with_fields_of(new, wanted)
         if await call.request.apart(partial(same_but_times, old, new), size):

@@ -192,7 +192,7 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 f"cannot use the state directory {paths.root}: {detail}",
                 "make room there, or set TRAINSHED_HOME to another directory",
             ) from error
-        await _serve(paths, options, report, pki, api, client, runtime, nodes)
+        await _serve(paths, options, report, pki=pki, api=api, client=client, runtime=runtime, nodes=nodes)
 
 
 def _remedy(error: RuntimeUnavailable, isolation: Isolation) -> str:
@@ -247,6 +247,7 @@ async def _serve(
     paths: StatePaths,
     options: Options,
     report: Callable[[Report], None],
+    *,
     pki: Pki,
     api: ApiServer,
     client: Client,
@@ -287,7 +288,11 @@ async def _serve(
     capabilities = msgspec.structs.replace(
         local_capabilities(plain=options.isolation == "plain"), pulls=pulls
     )
-    parts.append(machine_of(client, runtime, informers, paths, names, nodes, capabilities, options))
+    machine = machine_of(client, runtime, informers, paths, capabilities=capabilities, options=options)
+    gpus = detect()  # dealt out so that none is promised twice
+    for number, name in enumerate(names):
+        nodes.add(machine.add(name, NodeOptions(gpus=tuple(gpus[number :: len(names)]))))
+    parts.append(machine)
     inside = await runtime.cluster_listener(API_ADDRESS, API_PORT)
     kubeconfig.write(paths.kubeconfig, kubeconfig.of_cluster(paths, port))
     stopping = asyncio.Event()
@@ -321,29 +326,22 @@ def machine_of(
     runtime: Runtime,
     informers: SharedInformers,
     paths: StatePaths,
-    names: Sequence[str],
-    nodes: NodeGroup,
+    *,
     capabilities: Capabilities,
-    options: Options | None = None,
+    options: Options,
 ) -> Machine:
-    """Return this machine with nodes of these names; GPUs are dealt out so that none is promised twice."""
-    gpus = detect()
+    """Return this machine, without nodes."""
     # A tool for egress may be installed and still not work here: ask the runtime, not the PATH.
     egress = Egress() if runtime.has_route else Egress(PROXY_URL)
-    network = ClusterNetwork(host_searches=host_searches())
-    options = options or Options()
     on_machine = MachineOptions(
         host_ip=LOOPBACK if capabilities.plain else GATEWAY,
         egress=egress,
         capabilities=capabilities,
         images=options.images,
-        network=network,
+        network=ClusterNetwork(host_searches=host_searches()),
         pids=local_pids_limit() if options.pids is None else options.pids,
     )
-    machine = Machine(client, runtime, informers, NodePaths(paths.root), options=on_machine)
-    for number, name in enumerate(names):
-        nodes.add(machine.add(name, NodeOptions(gpus=tuple(gpus[number :: len(names)]))))
-    return machine
+    return Machine(client, runtime, informers, NodePaths(paths.root), options=on_machine)
 
 
 async def _ready(

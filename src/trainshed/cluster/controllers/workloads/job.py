@@ -207,7 +207,8 @@ def _manage(job: Object, pods: Sequence[Object], count: Count, plan: Draft, now:
     if missing <= 0:
         return
     if count.indexes is not None:
-        _replace_indexes(job, pods, kept, missing, count.indexes, count.completed, plan, now)
+        free = _free(spec, pods, kept, count.completed | count.indexes.failed)
+        _replace_indexes(job, free, missing, count.indexes, plan, now)
         return
     delay = backoff(pods, now)
     if delay:
@@ -230,17 +231,10 @@ def _free(
 
 
 def _replace_indexes(
-    job: Object,
-    pods: Sequence[Object],
-    kept: Sequence[Object],
-    missing: int,
-    per_index: Indexes,
-    completed: AbstractSet[int],
-    plan: Draft,
-    now: float,
+    job: Object, free: Iterator[int], missing: int, per_index: Indexes, plan: Draft, now: float
 ) -> None:
-    """Make pods of indexes, each of which backs off by itself."""
-    for index in _free(job["spec"], pods, kept, completed | per_index.failed):
+    """Make pods of free indexes, each of which backs off by itself."""
+    for index in free:
         if missing <= 0:
             return
         failed = per_index.last.get(index)

@@ -134,7 +134,7 @@ class _Draft:
     def __init__(self, now: float) -> None:
         self.actions: list[Action] = []
         self.events: list[Event] = []
-        self._now = now
+        self.now = now
         self._wake_at: float | None = None
 
     def wake(self, instant: float) -> None:
@@ -144,7 +144,7 @@ class _Draft:
         return PodPlan(
             actions=tuple(self.actions),
             events=tuple(self.events),
-            requeue_after=None if self._wake_at is None else self._wake_at - self._now,
+            requeue_after=None if self._wake_at is None else self._wake_at - self.now,
         )
 
 
@@ -262,7 +262,7 @@ def _bring_up(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: floa
     if _start_init(draft, pod, seen, now, grace):
         policy = pod["spec"].get("restartPolicy", "Always")
         for container in main_containers(pod):
-            _keep_running(draft, pod, seen, container["name"], policy, now, grace)
+            _keep_running(draft, pod, seen, container["name"], policy, grace)
 
 
 def _start_ephemeral(draft: _Draft, seen: SeenPod, container: Object, now: float) -> None:
@@ -287,7 +287,7 @@ def _start_init(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: fl
         name = container["name"]
         known = seen.container(name)
         if is_sidecar(container):
-            _keep_running(draft, pod, seen, name, "Always", now, grace)
+            _keep_running(draft, pod, seen, name, "Always", grace)
             if not done and not (known.running and known.health.started):
                 return False
         elif not done:
@@ -295,14 +295,12 @@ def _start_init(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: fl
             again = newest is not None and newest.past and policy != "Never"
             if newest is None or newest.running or newest.failed or again:
                 own = "Always" if again else "Never" if policy == "Never" else "OnFailure"
-                _keep_running(draft, pod, seen, name, own, now, grace)
+                _keep_running(draft, pod, seen, name, own, grace)
                 return False
     return True
 
 
-def _keep_running(
-    draft: _Draft, pod: Object, seen: SeenPod, name: str, policy: str, now: float, grace: float
-) -> None:
+def _keep_running(draft: _Draft, pod: Object, seen: SeenPod, name: str, policy: str, grace: float) -> None:
     """Start the container if it never ran, or when its restart is due; stop it when its probes gave up or its image
     is another one."""
     known = seen.container(name)
@@ -315,9 +313,9 @@ def _keep_running(
         if not message and needed == "restart":
             message = f"Container {name} resize requires restart"
         if message:
-            _stop(draft, pod, seen, name, now, grace, message)
+            _stop(draft, pod, seen, name, grace, message)
         elif needed:
-            if seen.resize_problem is not None and now < seen.resize_problem.retry_at:
+            if seen.resize_problem is not None and draft.now < seen.resize_problem.retry_at:
                 draft.wake(seen.resize_problem.retry_at)
             else:
                 draft.actions.append(Resize(name))
@@ -326,10 +324,10 @@ def _keep_running(
         if not should_restart(policy, newest):
             return
         due = restart_at(known.attempts)
-        if now < due:
+        if draft.now < due:
             draft.wake(due)
             return
-    if known.problem is not None and now < known.problem.retry_at:
+    if known.problem is not None and draft.now < known.problem.retry_at:
         draft.wake(known.problem.retry_at)
         return
     draft.actions.append(StartContainer(name, 0 if newest is None else newest.number + 1))
@@ -341,14 +339,14 @@ def _end(draft: _Draft, pod: Object, seen: SeenPod, now: float, grace: float) ->
     others = [name for name, known in seen.containers.items() if known.running and name not in sidecars]
     if others:
         for name in others:
-            _stop(draft, pod, seen, name, now, grace, f"Stopping container {name}")
+            _stop(draft, pod, seen, name, grace, f"Stopping container {name}")
         return False
     left = grace - (now - _end_began(pod, seen, now))
     late = [name for name in sidecars if seen.container(name).running]
     for name in late:
         own = grace if _is_stopping(seen.container(name)) else left
         own = max(own, LATE_SIDECAR_SECONDS)
-        _stop(draft, pod, seen, name, now, own, f"Stopping container {name}")
+        _stop(draft, pod, seen, name, own, f"Stopping container {name}")
         if left > 0:
             # One at a time, last started first: a sidecar may need those before it.
             return False
@@ -379,9 +377,7 @@ def _is_stopping(known: SeenContainer) -> bool:
     )
 
 
-def _stop(
-    draft: _Draft, pod: Object, seen: SeenPod, name: str, now: float, grace: float, message: str
-) -> None:
+def _stop(draft: _Draft, pod: Object, seen: SeenPod, name: str, grace: float, message: str) -> None:
     """Take the container's stop one step further."""
     known = seen.container(name)
     newest, stopping = known.newest, known.stopping
@@ -394,7 +390,7 @@ def _stop(
         return
     # A later delete may shorten the grace period, never lengthen it.
     deadline = stopping.since + min(stopping.grace, max(grace, FORCED_GRACE_SECONDS))
-    if stopping.hook == "running" and now < deadline:
+    if stopping.hook == "running" and draft.now < deadline:
         draft.wake(deadline)
         return
     if not stopping.terminated:
@@ -402,7 +398,7 @@ def _stop(
         return
     if stopping.hook != "none":
         deadline += HOOK_EXTENSION_SECONDS
-    if now < deadline:
+    if draft.now < deadline:
         draft.wake(deadline)
     elif not stopping.killed:
         draft.actions.append(Signal(name, SIGKILL))

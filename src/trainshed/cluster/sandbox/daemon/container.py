@@ -58,6 +58,7 @@ class Container:
         spec: Message,
         directory: str,
         pod: Message,
+        *,
         on_started: Callable[[Container], None],
         on_ended: Callable[[Container], None],
         beside: Pause | Container | None = None,

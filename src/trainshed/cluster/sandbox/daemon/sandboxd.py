@@ -81,7 +81,7 @@ def _daemon(run: str, pods: str, mapped: int, report: int) -> NoReturn:
         os.close(mapped)
         userns.forbid_cgroup_namespaces()
         limits.keep_back_per_user()
-        daemon = Zygote(run, pods, user, cluster, lock, hierarchy)
+        daemon = Zygote(run, pods, user=user, cluster=cluster, lock=lock, hierarchy=hierarchy)
         launching.has_started(report, adopted=found is not None)
         daemon.run()
 

@@ -52,6 +52,7 @@ class Shim:
         self,
         spec: Message,
         pod: str,
+        *,
         lock: int,
         ip: str,
         addresses: str,
@@ -244,7 +245,14 @@ class Shim:
     ) -> Container:
         spare = self._spare
         return Container(
-            self._loop, spec, directory, pod, self._started, self._container_ended, beside, spare
+            self._loop,
+            spec,
+            directory,
+            pod,
+            on_started=self._started,
+            on_ended=self._container_ended,
+            beside=beside,
+            spare=spare,
         )
 
     def _make_cgroup(self, spec: Message) -> str:

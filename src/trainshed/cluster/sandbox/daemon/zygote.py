@@ -42,6 +42,7 @@ class Zygote:
         self,
         run: str,
         pods: str,
+        *,
         user: int,
         cluster: int,
         lock: int,
@@ -264,7 +265,16 @@ class Zygote:
 
     def _make_shim(self, spec: Message, pod: str, lock: int, ip: str) -> Shim:
         addresses = f"{self._run}/{ipam.DIRECTORY}"
-        return Shim(spec, pod, lock, ip, addresses, self._cluster, self._user, self._hierarchy)
+        return Shim(
+            spec,
+            pod,
+            lock=lock,
+            ip=ip,
+            addresses=addresses,
+            cluster=self._cluster,
+            user=self._user,
+            cgroups=self._hierarchy,
+        )
 
     def _be_shim(self, sock: socket.socket, spec: Message, pod: str, lock: int, ip: str) -> None:
         os.setsid()

@@ -91,7 +91,7 @@ class PlainDaemon(Zygote):
     """Serves `sandboxd.sock`."""
 
     def __init__(self, run: str, pods: str, lock: int, block: int, held: socket.socket | None) -> None:
-        super().__init__(run, pods, -1, -1, lock, None, f"127.{block}.")
+        super().__init__(run, pods, user=-1, cluster=-1, lock=lock, hierarchy=None, prefix=f"127.{block}.")
         self._block, self._held = block, held
 
     def _request(self, peer: Peer, message: Message) -> None:

@@ -27,7 +27,7 @@ class PlainShim(Shim):
     plain = True
 
     def __init__(self, spec: Message, pod: str, lock: int, ip: str, addresses: str, run: str) -> None:
-        super().__init__(spec, pod, lock, ip, addresses, -1, -1, None)
+        super().__init__(spec, pod, lock=lock, ip=ip, addresses=addresses, cluster=-1, user=-1, cgroups=None)
         self._network = NetworkFiles(run)
 
     def _isolate(self) -> None:
@@ -52,7 +52,12 @@ class PlainShim(Shim):
             "lock": self._lock,
         }
         return PlainContainer(
-            self._loop, spec, directory, {**pod, **more}, self._started, self._container_ended
+            self._loop,
+            spec,
+            directory,
+            {**pod, **more},
+            on_started=self._started,
+            on_ended=self._container_ended,
         )
 
     def _execute(self, one: Container, message: Message, peer: Peer) -> None:
