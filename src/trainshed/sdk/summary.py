@@ -171,7 +171,8 @@ async def _directory(client: Client, claim: str, namespace: str) -> Path | None:
         volume = await client.get(PERSISTENTVOLUMES, bound["spec"].get("volumeName") or "-")
     except (ApiError, TransportError):
         return None
-    path = (volume["spec"].get("hostPath") or volume["spec"].get("local") or {}).get("path")
+    spec = volume["spec"]
+    path = (section(spec, "hostPath") or section(spec, "local")).get("path")
     return Path(path) if path else None
 
 

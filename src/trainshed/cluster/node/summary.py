@@ -13,7 +13,7 @@ from trainshed.cluster.node.metrics import ContainerUse, PodUse
 from trainshed.cluster.node.paths import NodePaths
 from trainshed.cluster.node.pod.diskuse import places
 from trainshed.cluster.node.pod.worker import PodWorker
-from trainshed.kube.meta.objects import Object, name_of, namespace_of, status_of, uid_of
+from trainshed.kube.meta.objects import Object, name_of, namespace_of, section, status_of, uid_of
 from trainshed.kube.meta.times import format_time
 
 
@@ -88,7 +88,7 @@ def _pod(pod: Object, use: PodUse, measured: Measured, paths: NodePaths) -> Obje
     statuses = {one["name"]: one for one in status_of(pod).get("containerStatuses") or ()}
     containers = []
     for name, one in use.containers.items():
-        running = ((statuses.get(name) or {}).get("state") or {}).get("running") or {}
+        running = section(statuses, name, "state", "running")
         root, logs = found.get(f"c/{name}", [0, 0])
         containers.append(
             {

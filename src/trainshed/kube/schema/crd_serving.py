@@ -96,7 +96,7 @@ def _own_but_schemas(obj: Object) -> Object:
         key: [{**version} for version in value] if key == "versions" else copy_tree(value)
         for key, value in spec.items()
     }
-    return {**obj, "metadata": {**obj["metadata"]}, "spec": own, "status": copy_tree(obj.get("status") or {})}
+    return {**obj, "metadata": {**obj["metadata"]}, "spec": own, "status": copy_tree(status_of(obj))}
 
 
 def _schema_of(version: Object, encoded: bytes) -> bytes | memoryview:

@@ -76,9 +76,9 @@ def _schemas(versions: list[Object]) -> Iterator[Cause]:
         if schema is None:
             yield causes.required(at, "schemas are required")
         elif not shared:
-            yield from _sound(schema, at, status="status" in (versions[index].get("subresources") or {}))
+            yield from _sound(schema, at, status="status" in section(versions[index], "subresources"))
         elif index == 0:
-            status = any("status" in (version.get("subresources") or {}) for version in versions)
+            status = any("status" in section(version, "subresources") for version in versions)
             yield from _sound(schema, "spec.validation.openAPIV3Schema", status=status)
     if versions and _alike(versions, "selectableFields"):
         fields, path = versions[0].get("selectableFields") or [], "spec.selectableFields"
