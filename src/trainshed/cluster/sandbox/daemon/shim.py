@@ -61,8 +61,7 @@ class Shim:
         cgroups: Hierarchy | None,
     ) -> None:
         self._spec = spec
-        self._ip = ip
-        self._addresses = addresses
+        self._ip, self._addresses = ip, addresses
         self._pod = pod
         self._directory = f"{pod}/sandbox"
         self._lock = lock
@@ -243,16 +242,9 @@ class Shim:
     def _make_container(
         self, spec: Message, directory: str, pod: Message, beside: Pause | Container | None
     ) -> Container:
-        spare = self._spare
+        started, ended, spare = self._started, self._container_ended, self._spare
         return Container(
-            self._loop,
-            spec,
-            directory,
-            pod,
-            on_started=self._started,
-            on_ended=self._container_ended,
-            beside=beside,
-            spare=spare,
+            self._loop, spec, directory, pod, on_started=started, on_ended=ended, beside=beside, spare=spare
         )
 
     def _make_cgroup(self, spec: Message) -> str:
