@@ -63,6 +63,8 @@ CHECK_SECONDS = 2.0
 """How long DNS, egress and new pods may be without their daemon before it is missed. A check is two messages."""
 RESYNC_SECONDS = 10.0
 """How often the runtime is asked for everything, in case an end was missed."""
+SHARES_SECONDS = 0.3
+"""How long changes of CPU requests are gathered: pods that start together are told once, and when they run."""
 RETRY_SECONDS = 1.0
 
 
@@ -325,6 +327,7 @@ class Machine:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             await changed.wait()
+            await asyncio.sleep(SHARES_SECONDS)
             changed.clear()
 
     async def _keep_daemons(self) -> None:
