@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import struct
 import sys
@@ -335,3 +337,28 @@ def test_a_directory_is_found_wherever_it_is_mounted(tmp_path: Path, path: str, 
     table = tmp_path / "mountinfo"
     table.write_text(MOUNTS)
     assert mountinfo.other_places(path, str(table)) == places
+
+
+def test_pods_are_spread_over_groups_of_blocks_where_that_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system of which the flags are known, then one that has none."""
+    flags, written = 0x00080000, []
+
+    def ioctl(fd: int, request: int, argument: bytes) -> bytes:
+        if request == 0x40086602:
+            written.append(int.from_bytes(argument[:4], sys.byteorder))
+            return argument
+        assert request == 0x80086601 and os.fstat(fd).st_ino == tmp_path.stat().st_ino
+        return (written or [flags])[-1].to_bytes(4, sys.byteorder) + bytes(4)
+
+    def refused(fd: int, request: int, argument: bytes) -> bytes:
+        raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    files.spread(tmp_path)
+    files.spread(tmp_path)
+    assert written == [flags | 0x00020000], "others stay, and it is written once"
+    monkeypatch.setattr(fcntl, "ioctl", refused)
+    files.spread(tmp_path)
+    files.spread(tmp_path / "missing")

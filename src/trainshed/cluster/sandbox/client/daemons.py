@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from trainshed.cluster.sandbox import wire
+from trainshed.cluster.sandbox import files, wire
 from trainshed.cluster.sandbox.client import launch
 from trainshed.cluster.sandbox.client.connection import Connection, connected
 from trainshed.cluster.sandbox.client.processes import STOP_SECONDS, ended, open_process
@@ -57,6 +57,7 @@ class Daemons:
         for path in (self._paths.run, self._paths.pods, self._paths.log):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
+        files.spread(self._paths.pods)
         with (self._paths.run / "start.lock").open("w") as lock:
             await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
             await self._ensure_sandboxd(survivors)
