@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from trainshed.cli import newcluster
 from trainshed.cluster.apiserver.core import Admission, AdmissionCheck
 from trainshed.cluster.control.controlplane import Options, run
 from trainshed.cluster.control.errors import CannotStart
@@ -104,7 +105,8 @@ def main(program: str) -> None:
         options = Options(
             nodes=args.nodes,
             port=args.port,
-            install=_steps(itertools.chain(crds.crds(), embedded_objects(gang=gang))),
+            new=newcluster.steps,
+            install=lambda is_new: _steps(_installed(gang, is_new=is_new)),
             admission=admission(gang) | pod_admission(allow_privileged=args.allow_privileged),
             scheduler_names=(operator.gang_scheduler,),
             images=args.images,
@@ -261,6 +263,11 @@ def _check_of(group_resource: str, options: OperatorOptions) -> AdmissionCheck:
         return Admission(warnings=verdict.warnings, refusal=refusal)
 
     return check
+
+
+def _installed(gang: str, *, is_new: bool) -> Iterator[Object]:
+    """Yield what is applied once the cluster is up; a new one holds the definitions."""
+    return itertools.chain(() if is_new else crds.crds(), embedded_objects(gang=gang, defined=is_new))
 
 
 def _steps(objects: Iterable[Object]) -> Iterator[list[tuple[Resource, bytes]]]:

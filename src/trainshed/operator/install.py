@@ -44,16 +44,26 @@ def embedded_options(gang: str = AUTO) -> OperatorOptions:
     return OperatorOptions(gang_scheduler=gang_scheduler(gang))
 
 
+def definitions() -> Iterator[Object]:
+    """Yield the definitions of the job kinds. The caller owns them."""
+    return _kept(DEFINITIONS)
+
+
 def embedded_objects(
-    *, python: str = sys.executable, args: Sequence[str] = EMBEDDED_ARGS, gang: str = AUTO
+    *,
+    python: str = sys.executable,
+    args: Sequence[str] = EMBEDDED_ARGS,
+    gang: str = AUTO,
+    defined: bool = False,
 ) -> Iterator[Object]:
     """Yield everything to apply, in order. The caller owns the objects.
 
-    `python` is the interpreter that the pod runs, with this package installed; `gang` is as for `embedded_options`.
+    `python` is the interpreter that the pod runs, with this package installed; `gang` is as for `embedded_options`;
+    `defined` says that the definitions are there.
     """
     namespace, *others = _kept(EMBEDDED) if gang == AUTO else made(gang)
     yield namespace
-    for definition in _kept(DEFINITIONS):
+    for definition in () if defined else definitions():
         for version in definition["spec"]["versions"]:
             vouch(version["schema"]["openAPIV3Schema"])
         yield definition

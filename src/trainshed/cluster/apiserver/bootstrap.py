@@ -49,11 +49,11 @@ _PRIORITIES = (
 )
 
 
-async def bootstrap(client: Client) -> None:
-    """Create what is missing. Safe to repeat. `client` must be allowed everything."""
+async def bootstrap(client: Client, now: float | None = None) -> None:
+    """Create what is missing. Safe to repeat. `client` must be allowed everything. `now`: seconds since the epoch."""
     # Each object is asked for before it is made, but in a new cluster, where that only takes time.
     ensure = _ensure if await _exists(client, *namespaces()[0]) else _create
-    for together in (namespaces(), objects()):
+    for together in (namespaces(), objects(time.time() if now is None else now)):
         await asyncio.gather(*(ensure(client, resource, obj) for resource, obj in together))
     await mend_addresses(client)
 
@@ -66,14 +66,14 @@ def namespaces() -> list[tuple[Resource, Object]]:
     ]
 
 
-def objects() -> list[tuple[Resource, Object]]:
+def objects(now: float) -> list[tuple[Resource, Object]]:
     """Return the other objects, of which none needs another."""
     out: list[tuple[Resource, Object]] = []
     out += [(CLUSTERROLES, role) for role in cluster_roles()]
     out += [(CLUSTERROLEBINDINGS, binding) for binding in cluster_role_bindings()]
     out += [(PRIORITYCLASSES, _priority(*row)) for row in _PRIORITIES]
     out += [(STORAGECLASSES, _storage_class()), (SERVICES, _api_service())]
-    out += [(ROLES, _authentication_reader()), (SERVICECIDRS, _service_range())]
+    out += [(ROLES, _authentication_reader()), (SERVICECIDRS, _service_range(now))]
     out += [(FLOWSCHEMAS, _flow_control(FLOWSCHEMAS, *row)) for row in FLOW_SCHEMAS.items()]
     out += [(PRIORITYLEVELS, _flow_control(PRIORITYLEVELS, *row)) for row in PRIORITY_LEVELS.items()]
     out += [(ENDPOINTS, _api_endpoints()), (ENDPOINTSLICES, _api_slice())]
@@ -202,14 +202,14 @@ def _flow_control(resource: Resource, name: str, spec: Object) -> Object:
     }
 
 
-def _service_range() -> Object:
+def _service_range(now: float) -> Object:
     """Return what Services get addresses of. It stays: its finalizer is never taken off."""
     ready = {
         "type": "Ready",
         "status": "True",
         "reason": "",
         "message": "Kubernetes Service CIDR is ready",
-        "lastTransitionTime": format_time(time.time()),
+        "lastTransitionTime": format_time(now),
     }
     return {
         "apiVersion": SERVICECIDRS.api_version,

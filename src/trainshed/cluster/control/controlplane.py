@@ -19,7 +19,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,12 +31,12 @@ from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
 from trainshed.client.controllers.informers import SharedInformers
 from trainshed.cluster.apiserver.app import ApiServer
-from trainshed.cluster.apiserver.bootstrap import bootstrap, publish_authentication
 from trainshed.cluster.apiserver.core import AdmissionCheck
 from trainshed.cluster.apiserver.serve import serve
-from trainshed.cluster.control import kubeconfig
+from trainshed.cluster.control import installing, kubeconfig
 from trainshed.cluster.control.apart import run_apart
 from trainshed.cluster.control.errors import CannotStart
+from trainshed.cluster.control.installing import Install, New, Stored
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
 from trainshed.cluster.control.listening import LOOPBACK, listen
 from trainshed.cluster.control.memory import MemoryKeeper, keep_one_heap
@@ -70,16 +71,12 @@ from trainshed.cluster.sandbox import logfile
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, GATEWAY, PROXY_URL
 from trainshed.cluster.sandbox.api import Isolation, Runtime, RuntimePaths, RuntimeUnavailable
 from trainshed.cluster.sandbox.files import lock
-from trainshed.cluster.scheduler.install import install
 from trainshed.cluster.scheduler.scheduler import Scheduler
 from trainshed.cluster.storage.controller import StorageController
 from trainshed.cluster.storage.ephemeral import EphemeralController
 from trainshed.cluster.store import Store, StoreError
 from trainshed.cluster.store.transform import PLAIN, Transformer
-from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object, labels_of, name_of
-from trainshed.kube.meta.resources import PODS, Resource
-from trainshed.tekton.crds import STAND_IN
+from trainshed.kube.meta.resources import PODS
 from trainshed.tekton.versions import CONVERSIONS
 
 if TYPE_CHECKING:
@@ -90,6 +87,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("trainshed.cluster")
 
 IDENTITY = "system:trainshed"
+USER_AGENT = "trainshed-controlplane"
 
 
 class _Part(Protocol):
@@ -111,9 +109,8 @@ class _Log:
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run it. `port` 0: the port of last time, else a free one. `install` is applied once it is up, step
-    by step, and forgotten; the objects of one step, as JSON, go together. `scheduler_names`: further ones that the
-    scheduler answers to. `isolation`: what keeps pods apart.
+    """How to run it. `port` 0: the port of last time, else a free one. `new` and `install`: see `installing`.
+    `scheduler_names`: further ones that the scheduler answers to. `isolation`: what keeps pods apart.
     `images`: what containers run in whose image is not in the store. `pids`: how many processes a
     pod may have, 0 for any number, None for the machine's share. `audit`: a policy, and the log that it writes.
     `fake_nodes`: None for as many as last time; `fake_lifecycles`: what becomes of their pods. `authentication`: who
@@ -122,7 +119,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: int = 0
     port: int = 0
-    install: Iterator[Sequence[tuple[Resource, bytes]]] = iter(())
+    new: New | None = None
+    install: Install = lambda is_new: iter(())
     admission: Mapping[str, AdmissionCheck] = {}
     scheduler_names: Sequence[str] = ()
     images: Mode = "machine"
@@ -157,6 +155,8 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             store = await Store.open(paths.store, transformer=options.encryption)
             stack.push_async_callback(store.close)
             options.opened()
+            # Who audits sees the requests.
+            rest = await installing.fill(store, options.new if options.audit is None else None)
             report(Report(step="sandboxes"))
             runtime = Runtime(RuntimePaths.under(paths.root), options.isolation)
             stack.push_async_callback(runtime.close)
@@ -171,17 +171,18 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
             if options.audit is not None:
                 api.audit_log = _audit_log(*options.audit)
                 stack.callback(api.audit_log.close)
-            client = Client(
-                AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent="trainshed-controlplane"
-            )
-            # Starting the daemons is waiting for other processes: the first objects are written meanwhile.
-            first = asyncio.create_task(_first_objects(client, pki))
-            try:
+            client = Client(AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent=USER_AGENT)
+            if rest is not None:
                 await runtime.start()
-                await first
-            finally:
-                first.cancel()
-                await asyncio.gather(first, return_exceptions=True)
+            else:
+                # That is waiting for other processes: the first objects are written meanwhile.
+                first = asyncio.create_task(installing.first_objects(client, pki))
+                try:
+                    await runtime.start()
+                    await first
+                finally:
+                    first.cancel()
+                    await asyncio.gather(first, return_exceptions=True)
         except RuntimeUnavailable as error:
             raise CannotStart(error.message, _remedy(error, options.isolation)) from error
         except (StateError, StoreError) as error:
@@ -192,7 +193,9 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 f"cannot use the state directory {paths.root}: {detail}",
                 "make room there, or set TRAINSHED_HOME to another directory",
             ) from error
-        await _serve(paths, options, report, pki=pki, api=api, client=client, runtime=runtime, nodes=nodes)
+        await _serve(
+            paths, options, report, pki=pki, api=api, client=client, runtime=runtime, nodes=nodes, rest=rest
+        )
 
 
 def _remedy(error: RuntimeUnavailable, isolation: Isolation) -> str:
@@ -210,12 +213,6 @@ def _audit_log(policy: Policy, path: Path) -> AuditLog:
     except OSError as error:
         detail = error.strerror or repr(error)
         raise CannotStart(f"cannot write the audit log {path}: {detail}", "name another file") from error
-
-
-async def _first_objects(client: Client, pki: Pki) -> None:
-    await bootstrap(client)
-    await publish_authentication(client, pki.ca_pem, pki.front_proxy_authority.read_text())
-    await install(client)
 
 
 SWITCH_SECONDS = 0.001
@@ -253,6 +250,7 @@ async def _serve(
     client: Client,
     runtime: Runtime,
     nodes: NodeGroup,
+    rest: Stored | None,
 ) -> None:
     report(Report(step="API server"))
     store = api.core.store
@@ -304,7 +302,8 @@ async def _serve(
     tasks = [asyncio.create_task(part.run(), name=type(part).__name__) for part in parts]
     https = serve(api, [listener, inside], pki, stopping, started=serving.set, ending=api.end_streams)
     tasks.append(asyncio.create_task(https, name="serve"))
-    tasks.append(asyncio.create_task(_ready(serving, client, options, paths, port, report), name="ready"))
+    install = partial(installing.install, client, store, pki, rest, options.install)
+    tasks.append(asyncio.create_task(_ready(serving, install, paths, port, report), name="ready"))
     stop = asyncio.create_task(stopping.wait())
     pending: set[asyncio.Task[Any]] = {stop, *tasks}
     try:
@@ -346,16 +345,14 @@ def machine_of(
 
 async def _ready(
     serving: asyncio.Event,
-    client: Client,
-    options: Options,
+    install: Callable[[], Awaitable[None]],
     paths: StatePaths,
     port: int,
     report: Callable[[Report], None],
 ) -> None:
     """Install the operator's objects, say which process this is, and report that it is up."""
     await serving.wait()
-    for together in options.install:
-        await asyncio.gather(*(_install(client, resource, document) for resource, document in together))
+    await install()
     info = Info(
         pid=os.getpid(),
         start_ticks=start_ticks(os.getpid()) or 0,
@@ -367,19 +364,3 @@ async def _ready(
     report(Report(ready=True))
     _collector.settle()
     await asyncio.Event().wait()
-
-
-async def _install(client: Client, resource: Resource, document: bytes) -> None:
-    """Apply an object, unless it stands in for one that the user has installed meanwhile."""
-    obj: Object = msgspec.json.decode(document)
-    label = next((name for name in labels_of(obj) if name == STAND_IN), None)
-    if label is not None:
-        try:
-            found = await client.get(resource, name_of(obj))
-        except ApiError as error:
-            if error.code != 404:
-                raise
-        else:
-            if label not in labels_of(found):
-                return
-    await client.apply(resource, obj, field_manager="trainshed-install")

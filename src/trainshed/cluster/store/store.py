@@ -28,7 +28,7 @@ from trainshed.cluster.store.damage import Damage, write_report
 from trainshed.cluster.store.errors import Damaged, FutureRevision, StoreError
 from trainshed.cluster.store.index import Index, Values
 from trainshed.cluster.store.loading import Loaded
-from trainshed.cluster.store.log import Log, explain
+from trainshed.cluster.store.log import FIRST_REVISION, Log, explain
 from trainshed.cluster.store.model import Stored, StoreEvent, release_all
 from trainshed.cluster.store.transform import PLAIN, Transformer, Undecipherable
 from trainshed.cluster.store.window import Watch, Window
@@ -100,6 +100,11 @@ class Store:
     def revision(self) -> int:
         """The revision of the latest visible write."""
         return self._window.revision
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing has ever been written to it."""
+        return self.revision == FIRST_REVISION and not self._damaged
 
     @property
     def floor(self) -> int:
