@@ -152,6 +152,10 @@ def test_what_a_pod_of_plain_processes_does_without() -> None:
         "name": "c",
         "image": "x",
         "volumeMounts": [{"name": "v", "mountPath": "/data"}],
+        "env": [
+            {"name": "A", "value": "1"},
+            {"name": "OMPI_MCA_plm_rsh_agent", "value": "/etc/mpi/kubexec.sh"},
+        ],
         "securityContext": {"privileged": True, "runAsUser": 1000, "capabilities": {"add": ["SYS_ADMIN"]}},
     }
     volumes = [{"name": "v", "emptyDir": {"medium": "Memory"}}]
@@ -160,6 +164,7 @@ def test_what_a_pod_of_plain_processes_does_without() -> None:
     found = dict(unsupported_fields(pod, Capabilities(user_mapping=False, plain=True)))
     assert found["spec.containers[0].volumeMounts"] == plainfields.MOUNTS
     assert found["spec.hostAliases"] == plainfields.NAMES
+    assert found["spec.containers[0].env[1]"] == plainfields.OPEN_MPI
     assert found["spec.volumes[0].emptyDir.medium"] == plainfields.MEMORY
     assert found["spec.containers[0].securityContext.privileged"] == plainfields.RIGHTS
     assert found["spec.containers[0].securityContext.capabilities.add"] == plainfields.RIGHTS

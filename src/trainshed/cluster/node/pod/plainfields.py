@@ -14,8 +14,14 @@ MOUNTS = (
 NAMES = "the machine's /etc/hosts and /etc/resolv.conf are those of a plain process"
 MEMORY = "a volume in memory is a directory on the disk for a plain process"
 RIGHTS = "a plain process has your rights, and no further ones"
+OPEN_MPI = (
+    "Open MPI asks the machine for its interfaces, and finds one loopback for all plain processes: ranks in different pods "
+    "start, and wait for each other for ever"
+)
 SHARED = "plain processes have the machine's IPC"
 
+_MPI_RANKS_ELSEWHERE = "OMPI_MCA_plm_rsh_agent"
+"""By what Open MPI starts its ranks in other pods: of the launcher of an MPIJob."""
 _RIGHTS = ("privileged", "capabilities.add")
 
 
@@ -35,6 +41,9 @@ def unsupported(spec: Object) -> Iterator[tuple[str, str]]:
             path = f"spec.{group}[{index}]"
             if any(mount["mountPath"] != MOUNT_PATH for mount in container.get("volumeMounts") or ()):
                 yield f"{path}.volumeMounts", MOUNTS
+            for number, variable in enumerate(objects(container, "env")):
+                if variable["name"] == _MPI_RANKS_ELSEWHERE:
+                    yield f"{path}.env[{number}]", OPEN_MPI
             context = section(container, "securityContext")
             for name in _RIGHTS:
                 first, _, last = name.partition(".")
