@@ -96,5 +96,8 @@ def test_a_job_trains_where_namespaces_are_refused(refused: Cluster) -> None:
     assert any("nothing is mounted in a plain process" in text for text in told_of)
     status = json.loads(cluster.trainshed("status", "-o", "json").ok())
     assert status["isolation"] == "plain"
+    notebook = Path(__file__).parents[2] / "examples/notebooks/candies.ipynb"
+    ran = cluster.trainshed("notebook", "run", str(notebook), timeout=90)
+    assert ran.rc == 0, ran
     cluster.trainshed("down").ok()
     assert processes_with(str(cluster.home)) == []

@@ -186,6 +186,17 @@ def test_a_failing_block_ends_the_step(tmp_path: Path) -> None:
     assert "before" in report
 
 
+def test_a_long_path_of_temporary_files_leaves_room_for_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a pod of plain processes; a path of a socket has 107 bytes at most (unix(7))."""
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    pipeline = compiled(("step:a", "import tempfile\nprint(tempfile.gettempdir())")).checked()
+    assert run(tmp_path, pipeline, pipeline.step("a"))[:2] == (0, f"{long}\n")
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [

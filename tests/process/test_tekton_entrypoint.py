@@ -104,6 +104,36 @@ def test_a_script_and_its_results(pod: Steps) -> None:
     assert "none" not in found
 
 
+def test_steps_that_are_plain_processes_find_their_volumes_where_they_are(tmp_path: Path) -> None:
+    """As a runtime without mounts starts them: the paths of the pod lead nowhere, and each `run/<i>` elsewhere."""
+    known = ("/tekton", "/tekton/run/0", "/tekton/run/1", "/workspace", "/dev/termination-log")
+    places = {path: str(tmp_path / path.replace("/", "-")[1:]) for path in known}
+    for path in known[:-1]:
+        Path(places[path]).mkdir()
+    script = "#!/bin/sh\npwd\nprintf 7 > /tekton/results/sum; printf 8 > /tekton/steps/step-0/results/own"
+    steps: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+        ({"script": script, "cwd": "/workspace/deep", "results": ["sum"], "stepResults": ["own"]}, ()),
+        ({"stdout": "/workspace/out"}, ("echo", "$(steps.0.results.own)")),
+    ]
+    for index, (told, command) in enumerate(steps):
+        what = {"index": index, "name": f"step-{index}", "message": "/dev/termination-log", **told}
+        text = base64.b64encode(json.dumps(what).encode()).decode()
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", entrypoint.__file__, text, "--", *command],
+            env={**os.environ, "TRAINSHED_MOUNTS": json.dumps(places)},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        if index == 0:
+            assert done.stdout == f"{places['/workspace']}/deep\n"
+            ends = json.loads(Path(places["/dev/termination-log"]).read_text())
+            assert {("sum", "7"), ("own", "8")} <= {(one["key"], one["value"]) for one in ends}
+    assert Path(places["/workspace"], "out").read_text() == "8\n"
+    assert (Path(places["/tekton"]) / "steps/1").resolve() == Path(places["/tekton/run/1"]) / "status"
+
+
 def test_later_steps_read_the_results_of_earlier_ones(pod: Steps) -> None:
     folder = pod.root / "steps/step-0/results"
     made = f'printf \'["x","y"]\' > {folder}/l; printf z > {folder}/s; printf \'{{"k":"v"}}\' > {folder}/o'

@@ -30,6 +30,8 @@ from traitlets import Type
 from zmq.error import ZMQError
 
 _STREAM = "trainshed.pipelines.runner.stream.Stream"
+_LONGEST_FOLDER = 107 - len("/kernel-5")
+"""What the longest path of a socket leaves (unix(7)), in bytes."""
 _LEAVING_SECONDS = 5.0
 _CONNECTED_SECONDS = 0.2
 
@@ -64,7 +66,7 @@ def fork(folder: Path, started_in: str) -> AsyncKernelManager:
     gc.disable()  # of what is imported nothing becomes garbage
     _load()
     manager = _Manager(
-        transport="ipc", ip=str(folder / "kernel"), connection_file=str(folder / "kernel.json")
+        transport="ipc", ip=str(_short(folder) / "kernel"), connection_file=str(folder / "kernel.json")
     )
     manager.write_connection_file()
     gc.freeze()  # what is there now stays, and would otherwise be copied by the first collection
@@ -79,6 +81,14 @@ def fork(folder: Path, started_in: str) -> AsyncKernelManager:
         parent=manager, pid=pid, bound=bound, connection_info=manager.get_connection_info()
     )
     return manager
+
+
+def _short(folder: Path) -> Path:
+    """Return the folder by a path that leaves room for the names of sockets: in some pods that of temporary files is so
+    long that it does not. Then by a descriptor, which the kernel inherits under the same number."""
+    if len(os.fsencode(folder)) <= _LONGEST_FOLDER:
+        return folder
+    return Path(f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_CLOEXEC)}")
 
 
 async def listens(manager: AsyncKernelManager) -> None:

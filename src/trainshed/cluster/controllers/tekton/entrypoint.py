@@ -11,7 +11,8 @@ by its lock, which the kernel releases however that ends. Under `/tekton`:
     run/<i>/status/results/ its results
     results/                those of the task
 
-Each `run/<i>` is a volume of its own, which only step i may write to.
+Each `run/<i>` is a volume of its own, which only step i may write to. Where the pod is plain processes nothing is
+mounted, and a variable says where the volumes are.
 
 The last thing is the termination message: a JSON list as Tekton's controller reads it. Standard library only, and
 little of it: this is the first thing that runs in every step.
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 ROOT = "/tekton"
+_PLACES: dict[str, str] = json.loads(os.environ.get("TRAINSHED_MOUNTS") or "{}")
+"""Real paths of volumes by those that the pod knows; empty where they are mounted."""
 _MESSAGE_BYTES = 4096
 _TASK_RESULT, _INTERNAL, _STEP_RESULT = 1, 3, 4
 _REFERENCE = re.compile(r"\$\(steps\.([^.()]+)\.results\.([^()\[\].]+)(\[\*\]|\[\d+\]|\.[^()\[\]]+)?\)")
@@ -58,7 +61,8 @@ def main(arguments: Sequence[str]) -> int:
         _make(folder)
     for name in (step["name"], step["index"]):
         try:
-            os.symlink(f"../run/{step['index']}/status", f"{ROOT}/steps/{name}")
+            status = f"run/{step['index']}/status"
+            os.symlink(_at(f"{ROOT}/{status}") if _PLACES else f"../{status}", _at(f"{ROOT}/steps/{name}"))
         except FileExistsError:
             pass  # the run was started anew
     entries: list[Any] = []
@@ -90,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
 def _make(folder: str) -> None:
     """Make a directory that containers of other users may write into."""
     made, mask = "", os.umask(0)
-    for part in folder.strip("/").split("/"):
+    for part in _at(folder).strip("/").split("/"):
         made += f"/{part}"
         try:
             os.mkdir(made, 0o777)
@@ -102,6 +106,16 @@ def _make(folder: str) -> None:
     os.umask(mask)
 
 
+def _at(path: str) -> str:
+    """Return where a path of the pod leads."""
+    above = path
+    while above not in _PLACES:
+        above, _, _ = above.rpartition("/")
+        if not above:
+            return path
+    return _PLACES[above] + path[len(above) :]
+
+
 def _leave(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
@@ -109,7 +123,7 @@ def _leave(number: int, frame: object) -> None:
 def _hold(index: int) -> int:
     """Take the lock of this step; it is there only once it is held."""
     _make(f"{ROOT}/run/{index}")
-    path = f"{ROOT}/run/{index}/lock"
+    path = _at(f"{ROOT}/run/{index}/lock")
     partial = f"{path}.{os.getpid()}"
     lock = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     os.fchmod(lock, 0o666)
@@ -122,7 +136,7 @@ def _after(index: int) -> bool:
     """Wait for the step before; return whether it went well."""
     if index == 0:
         return True
-    folder = f"{ROOT}/run/{index - 1}"
+    folder = _at(f"{ROOT}/run/{index - 1}")
     while True:
         try:
             lock = os.open(f"{folder}/lock", os.O_RDONLY | os.O_CLOEXEC)
@@ -153,7 +167,7 @@ def _internal(key: str, value: str) -> dict[str, Any]:
 
 
 def _write(path: str, text: str) -> None:
-    with open(path, "w") as file:
+    with open(_at(path), "w") as file:
         file.write(text)
 
 
@@ -162,8 +176,8 @@ def _program(step: dict[str, Any], command: Sequence[str]) -> tuple[str, list[st
     script = step.get("script")
     if script:
         _make(f"{ROOT}/scripts")
-        path = f"{ROOT}/scripts/{step['name']}"
-        _write(path, _filled(script))
+        path = _at(f"{ROOT}/scripts/{step['name']}")
+        _write(path, _placed(_filled(script)))
         os.chmod(path, 0o755)
         return path, [path, *command]
     if not command:
@@ -174,6 +188,14 @@ def _program(step: dict[str, Any], command: Sequence[str]) -> tuple[str, list[st
         value = _result(whole) if whole and whole[3] == "[*]" else None
         full += [str(item) for item in value] if isinstance(value, list) else [_filled(part)]
     return full[0], full
+
+
+def _placed(text: str) -> str:
+    """Return a script with the real paths of volumes, as the runtime has them put into arguments (plain/places.py)."""
+    if not _PLACES:
+        return text
+    known = "|".join(re.escape(path) for path in sorted(_PLACES, key=len, reverse=True))
+    return re.sub(rf"(?<![\w.\-/}})\]*?~$@])(?:{known})(?![\w.\-])", lambda match: _PLACES[match[0]], text)
 
 
 def _filled(text: str) -> str:
@@ -193,7 +215,7 @@ def _filled(text: str) -> str:
 def _result(match: re.Match[str]) -> Any:
     step, name, part = match[1], match[2], match[3]
     try:
-        with open(f"{ROOT}/steps/step-{step}/results/{name}") as file:
+        with open(_at(f"{ROOT}/steps/step-{step}/results/{name}")) as file:
             text = file.read()
     except OSError:
         return None
@@ -218,7 +240,7 @@ def _run(step: dict[str, Any], command: Sequence[str]) -> tuple[int, bool]:
     """Run the program to its end; return its exit code and whether it was out of time."""
     if step.get("cwd"):
         _make(step["cwd"])
-        os.chdir(step["cwd"])
+        os.chdir(_at(step["cwd"]))
     for name, value in list(os.environ.items()):
         if "$(steps." in value:
             os.environ[name] = _filled(value)
@@ -232,7 +254,7 @@ def _run(step: dict[str, Any], command: Sequence[str]) -> tuple[int, bool]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             for descriptor, path in outputs:
                 if path:
-                    os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), descriptor)
+                    os.dup2(os.open(_at(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), descriptor)
             os.execvp(program, argv)
         except OSError as error:
             os.write(write, f"{error.errno} {program}".encode())
@@ -287,7 +309,7 @@ def _results(step: dict[str, Any]) -> list[Any]:
     ):
         for name in names:
             try:
-                with open(f"{folder}/{name}", errors="replace") as file:
+                with open(_at(f"{folder}/{name}"), errors="replace") as file:
                     out.append({"key": name, "value": file.read(), "type": sort})
             except OSError:
                 continue

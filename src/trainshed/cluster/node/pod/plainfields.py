@@ -15,8 +15,8 @@ NAMES = "the machine's /etc/hosts and /etc/resolv.conf are those of a plain proc
 MEMORY = "a volume in memory is a directory on the disk for a plain process"
 RIGHTS = "a plain process has your rights, and no further ones"
 OPEN_MPI = (
-    "Open MPI asks the machine for its interfaces, and finds one loopback for all plain processes: ranks in different pods "
-    "start, and wait for each other for ever"
+    "Open MPI asks the machine for its interfaces, and finds one loopback for all plain processes: ranks in different "
+    "pods start, and wait for each other for ever"
 )
 SHARED = "plain processes have the machine's IPC"
 
