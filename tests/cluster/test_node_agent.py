@@ -153,6 +153,19 @@ async def test_the_node_says_which_images_it_has(world, monkeypatch):
         assert said()[0]["names"] == [digest, "docker.io/me/app:1"]
 
 
+async def test_the_node_says_again_how_it_is(world, monkeypatch):
+    monkeypatch.setattr(registration, "RENEW_SECONDS", 0.02)
+    monkeypatch.setattr(registration, "REPORT_SECONDS", 0.02)
+
+    def times(name):
+        return [c[name] for c in world.api.objects[f"/api/v1/nodes/{NODE}"]["status"]["conditions"]]
+
+    async with world.node():
+        first, since = times("lastHeartbeatTime"), times("lastTransitionTime")
+        await world.until(lambda: times("lastHeartbeatTime") != first, "the conditions are said again")
+        assert times("lastTransitionTime") == since
+
+
 async def test_a_deletion_that_another_write_crosses_is_sent_again(world):
     """Not every conflict says that the pod is gone: one left behind would be terminating for ever."""
     async with world.node():

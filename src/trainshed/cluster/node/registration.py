@@ -24,6 +24,8 @@ KILLED = "trainshed.dev/killed"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 RENEW_SECONDS = 10.0
+REPORT_SECONDS = 300.0
+"""How often conditions are said again that did not change (a kubelet's `nodeStatusReportFrequency`)."""
 KUBELET_VERSION = "v1.33.2"
 KUBELET_PORT = 10250
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
@@ -142,6 +144,7 @@ class Registration:
         self._said_images: Sequence[Object] = ()
         self._now = now
         self._pressures: set[str] = set()
+        self._reported = 0.0
         self.new_boot_id = ""
         """Not empty where the machine was booted since somebody registered the node before."""
 
@@ -161,6 +164,7 @@ class Registration:
         # First: a node that says it is ready, and is not heard of, is taken to be lost.
         await self._renew(node)
         status = {"status": self._status(node)}
+        self._said_images = status["status"]["images"]
         node = await self._client.patch(NODES, self._name, None, status, subresource="status")
         taints = node["spec"].get("taints") or []
         gone = {
@@ -180,16 +184,19 @@ class Registration:
         (self._pressures.add if short else self._pressures.discard)(kind)
         taint = _PRESSURES[kind][2]
         node = await self._client.get(NODES, self._name)
-        conditions = {"status": {"conditions": self._status(node)["conditions"]}}
-        await self._client.patch(NODES, self._name, None, conditions, subresource="status")
+        await self._say_conditions(node)
         taints = [t for t in node["spec"].get("taints") or [] if t.get("key") != taint]
         if short:
             since = format_time(self._now())
             taints.append({"key": taint, "effect": "NoSchedule", "timeAdded": since})
         await self._client.patch(NODES, self._name, None, {"spec": {"taints": taints or None}})
 
+    async def _say_conditions(self, node: Object) -> None:
+        conditions = {"status": {"conditions": self._status(node)["conditions"]}}
+        await self._client.patch(NODES, self._name, None, conditions, subresource="status")
+
     def _status(self, node: Object) -> Object:
-        self._said_images = self._images()
+        self._reported = self._now()
         return node_status(
             self._name,
             self._host_ip,
@@ -198,20 +205,23 @@ class Registration:
             status_of(node),
             self._now(),
             pressures=self._pressures,
-            images=self._said_images,
+            images=self._images(),
             maps_users=self._maps_users,
         )
 
     async def keep_alive(self, node: Object) -> None:
-        """Renew the Lease every 10 s until cancelled; tell what images there are now, and say again that the node is
-        ready if others say it is not."""
+        """Renew the Lease every 10 s until cancelled; tell what images there are now, say again that the node is
+        ready if others say it is not, and from time to time how it is."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
                 await self._renew(node)
-                if not is_true(await self._client.get(NODES, self._name), "Ready"):
+                found = await self._client.get(NODES, self._name)
+                if not is_true(found, "Ready"):
                     await self.register()
                 await self._tell_images()
+                if self._now() - self._reported >= REPORT_SECONDS:
+                    await self._say_conditions(found)
             except (ApiError, TransportError) as error:
                 log.warning("lease not renewed", extra={"node": self._name, "error": str(error)})
 
