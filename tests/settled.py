@@ -24,3 +24,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     gc.set_threshold(THRESHOLD, 10, 10)
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Collect what tests have left, once: pytest does so twice, to hear what ends in an error, and finds it done."""
+    gc.collect()
+    gc.freeze()

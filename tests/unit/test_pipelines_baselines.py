@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,15 +11,20 @@ import pytest
 from tests.unit.notebook_builder import edges
 from trainshed.pipelines.compilation import compile_notebook
 from trainshed.pipelines.ir import Compiled
-from trainshed.pipelines.notebook.cells import read
+from trainshed.pipelines.notebook.cells import Notebook, read
 
 ROOT = Path(__file__).parents[2]
 
 
+@functools.cache
+def beside(folder: Path) -> Mapping[str, Notebook]:
+    """Return the notebooks of a folder by their names, read once; nobody changes them."""
+    return {p.name: read(p.read_bytes(), p.stem) for p in folder.glob("*.ipynb")}
+
+
 def example(name: str, folder: str = "examples/notebooks") -> Compiled:
     path = ROOT / folder / name
-    others = {p.name: read(p.read_bytes(), p.stem) for p in path.parent.glob("*.ipynb")}
-    return compile_notebook(read(path.read_bytes(), path.stem), others)
+    return compile_notebook(read(path.read_bytes(), path.stem), beside(path.parent))
 
 
 MODELS = {
