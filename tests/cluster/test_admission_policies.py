@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ import pytest
 from tests.cluster.api_world import World as ApiWorld
 from tests.cluster.api_world import config_map, open_world, pod
 from tests.cluster.control_world import World, cluster, make_pod
+from trainshed.cluster.controllers.quotas import QuotaController
+from trainshed.cluster.store import keys
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, uid_of
 from trainshed.kube.meta.resources import (
     LIMITRANGES,
     PODDISRUPTIONBUDGETS,
@@ -88,6 +92,46 @@ async def test_of_many_at_once_only_as_many_as_fit_are_made(api: ApiWorld) -> No
     statuses = sorted(answer.status for answer in answers)
     assert statuses.count(201) == 5 and set(statuses) <= {201, 403, 409}
     assert await used(api) == {"configmaps": "5"}
+
+
+async def test_nobody_is_refused_for_what_does_not_stay(api: ApiWorld) -> None:
+    """Names that are taken are charged and given back while others ask, and the controller counts in between."""
+    controller = QuotaController(api.client, api.api.core, now=lambda: api.now)
+    chance = random.Random("quotas")
+
+    async def counting(key: str) -> None:
+        with contextlib.suppress(ApiError):
+            await controller.reconcile(key)
+
+    for number in range(20):
+        here = f"/api/v1/namespaces/n{number}"
+        await api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": f"n{number}"}})
+        room, wanted = chance.randint(1, 5), chance.choices("abcdef", k=chance.randint(2, 16))
+        for name, hard in (("q", room), ("r", room + chance.randint(0, 1))):
+            body = {"metadata": {"name": name}, "spec": {"hard": {"configmaps": str(hard)}}}
+            await api.ok("POST", f"{here}/resourcequotas", body)
+        key = keys.of(RESOURCEQUOTAS, f"n{number}", "q")
+        asking = [api.raw("POST", f"{here}/configmaps", {"metadata": {"name": name}}) for name in wanted]
+        counted = [counting(key) for _ in wanted if chance.random() < 0.5]
+        statuses = [
+            answer.status for answer in (await asyncio.gather(*asking, *counted))[: len(wanted)] if answer
+        ]
+        made = statuses.count(201)
+        assert set(statuses) <= {201, 403, 409}, (number, statuses)
+        assert made == min(room, len(set(wanted))), (number, room, wanted, statuses)
+        await counting(key)
+        found = await api.ok("GET", f"{here}/resourcequotas/q")
+        assert found["status"]["used"] == {"configmaps": str(made)}
+        assert not api.api.core.charges.of(uid_of(found))
+
+
+async def test_a_quota_that_refuses_leaves_the_others_as_they_were(api: ApiWorld) -> None:
+    await quota(api, configmaps="2")
+    body = made(RESOURCEQUOTAS, "r", {"hard": {"configmaps": "1"}})
+    await api.ok("POST", "/api/v1/namespaces/default/resourcequotas", body)
+    answers = await asyncio.gather(*(api.raw("POST", MAPS, config_map(f"m{i}")) for i in range(6)))
+    assert sorted(answer.status for answer in answers) == [201, *[403] * 5]
+    assert await used(api) == {"configmaps": "1"}
 
 
 async def test_a_quota_of_cpu_wants_to_be_told(api: ApiWorld) -> None:

@@ -1,8 +1,9 @@
 """ResourceQuota: an object is stored only if the quotas of its namespace have room for it.
 
-What it uses is written into the status of each quota before the object is stored, with optimistic concurrency, so that
-of two requests for the last room one is refused. The controller counts anew whenever something changes; `charges` keeps
-it from taking what is charged and not stored yet for free.
+What it uses is written into the status of each quota before the object is stored, one request of a namespace after the
+other, so that of two for the last room one is refused. The controller counts anew whenever something changes; `charges`
+keeps it from taking what is charged and not stored yet for free. Until a charge is released its object counts twice,
+and one that is refused in the end counts, too: nobody is refused for that, but waits, and what is stored is counted.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ async def charged(
     if not call.kind.resource.namespaced or not core.store.list(_prefix(call))[0]:
         yield
         return
-    if dry_run:
-        _owed(core, call, new, old)
-        yield
-        return
-    owed = await _charge(core, call, new, old)
+    async with core.charges.turn(call.route.namespace or ""):
+        if dry_run:
+            await _owed(core, call, new, old)
+            owed = []
+        else:
+            owed = await _charge(core, call, new, old)
     try:
         yield
     except BaseException:
@@ -56,30 +58,39 @@ def _prefix(call: Call) -> str:
 
 async def _charge(core: Core, call: Call, new: Object, old: Object | None) -> list[tuple[Stored, Amounts]]:
     paid: dict[str, tuple[Stored, Amounts]] = {}
-    for _ in range(_ATTEMPTS):
-        owed = [(s, more) for s, more in _owed(core, call, new, old, set(paid)) if s.key not in paid]
-        lost = False
-        for stored, more in owed:
-            # Held before it is written: nobody may count between the two and miss it.
-            core.charges.hold(uid_of(stored.obj), more)
-            try:
-                await core.store.update(stored.key, _with(core, call, stored, more), stored.revision)
-                paid[stored.key] = (stored, more)
-            except (RevisionMismatch, KeyMissing):
-                core.charges.release(uid_of(stored.obj), more)
-                lost = True
-        if not lost:
-            return list(paid.values())
-    for stored, more in paid.values():
-        core.charges.release(uid_of(stored.obj), more)
-        await _give_back(core, stored.key, more)
-    raise conflict(call.kind.resource.plural, call.kind.resource.group, new["metadata"]["name"])
+    try:
+        for _ in range(_ATTEMPTS):
+            lost = False
+            for stored, more, used in await _owed(core, call, new, old, set(paid)):
+                # Held before it is written: nobody may count between the two and miss it.
+                core.charges.hold(uid_of(stored.obj), more)
+                try:
+                    await core.store.update(stored.key, _with(stored, more, used), stored.revision)
+                except BaseException as error:
+                    core.charges.release(uid_of(stored.obj), more)
+                    if not isinstance(error, (RevisionMismatch, KeyMissing)):
+                        raise
+                    lost = True
+                else:
+                    paid[stored.key] = (stored, more)
+            if not lost:
+                return list(paid.values())
+        raise conflict(call.kind.resource.plural, call.kind.resource.group, new["metadata"]["name"])
+    except BaseException:
+        for stored, more in paid.values():
+            await _give_back(core, stored.key, more)
+            core.charges.release(uid_of(stored.obj), more)
+        raise
 
 
-def _owed(
+async def _owed(
     core: Core, call: Call, new: Object, old: Object | None, paid: set[str] | None = None
-) -> list[tuple[Stored, Amounts]]:
-    """Return what the write uses of each quota that has not been paid. Raises `ApiError` 403."""
+) -> list[tuple[Stored, Amounts, Amounts]]:
+    """Return of each quota that has not been paid what the write uses of it, and what is used already.
+
+    Raises:
+        ApiError: 403 when there is no room.
+    """
     resource = call.kind.resource
     out = []
     for stored in core.store.list(_prefix(call))[0]:
@@ -101,10 +112,16 @@ def _owed(
         more = {n: a for n, a in quota.grown(after, before).items() if n in bounds and a > 0}
         if not more:
             continue
-        why = quota.exceeded(held, _used(core, call, held), more)
-        if why:
+        used = _used(core, call, held)
+        if quota.exceeded(held, used, more) and uid_of(held) in core.charges.doubted:
+            await core.charges.settled(uid_of(held))
+            counted = count(core, held, call.now)
+            if quota.status(held, counted) == quota.status(held, used):
+                core.charges.doubted.discard(uid_of(held))
+            used = {name: min(amount, counted.get(name, Decimal(0))) for name, amount in used.items()}
+        if why := quota.exceeded(held, used, more):
             raise _refused(call, new, why)
-        out.append((stored, more))
+        out.append((stored, more, used))
     return out
 
 
@@ -132,11 +149,10 @@ def count(core: Core, held: Object, now: float) -> Amounts:
     return out
 
 
-def _with(core: Core, call: Call, stored: Stored, more: Amounts) -> Object:
-    used = dict(_used(core, call, stored.obj))
-    if quota.known_usage(stored.obj) is not None:
-        add(used, more)  # counted anew, it has the charge already
-    return {**stored.obj, "status": quota.status(stored.obj, used)}
+def _with(stored: Stored, more: Amounts, used: Amounts) -> Object:
+    together = dict(used)
+    add(together, more)
+    return {**stored.obj, "status": quota.status(stored.obj, together)}
 
 
 async def _give_back(core: Core, key: str, more: Amounts) -> None:
