@@ -6,6 +6,7 @@ from tests.conformance.recorded.admitting import ADMITTING
 from tests.conformance.recorded.applies import APPLIES
 from tests.conformance.recorded.definitionmutations import DEFINITION_MUTATIONS
 from tests.conformance.recorded.edges import EDGES
+from tests.conformance.recorded.frozen import FROZEN
 from tests.conformance.recorded.hooking import HOOKING
 from tests.conformance.recorded.identities import IDENTIFYING
 from tests.conformance.recorded.kinds import KINDS
@@ -144,6 +145,7 @@ SEQUENCES: dict[str, list[Step]] = {
     **DEFINITION_MUTATIONS,
     **EDGES,
     **QUESTIONS,
+    **FROZEN,
     **LENIENT_PATCHES,
     "objects": [
         post(f"{NS}/configmaps", config_map("a", {"k": "v"}, labels={"app": "x"})),

@@ -32,7 +32,9 @@ from trainshed.kube.meta.resources import (
     DEPLOYMENTS,
     JOBS,
     MUTATINGWEBHOOKS,
+    NAMESPACES,
     PODS,
+    PRIORITYCLASSES,
     REPLICASETS,
     REPLICATIONCONTROLLERS,
 )
@@ -150,7 +152,11 @@ async def prepare_update(
     await apart(partial(check, core, call, new, old, subresource))
     await check_grants(core, call, new, old)
     admission.check(core, call, new, old, subresource)
-    if counts_generations(kind) and spec_changed(kind, old, new, subresource):
+    if (
+        counts_generations(kind)
+        and kind.resource != PRIORITYCLASSES
+        and spec_changed(kind, old, new, subresource)
+    ):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     await _ask_webhooks(core, call, new, old, subresource, options)
     new = with_entries(new, managed or [])
@@ -310,6 +316,8 @@ def _isolated(kind: ServedKind, old: Object, new: Object, subresource: str) -> O
         spec = _with_field(spec_of(old), "finalizers", spec_of(new))
         return {**old, "metadata": metadata, "spec": spec}
     new = _with_field(new, "status", old) if kind.info.has_status else new
+    if kind.resource == NAMESPACES:  # what keeps it until it is empty is taken off by `finalize` alone
+        new = {**new, "spec": _with_field(spec_of(new), "finalizers", spec_of(old))}
     return {**resized(old, new), "metadata": _only_status(old, new)} if subresource == "resize" else new
 
 
@@ -363,7 +371,8 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
             raise answer.refusal
         found += answer.causes
     if found:
-        raise errors.invalid(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
+        told = kind.info.view_of or resource  # a view is judged as what it is stored as
+        raise errors.invalid(resource.kind, told.group, obj["metadata"].get("name", ""), found)
     if old is None and resource in _HOSTNAMES and (whys := names.dns_label(obj["metadata"].get("name", ""))):
         text = (
             f"metadata.name: this is used in {_HOSTNAMES[resource]}, which can result in surprising behavior"

@@ -29,9 +29,10 @@ _APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 OBJECT_META = _META + "ObjectMeta"
 JSON_SCHEMA_PROPS = _APIEXTENSIONS + "JSONSchemaProps"
 
+_RAW = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 _ARBITRARY = frozenset(
     {
-        "io.k8s.apimachinery.pkg.runtime.RawExtension",
+        _RAW,
         _META + "FieldsV1",
         _META + "Patch",
         _APIEXTENSIONS + "JSON",
@@ -240,7 +241,7 @@ def _fill(node: SchemaNode, raw: Mapping[str, Any], name: str) -> None:
     node.list_map_keys = tuple(get("x-kubernetes-list-map-keys") or ())
     node.patch_merge_key = get("x-kubernetes-patch-merge-key")
     node.patch_strategy = get("x-kubernetes-patch-strategy") or ""
-    node.map_type = get("x-kubernetes-map-type")
+    node.map_type = "atomic" if name == _RAW else get("x-kubernetes-map-type")
     node.format = get("format") or ""
     if node.type == "boolean":
         node.verbatim = bool

@@ -39,6 +39,7 @@ _UPDATE: dict[tuple[str, str], Callable[[Core, Call, Object, Object], Object]] =
     ("", "pods"): pods.admit_update,
     ("", "services"): services.admit_update,
     ("", "persistentvolumeclaims"): volumes.admit_claim_update,
+    ("scheduling.k8s.io", "priorityclasses"): priority.admit_class_update,
     ("apps", "daemonsets"): lambda core, call, old, new: numbered(new, old),
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"): policytypes.admit_update,
 }

@@ -48,10 +48,19 @@ def resolve(core: Core, call: Call, obj: Object) -> Object:
 
 async def admit_class(core: Core, call: Call, obj: Object) -> Object:
     """Refuse a second class that is the global default."""
+    return _alone(core, obj)
+
+
+def admit_class_update(core: Core, call: Call, old: Object, new: Object) -> Object:
+    """Refuse to make a class the global default beside another."""
+    return _alone(core, new)
+
+
+def _alone(core: Core, obj: Object) -> Object:
     if obj.get("globalDefault"):
         for stored in core.store.list(keys.under(PRIORITYCLASSES))[0]:
-            if stored.obj.get("globalDefault"):
-                other = stored.obj["metadata"]["name"]
+            other = stored.obj["metadata"]["name"]
+            if stored.obj.get("globalDefault") and other != obj["metadata"].get("name"):
                 raise forbidden(
                     "priorityclasses",
                     "scheduling.k8s.io",

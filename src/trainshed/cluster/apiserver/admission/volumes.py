@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import keys
-from trainshed.kube.builtin.parts.claims import class_of
+from trainshed.kube.builtin.parts.claims import class_of, with_sources
 from trainshed.kube.builtin.parts.storageclasses import default_class
 from trainshed.kube.meta.errors import forbidden
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
@@ -37,4 +37,7 @@ def admit_claim_update(core: Core, call: Call, old: Object, new: Object) -> Obje
         stored = core.store.get(keys.of(STORAGECLASSES, None, class_of(new)))
         if stored is None or not stored.obj.get("allowVolumeExpansion"):
             raise forbidden(PERSISTENTVOLUMECLAIMS.plural, "", name_of(new), _FIXED)
+    spec = spec_of(new)
+    if spec_of(old).get("dataSourceRef") is not None:
+        return {**new, "spec": with_sources(spec)}
     return new

@@ -22,9 +22,9 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     if obj["revision"] < 0:
         yield causes.invalid("revision", obj["revision"], causes.NON_NEGATIVE)
     data = obj.get("data")
-    if data is None:
+    if data is None and old is None:
         yield causes.required("data", "data is mandatory")
-    elif not isinstance(data, dict):
+    elif data is not None and not isinstance(data, dict):
         yield causes.required("data", "data must be a valid JSON object")
     if old is not None and data != old.get("data"):
         yield causes.invalid("data", data, "field is immutable")

@@ -40,8 +40,16 @@ _SCHEDULING = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
 
 def _defaults(obj: Object) -> None:
-    """Fill in a Job; its selector and labels need the uid: `_identify`."""
-    _job_spec(setdefault(obj, "spec", {}))
+    """Fill in a Job; its selector, and the labels that go with it, need the uid: `_identify`."""
+    spec = setdefault(obj, "spec", {})
+    _job_spec(spec)
+    labels = section(spec, "template", "metadata", "labels")
+    if labels and not section(
+        obj, "metadata", "labels"
+    ):  # as upstream: one without labels has the template's
+        setdefault(obj, "metadata", {})["labels"] = (
+            labels  # the same, so that a new one gets those of `_identify`
+        )
     obj.setdefault("status", {})
 
 
@@ -74,8 +82,9 @@ def _identify(job: Object) -> Object:
     if not name_of(job):
         return job
     if spec.get("manualSelector"):
-        labels = section(job, "metadata", "labels") or section(spec, "template", "metadata", "labels")
-        return {**job, "metadata": {**job["metadata"], "labels": dict(labels)}} if labels else job
+        return job
+    labelled = section(job, "metadata", "labels")
+    defaulted = not labelled or labelled is section(spec, "template", "metadata", "labels")
     out: Object = copy_tree(job)
     meta, spec = out["metadata"], out["spec"]
     uid, labels = meta["uid"], _generated(job)
@@ -83,7 +92,7 @@ def _identify(job: Object) -> Object:
     template_meta["labels"] = {**section(template_meta, "labels"), **labels}
     selector = setdefault(spec, "selector", {})
     selector["matchLabels"] = {"batch.kubernetes.io/controller-uid": uid, **section(selector, "matchLabels")}
-    if not meta.get("labels"):  # as upstream: a job without labels of its own takes the template's
+    if defaulted:
         meta["labels"] = dict(template_meta["labels"])
     return out
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts import events
-from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import either, path, paths
-from trainshed.kube.meta.objects import Object, metadata_of, section
+from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import EVENTS
 
 
@@ -19,11 +18,8 @@ def _defaults(obj: Object) -> None:
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    """Yield what is wrong with a core Event: it lives in the namespace of what it is about."""
-    namespace = metadata_of(obj).get("namespace")
-    involved = section(obj, "involvedObject").get("namespace") or ""
-    if involved != namespace and (involved or namespace not in ("default", "kube-system")):
-        yield causes.invalid("involvedObject.namespace", involved, "does not match event.namespace")
+    """Yield what is wrong with a core Event."""
+    return events.event_causes(obj, "reportingComponent")
 
 
 KIND = Builtin(

@@ -11,7 +11,7 @@ from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path
-from trainshed.kube.meta.objects import Object, name_of, spec_of, status_of
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, spec_of, status_of
 from trainshed.kube.meta.resourceinfo import ALL_VERBS, SubresourceInfo
 from trainshed.kube.meta.resources import NAMESPACES
 
@@ -35,14 +35,22 @@ def _identify(obj: Object) -> Object:
 
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    """Yield what is wrong with the finalizers that keep a Namespace."""
-    for finalizer in spec_of(obj).get("finalizers") or () if subresource != "status" else ():
-        wrong = names.qualified_name(finalizer)
-        for why in wrong:
-            yield causes.invalid("spec.finalizers", finalizer, why)
+    """Yield what is wrong with the finalizers that keep a Namespace, and with its phase."""
+    if subresource == "status":
+        phase = status_of(obj).get("phase") or ""
+        leaving = bool(metadata_of(obj).get("deletionTimestamp"))
+        if phase != ("Terminating" if leaving else "Active"):
+            allowed, state = ("Terminating", "not ") if leaving else ("Active", "")
+            text = f"may only be '{allowed}' if `deletionTimestamp` is {state}empty"
+            yield causes.invalid("status.Phase", phase, text)
+        return
+    for index, finalizer in enumerate(spec_of(obj).get("finalizers") or ()):
+        path = f"spec.finalizers[{index}]" if subresource == "finalize" else "spec.finalizers"
+        for why in names.qualified_name(finalizer):
+            yield causes.invalid(path, finalizer, why)
         if "/" not in finalizer and finalizer not in _FINALIZERS:
             text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield causes.invalid("spec.finalizers", finalizer, text)
+            yield causes.invalid(path, finalizer, text)
 
 
 def _row(obj: Object, now: float) -> list[Any]:

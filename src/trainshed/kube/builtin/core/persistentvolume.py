@@ -36,6 +36,26 @@ _SOURCES = (
 # fmt: on
 
 
+_CURRENT_LABELS = {
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+}
+"""What labels of nodes were called, and are: the one change that a volume's place may go through."""
+
+
+def _with_current_labels(place: Any) -> Any:
+    """Return a node affinity with its labels by their names of today."""
+    if isinstance(place, dict):
+        renamed = {key: _with_current_labels(value) for key, value in place.items()}
+        if isinstance(renamed.get("key"), str):
+            renamed["key"] = _CURRENT_LABELS.get(renamed["key"], renamed["key"])
+        return renamed
+    return [_with_current_labels(item) for item in place] if isinstance(place, list) else place
+
+
 def _defaults(obj: Object) -> None:
     spec = setdefault(obj, "spec", {})
     setdefault(spec, "persistentVolumeReclaimPolicy", "Retain")
@@ -92,7 +112,14 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
             text = "spec.persistentvolumesource is immutable after creation"
             yield causes.forbidden("spec.persistentvolumesource", text)
         if spec.get("volumeMode") != before.get("volumeMode"):
-            yield causes.invalid("spec.volumeMode", spec.get("volumeMode"), "field is immutable")
+            yield causes.invalid("volumeMode", spec.get("volumeMode"), "field is immutable")
+        placed = before.get("nodeAffinity")
+        if placed is not None and affinity not in (placed, _with_current_labels(placed)):
+            shown = '"null"'
+            if affinity is not None:  # Kubernetes prints a pointer here, of another value each time
+                shown = "core.VolumeNodeAffinity{Required:(*core.NodeSelector)(0xc000000000)}"
+            text = "field is immutable, except for updating from beta label to GA"
+            yield causes.invalid_shown("nodeAffinity", shown, text)
 
 
 def _row(obj: Object, now: float) -> list[Any]:

@@ -41,13 +41,21 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
 
 def _changes(spec: Object, old: Object) -> Iterator[Cause]:
     before = spec_of(old)
-    ignored = {"resources", "volumeAttributesClassName"}
+    ignored = {"volumeAttributesClassName"}
     if not before.get("volumeName"):
         ignored.add("volumeName")  # the binder sets it once
     if before.get("storageClassName") is None:
         ignored.add("storageClassName")  # the default class arrives late
-    kept = {key: value for key, value in spec.items() if key not in ignored}
-    if kept != {key: value for key, value in before.items() if key not in ignored}:
+
+    def kept(claim: Object) -> Object:
+        resources = dict(section(claim, "resources"))
+        requests = {
+            name: amount for name, amount in section(resources, "requests").items() if name != "storage"
+        }
+        resources["requests"] = requests
+        return {**{key: value for key, value in claim.items() if key not in ignored}, "resources": resources}
+
+    if kept(spec) != kept(before):
         yield causes.forbidden(
             "spec",
             "spec is immutable after creation except resources.requests and volumeAttributesClassName "

@@ -6,6 +6,8 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.configdata import frozen_causes, key_causes, total_causes
@@ -15,6 +17,8 @@ from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import paths
 from trainshed.kube.meta.objects import Object, name_of, section
 from trainshed.kube.meta.resources import SECRETS
+from trainshed.kube.wire.body import json_kind
+from trainshed.kube.wire.gojson import syntax_error
 
 _REQUIRED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
@@ -22,6 +26,17 @@ _REQUIRED_KEYS = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
+
+
+def _not_a_map(encoded: str) -> str:
+    """Return what Go says of a text that is to be a JSON object; empty where it is one."""
+    data = base64.b64decode(encoded)
+    if wrong := syntax_error(data):
+        return wrong
+    found = msgspec.json.decode(data)
+    if found is None or isinstance(found, dict):
+        return ""
+    return f"json: cannot unmarshal {json_kind(found)} into Go value of type map[string]interface {{}}"
 
 
 def _defaults(obj: Object) -> None:
@@ -42,6 +57,8 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     for key in _REQUIRED_KEYS.get(kind, ()):
         if key not in data:
             yield causes.required(f"data[{key}]")
+        elif kind.startswith("kubernetes.io/docker") and (wrong := _not_a_map(data[key])):
+            yield causes.invalid(f"data[{key}]", "<secret contents redacted>", wrong)
     if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
         yield causes.required("data[username]")
         yield causes.required("data[password]")

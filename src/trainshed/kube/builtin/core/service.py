@@ -88,7 +88,7 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     if not spec.get("type"):
         yield causes.required("spec.type")
     yield from one_of(spec, "spec", "type", _TYPES)
-    yield from _policies(spec, kind)
+    yield from _policies(spec, kind, {} if old is None else spec_of(old))
     if old is not None:
         yield from _cluster_ip(spec, spec_of(old), kind)
         yield from _health_port(spec, spec_of(old))
@@ -123,14 +123,18 @@ def _affinity(spec: Object) -> Iterator[Cause]:
             yield causes.invalid(at, seconds, f"must be greater than 0 and less than {_LONGEST_AFFINITY}")
 
 
-def _policies(spec: Object, kind: str) -> Iterator[Cause]:
+def _policies(spec: Object, kind: str, old: Object) -> Iterator[Cause]:
     only = "may only be used when `type` is 'LoadBalancer'"
     if kind == "LoadBalancer":
         for index, source in enumerate(spec.get("loadBalancerSourceRanges") or ()):
             yield from cidr_causes(source.strip(), f"spec.LoadBalancerSourceRanges[{index}]")
     elif spec.get("loadBalancerSourceRanges"):
         yield causes.forbidden("spec.LoadBalancerSourceRanges", only)
-    if kind == "LoadBalancer" and spec.get("loadBalancerClass") is not None:
+    of_balancer = spec.get("loadBalancerClass")
+    if kind == old.get("type") == "LoadBalancer" and of_balancer != old.get("loadBalancerClass"):
+        shown = of_balancer if of_balancer is not None else "null"
+        yield causes.invalid("spec.loadBalancerClass", shown, "may not change once set")
+    if kind == "LoadBalancer" and of_balancer is not None:
         for why in names.qualified_name(spec["loadBalancerClass"]):
             yield causes.invalid("spec.loadBalancerClass", spec["loadBalancerClass"], why)
     for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):

@@ -9,39 +9,11 @@ from collections.abc import Iterator
 
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts import events
-from trainshed.kube.meta import causes, names
+from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import either, path, paths
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.resources import EVENTS, Resource
-
-_NOTE_MAX = 1024
-
-
-def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
-    """Yield what is wrong with an Event: what core events may leave out.
-
-    Source of rules and texts: `pkg/apis/core/validation/events.go` of Kubernetes.
-    """
-    if old is not None:
-        return
-    if not obj.get("eventTime"):
-        yield causes.required("eventTime")
-    controller = obj.get("reportingController") or ""
-    if not controller:
-        yield causes.required("reportingController")
-    for why in names.qualified_name(controller):
-        yield causes.invalid("reportingController", controller, why)
-    for field, most in (("reportingInstance", 128), ("action", 128), ("reason", 128)):
-        value = obj.get(field) or ""
-        if not value:
-            yield causes.required(field)
-        if len(value) > most:
-            yield causes.invalid(field, "", f"can have at most {most} characters")
-    if len(obj.get("note") or "") > _NOTE_MAX:
-        yield causes.invalid("note", "", f"can have at most {_NOTE_MAX} characters")
-    if obj.get("type") not in ("Normal", "Warning"):
-        yield causes.invalid("type", "", f"has invalid value: {obj.get('type') or ''}")
 
 
 def _renamed(obj: Object, names: tuple[tuple[str, str], ...]) -> Object:
@@ -72,10 +44,30 @@ class _View:
         return out
 
 
+_VIEW = _View()
+
+
+def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
+    """Yield what is wrong with an Event: what core events may leave out, and what an update changes."""
+    event = _VIEW.to_storage(obj)
+    if old is None and not event.get("eventTime"):
+        yield causes.required("eventTime")
+    yield from events.event_causes(event, "reportingController")
+    yield from events.series_causes(event)
+    if old is not None:
+        yield from events.frozen_causes(event, _VIEW.to_storage(old))
+        return
+    if event.get("type") not in ("Normal", "Warning"):
+        yield causes.invalid("type", "", f"has invalid value: {event.get('type') or ''}")
+    for field in ("firstTimestamp", "lastTimestamp", "count", "source"):
+        if event.get(field):
+            yield causes.invalid(field, "", "needs to be unset")
+
+
 KIND = Builtin(
     info=row(Resource("events.k8s.io", "v1", "events", "Event"), "ev", view_of=EVENTS, create_on_update=True),
     does="the same objects as core events",
-    view=_View(),
+    view=_VIEW,
     check=_check,
     columns=events.COLUMNS,
     fields={

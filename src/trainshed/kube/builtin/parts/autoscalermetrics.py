@@ -65,6 +65,9 @@ def _source(kind: str, source: Object, at: str) -> Iterator[Cause]:
             yield from resource_name_causes(source["name"], f"{at}.name")
         if kind == "ContainerResource" and not source.get("container"):
             yield causes.required(f"{at}.container", "must specify a container")
+        elif kind == "ContainerResource":
+            for why in names.dns_label(source["container"]):
+                yield causes.invalid(f"{at}.container", source["container"], why)
     else:
         yield from _identifier(section(source, "metric"), f"{at}.metric")
     yield from _target(target, f"{at}.target")

@@ -25,6 +25,12 @@ def _defaults(obj: Object) -> None:
 
 def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]:
     name, value = name_of(obj), obj.get("value") or 0
+    if old is not None:
+        if value != (old.get("value") or 0):
+            yield causes.forbidden("value", "may not be changed in an update.")
+        if obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
+            yield causes.invalid("preemptionPolicy", obj.get("preemptionPolicy"), "field is immutable")
+        return
     known = ("system-cluster-critical", "system-node-critical")
     if name.startswith("system-"):
         if name not in known:
@@ -37,11 +43,6 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         text = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
         yield causes.forbidden("value", text)
     yield from one_of(obj, "", "preemptionPolicy", ("PreemptLowerPriority", "Never"))
-    if old is not None:
-        if value != (old.get("value") or 0):
-            yield causes.forbidden("value", "may not be changed in an update.")
-        if obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
-            yield causes.invalid("preemptionPolicy", obj.get("preemptionPolicy"), "field is immutable")
 
 
 def _row(obj: Object, now: float) -> list[Any]:
