@@ -16,7 +16,9 @@ Sources: the API conventions' page on strategic merge patch; what kube-apiserver
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from trainshed.kube.meta import golang
@@ -110,21 +112,23 @@ def _take_out(out: Object, field: str, unwanted: Any) -> None:
         out.pop(field, None)
     elif isinstance(unwanted, list) and isinstance(existing, list):
         _check_alike(existing, unwanted)
-        out[field] = [item for item in existing if item not in unwanted]
+        gone = set(map(_token, unwanted))
+        out[field] = [item for item in existing if _token(item) not in gone]
 
 
 def _merge_list(existing: list[Any], patch: list[Any], node: SchemaNode | None) -> list[Any]:
     key = node.patch_merge_key if node is not None else None
     _check_alike(existing, patch)
     if node is None or key is None or not isinstance(next(iter(existing + patch), None), dict):
-        added = [item for i, item in enumerate(patch) if item not in existing and item not in patch[:i]]
-        return _ordered(existing + added, patch, existing, None)
+        known = set(map(_token, existing))
+        added = {token: item for item in patch if (token := _token(item)) not in known}
+        return _ordered(existing + list(added.values()), patch, existing, None)
     existing, patch = _directed(existing, patch, key)
     out = list(existing)
+    places = _places(out, key)
     for item in patch:
-        identity = _identity(item, key)
-        at = next((i for i, old in enumerate(out) if old.get(key) == identity), None)
-        if at is None:
+        at = places.setdefault(_token(_identity(item, key)), len(out))
+        if at == len(out):
             out.append(item)
         else:
             out[at] = _merge_map(out[at], item, node.items)
@@ -134,11 +138,11 @@ def _merge_list(existing: list[Any], patch: list[Any], node: SchemaNode | None) 
 
 def _directed(existing: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
     """Return the items that directives leave, and those items of the patch that are none."""
+    gone = set()
     for item in patch:
         directive = item.get(_DIRECTIVE, _GONE)
         if directive == "delete":
-            identity = _identity(item, key)
-            existing = [old for old in existing if old.get(key) != identity]
+            gone.add(_token(_identity(item, key)))
         elif directive == "merge":
             raise bad_request("merging lists cannot yet be specified in the patch")
         elif directive not in (_GONE, "replace"):
@@ -147,7 +151,7 @@ def _directed(existing: list[Any], patch: list[Any], key: str) -> tuple[list[Any
     # An item that says `replace` speaks for the whole list, and for nothing else that it holds.
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):
         return plain, []
-    return existing, plain
+    return [old for old in existing if _token(old.get(key)) not in gone], plain
 
 
 def _merge_ordered(out: Object, field: str, order: Any, rest: Object, node: SchemaNode | None) -> None:
@@ -175,11 +179,12 @@ def _check_order(patch: list[Any], order: list[Any], key: str | None) -> None:
     """Raise `ApiError` 400 unless the items of a patch stand in the order that it gives, in its sequence."""
     if not patch or not order:
         return
-    items = [_keyed(item, key) for item in patch if not _has_directive(item)]
+    items = [_token(_keyed(item, key)) for item in patch if not _has_directive(item)]
+    found = 0
     for each in order:
-        if items and _keyed(each, key) == items[0]:
-            items.pop(0)
-    if items:
+        if found < len(items) and _token(_keyed(each, key)) == items[found]:
+            found += 1
+    if found < len(items):
         raise bad_request(
             f"The order in patch list:\n{golang.printed(patch)}\n doesn't match"
             f" {_ORDER} list:\n{golang.printed(order)}\n"
@@ -246,22 +251,34 @@ def _strategies(node: SchemaNode | None) -> Sequence[str]:
 def _ordered(merged: list[Any], order: list[Any], before: list[Any], key: str | None) -> list[Any]:
     """Return `merged` with the listed items in `order`; an item that only the server knows stays in front of
     the listed items that it stood in front of."""
-    ranks = [_name(item, key) for item in order]
-    names = [_name(item, key) for item in merged]
-    listed = sorted((i for i, name in enumerate(names) if name in ranks), key=lambda i: ranks.index(names[i]))
-    unlisted = [i for i, name in enumerate(names) if name not in ranks]
-    server = [_name(item, key) for item in before]
+    ranks, server = _places(order, key), _places(before, key)
+    names = [_token(_name(item, key)) for item in merged]
+    listed = sorted((i for i, name in enumerate(names) if name in ranks), key=lambda i: ranks[names[i]])
+    unlisted = deque(i for i, name in enumerate(names) if name not in ranks)
     out: list[Any] = []
     for i in listed:
         while unlisted and _precedes(names[unlisted[0]], names[i], server):
-            out.append(merged[unlisted.pop(0)])
+            out.append(merged[unlisted.popleft()])
         out.append(merged[i])
     return out + [merged[i] for i in unlisted]
 
 
-def _precedes(one: Any, other: Any, server: Sequence[Any]) -> bool:
-    return one in server and other in server and server.index(one) < server.index(other)
+def _precedes(one: Hashable, other: Hashable, server: Mapping[Hashable, int]) -> bool:
+    return one in server and other in server and server[one] < server[other]
 
 
 def _name(item: Any, key: str | None) -> Any:
     return item.get(key) if key is not None and isinstance(item, dict) else item
+
+
+def _places(items: list[Any], key: str | None) -> dict[Hashable, int]:
+    """Return where each name stands first: lists of a megabyte are merged, and must not be searched for each item."""
+    places: dict[Hashable, int] = {}
+    for at, item in enumerate(items):
+        places.setdefault(_token(_name(item, key)), at)
+    return places
+
+
+def _token(value: Any) -> Hashable:
+    """Return what equal values have alike, and values that differ have not."""
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else (type(value), value)
